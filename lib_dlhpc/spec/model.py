@@ -1,0 +1,148 @@
+"""A network as data: a list of layers in the order they run, each with exact counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a network, counted for one sample.
+
+    `inputs` names the layers whose outputs it reads; "input" is the sample itself. Shapes leave out
+    the batch: (channels, height, width) for images, (positions, features) for sequences.
+    `forward_flop` is matrix arithmetic only (convolution, dense, attention, LSTM), one multiply-add
+    being 2 FLOP; element-wise work costs 0 FLOP and is priced by the bytes it moves.
+    `stored` elements are kept for the backward pass in the precision of the computation,
+    `mask_bytes` whatever the precision: dropout masks (1 byte an element) and the logits of a
+    language model (4 bytes an element).
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    parameters: int = 0
+    forward_flop: float = 0.0
+    stored: int = 0
+    mask_bytes: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def backward_flop(self) -> float:
+        """FLOP of the backward pass: one product for the inputs, one for the weights."""
+        return 2 * self.forward_flop
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network: its layers in topological order, and the family and options that rebuild it.
+
+    Sums are a sample's; the `layer_*` arrays are read-only float64, in the order of `layers`.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    input_shape: tuple[int, ...]
+    family: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Learnable numbers; a weight that two layers share counts once."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @cached_property
+    def forward_flop(self) -> float:
+        """FLOP of the forward pass of one sample."""
+        return float(sum(layer.forward_flop for layer in self.layers))
+
+    @property
+    def backward_flop(self) -> float:
+        """FLOP of the backward pass of one sample: twice the forward pass."""
+        return 2 * self.forward_flop
+
+    @property
+    def train_flop(self) -> float:
+        """FLOP to train on one sample: forward and backward, nothing recomputed."""
+        return 3 * self.forward_flop
+
+    @cached_property
+    def stored(self) -> int:
+        """Elements a sample keeps for the backward pass, in the precision of the computation."""
+        return sum(layer.stored for layer in self.layers)
+
+    @cached_property
+    def mask_bytes(self) -> int:
+        """Bytes a sample keeps for the backward pass whatever the precision."""
+        return sum(layer.mask_bytes for layer in self.layers)
+
+    @cached_property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the last layer's output for one sample."""
+        return self.layers[-1].output_shape if self.layers else self.input_shape
+
+    @cached_property
+    def layer_parameters(self) -> NDArray[np.float64]:
+        """Learnable numbers of each layer, shape [layers]."""
+        return _column(layer.parameters for layer in self.layers)
+
+    @cached_property
+    def layer_forward_flop(self) -> NDArray[np.float64]:
+        """Forward FLOP a sample of each layer, shape [layers]."""
+        return _column(layer.forward_flop for layer in self.layers)
+
+    @cached_property
+    def layer_backward_flop(self) -> NDArray[np.float64]:
+        """Backward FLOP a sample of each layer, shape [layers]."""
+        return _column(layer.backward_flop for layer in self.layers)
+
+    @cached_property
+    def layer_stored(self) -> NDArray[np.float64]:
+        """Elements a sample keeps at each layer, shape [layers]."""
+        return _column(layer.stored for layer in self.layers)
+
+    @cached_property
+    def layer_mask_bytes(self) -> NDArray[np.float64]:
+        """Bytes a sample keeps at each layer whatever the precision, shape [layers]."""
+        return _column(layer.mask_bytes for layer in self.layers)
+
+    @cached_property
+    def layer_input_elements(self) -> NDArray[np.float64]:
+        """Elements a sample's layer reads, all its inputs together, shape [layers]."""
+        size = {layer.name: prod(layer.output_shape) for layer in self.layers}
+        size["input"] = prod(self.input_shape)
+        return _column(sum(size[name] for name in layer.inputs) for layer in self.layers)
+
+    @cached_property
+    def layer_output_elements(self) -> NDArray[np.float64]:
+        """Elements a sample's layer writes, shape [layers]."""
+        return _column(prod(layer.output_shape) for layer in self.layers)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.family, self.input_shape, len(self.layers), self.parameters))
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.name}: {len(self.layers)} layers, {_short(self.parameters)} parameters, "
+            f"{_short(self.forward_flop)}FLOP forward a sample)"
+        )
+
+
+def _column(values: Any) -> NDArray[np.float64]:
+    column = np.fromiter(values, dtype=np.float64)
+    column.setflags(write=False)
+    return column
+
+
+def _short(value: float) -> str:
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= scale:
+            return f"{value / scale:.4g} {prefix}"
+    return f"{value:.4g} "

@@ -1,0 +1,468 @@
+"""A builder of layer lists that infers shapes and counts parameters, FLOP and kept elements.
+
+What is kept for the backward pass follows one convention. Convolutions, dense layers,
+normalisations, sums, pools and concatenations keep their output. ReLU, leaky ReLU, tanh, sigmoid
+and dropout work in place on the output before them. GELU and PReLU need their input as well as
+their output. A dropout keeps a mask of one byte an element.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.model import Layer, Model
+
+Size = int | tuple[int, ...]
+
+
+class Builder:
+    """A network under construction.
+
+    Each method appends one layer and returns its name. It reads the layer appended last, or the one
+    that `after` names. The shapes are a sample's, channels first. A layer without a name is called
+    after its kind, numbered within the block around it: "stage1.block2.conv3".
+    Methods raise SpecError where a layer does not fit its input.
+    """
+
+    def __init__(self, *input_shape: int) -> None:
+        self.input_shape = input_shape
+        self.last = "input"
+        self._layers: dict[str, Layer] = {}
+        self._scope = ""
+        self._numbers: dict[str, int] = {}
+
+    def model(self, name: str, family: str = "", options: Mapping[str, Any] | None = None) -> Model:
+        """Return the finished network."""
+        layers = tuple(self._layers.values())
+        return Model(name, layers, self.input_shape, family or name, dict(options or {}))
+
+    @contextmanager
+    def block(self, name: str) -> Iterator[None]:
+        """Put `name` and a dot before the names of the layers appended inside."""
+        outer, self._scope = self._scope, f"{self._scope}{name}."
+        try:
+            yield
+        finally:
+            self._scope = outer
+
+    def shape(self, after: str = "") -> tuple[int, ...]:
+        """Return the output shape of a layer: the last one, or the one that `after` names."""
+        source = after or self.last
+        if source == "input":
+            return self.input_shape
+        if source not in self._layers:
+            legal = ["input", *self._layers]
+            raise SpecError(
+                f"layer {source!r} does not exist before its use; legal: {', '.join(legal[-8:])}."
+                f"{suggest(source, legal)}"
+            )
+        return self._layers[source].output_shape
+
+    # -- layers with weights ---------------------------------------------------------------------
+
+    def conv(
+        self,
+        channels: int,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        name: str = "",
+        after: str = "",
+    ) -> str:
+        """Convolution in as many dimensions as the input has after its channels."""
+        name = self._name("conv", name)
+        inputs, *space = self._at_least(2, name, after)
+        kernel, stride, padding = self._window(name, space, kernel, stride, padding)
+        for count, what in ((inputs, "input channels"), (channels, "channels")):
+            if count % groups:
+                raise SpecError(f"{name}: groups = {groups} must divide its {count} {what}.")
+        weights = channels * (inputs // groups) * prod(kernel)
+        output = (channels, *_slide(name, space, kernel, stride, padding))
+        return self._append(
+            "conv",
+            name,
+            after,
+            output,
+            parameters=weights + channels * bias,
+            forward_flop=2.0 * weights * prod(output[1:]),
+            attributes={
+                "channels": channels,
+                "kernel": kernel,
+                "stride": stride,
+                "padding": padding,
+                "groups": groups,
+                "bias": bias,
+            },
+        )
+
+    def dense(
+        self,
+        features: int,
+        bias: bool = True,
+        keep: bool = True,
+        fp32: bool = False,
+        tied: str = "",
+        name: str = "",
+        after: str = "",
+    ) -> str:
+        """Product with a weight matrix, at each position of a sequence or of one vector.
+
+        keep = false: only a dropout or a sum reads the output, so the backward pass does not.
+        fp32 = true: the output is kept in 4 bytes an element whatever the precision.
+        tied: the embedding whose weights, transposed, are used in place of own ones.
+        """
+        name = self._name("dense", name)
+        shape = self._at_least(1, name, after)
+        if len(shape) > 2:
+            raise SpecError(f"{name}: a dense layer cannot read shape {shape}; flatten it first.")
+        weights, output = shape[-1] * features, (*shape[:-1], features)
+        if tied:
+            owner = self._layers.get(tied)
+            if owner is None or owner.parameters != weights:
+                raise SpecError(f"{name}: tied = {tied!r} does not hold {weights} weights.")
+        return self._append(
+            "dense",
+            name,
+            after,
+            output,
+            parameters=(0 if tied else weights) + features * bias,
+            forward_flop=2.0 * weights * prod(shape[:-1]),
+            stored=prod(output) if keep and not fp32 else 0,
+            mask_bytes=4 * prod(output) if fp32 else 0,
+            attributes={"features": features, "bias": bias, "tied": tied},
+        )
+
+    def embedding(
+        self, vocabulary: int, features: int, keep: bool = False, name: str = "", after: str = ""
+    ) -> str:
+        """Table look-up: a vector of features for each of the input's whole numbers."""
+        name = self._name("embedding", name)
+        shape = self._at_least(1, name, after)
+        return self._append(
+            "embedding",
+            name,
+            after,
+            (*shape, features),
+            parameters=vocabulary * features,
+            stored=prod(shape) * features * keep,
+            attributes={"vocabulary": vocabulary, "features": features},
+        )
+
+    def position_embedding(self, positions: int = 0, name: str = "", after: str = "") -> str:
+        """Learned vector added at each position; `positions` is the table's length if longer."""
+        name = self._name("position_embedding", name)
+        shape = self._at_least(2, name, after)
+        rows = positions or shape[0]
+        if rows < shape[0]:
+            raise SpecError(f"{name}: positions = {rows} is fewer than the sequence's {shape[0]}.")
+        return self._append(
+            "position_embedding",
+            name,
+            after,
+            shape,
+            parameters=rows * shape[-1],
+            stored=0,
+            attributes={"positions": rows},
+        )
+
+    def lstm(self, hidden: int, sequences: bool = True, name: str = "", after: str = "") -> str:
+        """Long short-term memory with one bias a gate; keeps gates, cell and output of each step.
+
+        sequences = false returns the last step's output only.
+        """
+        name = self._name("lstm", name)
+        shape = self._at_least(2, name, after)
+        steps, features = shape
+        weights = 4 * hidden * (features + hidden)
+        return self._append(
+            "lstm",
+            name,
+            after,
+            (steps, hidden) if sequences else (hidden,),
+            parameters=weights + 4 * hidden,
+            forward_flop=2.0 * steps * weights,
+            stored=6 * steps * hidden,
+            attributes={"hidden": hidden, "sequences": sequences},
+        )
+
+    def batch_norm(self, name: str = "", after: str = "") -> str:
+        """Normalisation of each channel over batch and space, with scale and shift."""
+        shape = self.shape(after)
+        return self._append(
+            "batch_norm", self._name("batch_norm", name), after, shape, parameters=2 * shape[0]
+        )
+
+    def layer_norm(self, name: str = "", after: str = "") -> str:
+        """Normalisation of each position over its features, with scale and shift."""
+        shape = self.shape(after)
+        return self._append(
+            "layer_norm", self._name("layer_norm", name), after, shape, parameters=2 * shape[-1]
+        )
+
+    # -- activations -----------------------------------------------------------------------------
+
+    def relu(self, name: str = "", after: str = "") -> str:
+        """max(0, x), in place."""
+        return self._append("relu", self._name("relu", name), after, self.shape(after), stored=0)
+
+    def leaky_relu(self, slope: float = 0.2, name: str = "", after: str = "") -> str:
+        """x where x > 0, slope * x elsewhere, in place."""
+        name = self._name("leaky_relu", name)
+        attributes = {"slope": slope}
+        return self._append(
+            "leaky_relu", name, after, self.shape(after), stored=0, attributes=attributes
+        )
+
+    def prelu(self, name: str = "", after: str = "") -> str:
+        """Leaky ReLU whose slope is learned for each channel."""
+        shape = self.shape(after)
+        return self._append("prelu", self._name("prelu", name), after, shape, parameters=shape[0])
+
+    def gelu(self, name: str = "", after: str = "") -> str:
+        """x times the normal distribution function at x."""
+        return self._append("gelu", self._name("gelu", name), after, self.shape(after))
+
+    def tanh(self, name: str = "", after: str = "") -> str:
+        """Hyperbolic tangent, in place."""
+        return self._append("tanh", self._name("tanh", name), after, self.shape(after), stored=0)
+
+    def sigmoid(self, name: str = "", after: str = "") -> str:
+        """1 / (1 + exp(-x)), in place."""
+        name = self._name("sigmoid", name)
+        return self._append("sigmoid", name, after, self.shape(after), stored=0)
+
+    def softmax(self, name: str = "", after: str = "") -> str:
+        """Exponentials that sum to one over the features."""
+        return self._append("softmax", self._name("softmax", name), after, self.shape(after))
+
+    def dropout(
+        self, rate: float = 0.5, keep: bool = False, name: str = "", after: str = ""
+    ) -> str:
+        """Zero a share of the elements, in place; keep = true: a layer needs its output later."""
+        name, shape = self._name("dropout", name), self.shape(after)
+        return self._append(
+            "dropout",
+            name,
+            after,
+            shape,
+            stored=prod(shape) * keep,
+            mask_bytes=prod(shape) if rate else 0,
+            attributes={"rate": rate},
+        )
+
+    # -- attention -------------------------------------------------------------------------------
+
+    def attention(
+        self,
+        heads: int,
+        causal: bool = False,
+        dropout: float = 0.0,
+        name: str = "",
+        after: str = "",
+    ) -> str:
+        """Self-attention over the queries, keys and values that lie side by side in the input.
+
+        The input is (positions, 3 * features). The products are counted in full: a causal mask does
+        not halve them. Keeps the softmax, its mask and dropped-out copy, and the output
+        (Korthikanti et al. 2022, section 4.1).
+        """
+        name = self._name("attention", name)
+        shape = self._at_least(2, name, after)
+        positions, features = shape[0], shape[-1] // 3
+        if shape[-1] % 3 or features % heads:
+            raise SpecError(
+                f"{name}: heads = {heads} must divide a third of its input's {shape[-1]} features."
+            )
+        scores = heads * positions**2
+        return self._append(
+            "attention",
+            name,
+            after,
+            (positions, features),
+            forward_flop=4.0 * positions**2 * features,
+            stored=scores * (2 if dropout else 1) + positions * features,
+            mask_bytes=scores if dropout else 0,
+            attributes={"heads": heads, "causal": causal, "dropout": dropout},
+        )
+
+    # -- pools and shapes ------------------------------------------------------------------------
+
+    def max_pool(
+        self,
+        kernel: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        name: str = "",
+        after: str = "",
+    ) -> str:
+        """Largest element of each window; the stride is the kernel unless given."""
+        return self._pool("max_pool", kernel, stride, padding, name, after)
+
+    def avg_pool(
+        self,
+        kernel: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        name: str = "",
+        after: str = "",
+    ) -> str:
+        """Mean of each window, zeros of the padding included; the stride is the kernel by default."""
+        return self._pool("avg_pool", kernel, stride, padding, name, after)
+
+    def _pool(
+        self, kind: str, kernel: Size, stride: Size | None, padding: Size, name: str, after: str
+    ) -> str:
+        name = self._name(kind, name)
+        channels, *space = self._at_least(2, name, after)
+        kernel, stride, padding = self._window(
+            name, space, kernel, kernel if stride is None else stride, padding
+        )
+        output = (channels, *_slide(name, space, kernel, stride, padding))
+        attributes = {"kernel": kernel, "stride": stride, "padding": padding}
+        return self._append(kind, name, after, output, attributes=attributes)
+
+    def global_avg_pool(self, name: str = "", after: str = "") -> str:
+        """Mean of each channel over space."""
+        name = self._name("global_avg_pool", name)
+        return self._append("global_avg_pool", name, after, self._at_least(2, name, after)[:1])
+
+    def flatten(self, name: str = "", after: str = "") -> str:
+        """The same elements in one row."""
+        name = self._name("flatten", name)
+        return self._append("flatten", name, after, (prod(self.shape(after)),), stored=0)
+
+    def gather(self, positions: int, name: str = "", after: str = "") -> str:
+        """Some positions of a sequence, such as its masked words."""
+        name = self._name("gather", name)
+        shape = self._at_least(2, name, after)
+        if positions > shape[0]:
+            raise SpecError(f"{name}: positions = {positions} is more than the {shape[0]} given.")
+        attributes = {"positions": positions}
+        return self._append("gather", name, after, (positions, *shape[1:]), attributes=attributes)
+
+    def upsample(self, factor: int, name: str = "", after: str = "") -> str:
+        """Repeat each element `factor` times along each dimension of space."""
+        name = self._name("upsample", name)
+        channels, *space = self._at_least(2, name, after)
+        output = (channels, *(factor * extent for extent in space))
+        return self._append("upsample", name, after, output, attributes={"factor": factor})
+
+    def pixel_shuffle(self, factor: int, name: str = "", after: str = "") -> str:
+        """Turn channels into `factor` times finer space (Shi et al. 2016)."""
+        name = self._name("pixel_shuffle", name)
+        channels, *space = self._at_least(2, name, after)
+        if channels % factor ** len(space):
+            raise SpecError(
+                f"{name}: factor = {factor} needs channels divisible by {factor ** len(space)}, "
+                f"not {channels}."
+            )
+        output = (channels // factor ** len(space), *(factor * extent for extent in space))
+        return self._append(
+            "pixel_shuffle", name, after, output, stored=0, attributes={"factor": factor}
+        )
+
+    def add(self, inputs: tuple[str, ...], name: str = "") -> str:
+        """Sum of layers of one shape."""
+        name = self._name("add", name)
+        shapes = [self.shape(source) for source in inputs]
+        if len(set(shapes)) > 1:
+            raise SpecError(f"{name}: cannot add shapes {', '.join(map(str, shapes))}.")
+        return self._append("add", name, inputs, shapes[0])
+
+    def concat(self, inputs: tuple[str, ...], name: str = "") -> str:
+        """Layers side by side in their channels, copied into one array."""
+        name = self._name("concat", name)
+        shapes = [self.shape(source) for source in inputs]
+        if len({shape[1:] for shape in shapes}) > 1:
+            raise SpecError(f"{name}: cannot concatenate shapes {', '.join(map(str, shapes))}.")
+        output = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+        return self._append("concat", name, inputs, output)
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _append(
+        self,
+        kind: str,
+        name: str,
+        after: str | tuple[str, ...],
+        output: tuple[int, ...],
+        *,
+        parameters: int = 0,
+        forward_flop: float = 0.0,
+        stored: int | None = None,
+        mask_bytes: int = 0,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> str:
+        inputs = after if isinstance(after, tuple) else (after or self.last,)
+        self._layers[name] = Layer(
+            name,
+            kind,
+            inputs,
+            self.shape(inputs[0]),
+            output,
+            parameters,
+            forward_flop,
+            prod(output) if stored is None else stored,
+            mask_bytes,
+            attributes or {},
+        )
+        self.last = name
+        return name
+
+    def _name(self, kind: str, name: str) -> str:
+        if not name:
+            number = self._numbers[self._scope + kind] = (
+                self._numbers.get(self._scope + kind, 0) + 1
+            )
+            name = f"{kind}{number}"
+        name = self._scope + name
+        if name in self._layers or name == "input":
+            raise SpecError(f"two layers are called {name!r}; give each its own name.")
+        return name
+
+    def _at_least(self, rank: int, name: str, after: str) -> tuple[int, ...]:
+        shape = self.shape(after)
+        if len(shape) < rank:
+            raise SpecError(f"{name}: needs an input with {rank} or more dimensions, not {shape}.")
+        return shape
+
+    def _window(
+        self, name: str, space: list[int], *sizes: Size
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Return kernel, stride and padding with one entry for each dimension of space."""
+        full = [(size,) * len(space) if isinstance(size, int) else tuple(size) for size in sizes]
+        for size in full:
+            if len(size) != len(space):
+                raise SpecError(
+                    f"{name}: {list(size)} must have {len(space)} entries, one a dimension."
+                )
+        return full[0], full[1], full[2]
+
+
+def _slide(
+    name: str,
+    space: list[int],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Return how many places a window has along each dimension."""
+    for extent, width, pad in zip(space, kernel, padding, strict=True):
+        if width > extent + 2 * pad:
+            raise SpecError(
+                f"{name}: kernel = {width} is larger than its input of {extent} with padding {pad}; "
+                f"legal: 1 to {extent + 2 * pad}."
+            )
+        if 2 * pad > width:
+            raise SpecError(
+                f"{name}: padding = {pad} is more than half of kernel = {width}; "
+                f"legal: 0 to {width // 2}."
+            )
+    return tuple(
+        (extent + 2 * pad - width) // step + 1
+        for extent, width, step, pad in zip(space, kernel, stride, padding, strict=True)
+    )

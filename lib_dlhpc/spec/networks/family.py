@@ -1,0 +1,32 @@
+"""From a function that lays out layers to a function that returns a checked Model."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.networks.builder import Builder
+from lib_dlhpc.spec.networks.options import check_options
+
+
+def family(layout: Callable[..., Builder]) -> Callable[..., Model]:
+    """Make a network family of a function from keyword options to a Builder.
+
+    The family checks its options against the layout's signature and remembers them in the Model.
+    """
+
+    @wraps(layout)
+    def build(**options: Any) -> Model:
+        checked = check_options(layout, options, f"model family {layout.__name__!r}")
+        return layout(**checked).model(layout.__name__, options=_plain(options))
+
+    return build
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy in the types that a TOML file holds: tables, lists, numbers, text."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

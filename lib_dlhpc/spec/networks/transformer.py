@@ -1,0 +1,103 @@
+"""Transformers: GPT (pre-norm decoder) and BERT (post-norm encoder)."""
+
+from typing import Literal
+
+from lib_dlhpc.spec.networks.builder import Builder
+from lib_dlhpc.spec.networks.family import family
+
+
+@family
+def gpt(
+    layers: int,
+    hidden: int,
+    heads: int,
+    sequence: int = 1024,
+    vocabulary: int = 51200,
+    dropout: float = 0.1,
+) -> Builder:
+    """GPT; one sample is a sequence of `sequence` words.
+
+    With l layers, h hidden, a heads, s sequence, V vocabulary it has
+    12 l h^2 (1 + 13 / 12h + (V + s) / 12lh) + 2h parameters (Narayanan et al. 2021, eq. 2, plus the
+    last layer norm that it leaves out), needs 24 s l h^2 (1 + s / 6h + V / 12lh) FLOP forward (a
+    third of eq. 3 without recomputation) and keeps sh (34 + 5as / h) bytes a layer in fp16
+    (Korthikanti et al. 2022, table 2), plus 5sh + 4sV around them (section 4.4).
+    """
+    net = Builder(sequence)
+    net.embedding(vocabulary, hidden, name="words")
+    net.position_embedding(name="positions")
+    net.dropout(dropout, keep=True)
+    for number in range(layers):
+        with net.block(f"layer{number + 1}"):
+            source = net.last
+            net.layer_norm()
+            _attention(net, hidden, heads, dropout, causal=True)
+            source = net.add((net.last, source))
+            net.layer_norm()
+            _feed_forward(net, hidden, dropout)
+            net.add((net.last, source))
+    net.layer_norm()
+    net.dense(vocabulary, bias=False, fp32=True, tied="words", name="logits")
+    return net
+
+
+@family
+def bert(
+    layers: int = 12,
+    hidden: int = 768,
+    heads: int = 12,
+    sequence: int = 128,
+    vocabulary: int = 30522,
+    positions: int = 512,
+    predictions: int = 20,
+    head: Literal["pretraining", "pooler"] = "pretraining",
+    dropout: float = 0.1,
+) -> Builder:
+    """BERT (Devlin et al. 2018); one sample is a sequence of `sequence` words.
+
+    head: "pretraining" predicts `predictions` masked words, with the word embedding as the last
+    matrix, and whether the second sentence follows the first; "pooler" stops at the pooled vector.
+    """
+    net = Builder(sequence)
+    words = net.embedding(vocabulary, hidden, name="words")
+    segments = net.embedding(2, hidden, name="segments", after="input")
+    net.position_embedding(positions, name="positions", after=words)
+    net.add((net.last, segments))
+    net.layer_norm()
+    net.dropout(dropout, keep=True)
+    for number in range(layers):
+        with net.block(f"layer{number + 1}"):
+            source = net.last
+            _attention(net, hidden, heads, dropout, causal=False)
+            net.add((net.last, source))
+            source = net.layer_norm()
+            _feed_forward(net, hidden, dropout)
+            net.add((net.last, source))
+            net.layer_norm()
+    encoded = net.last
+    if head == "pretraining":
+        net.gather(min(predictions, sequence), name="masked")
+        net.dense(hidden, name="transform")
+        net.gelu()
+        net.layer_norm()
+        net.dense(vocabulary, fp32=True, tied="words", name="logits")
+    net.gather(1, name="first", after=encoded)
+    net.dense(hidden, name="pooler")
+    net.tanh()
+    if head == "pretraining":
+        net.dense(2, name="next_sentence")
+    return net
+
+
+def _attention(net: Builder, hidden: int, heads: int, dropout: float, *, causal: bool) -> None:
+    net.dense(3 * hidden, name="qkv")
+    net.attention(heads, causal=causal, dropout=dropout, name="attention")
+    net.dense(hidden, keep=False, name="projection")
+    net.dropout(dropout)
+
+
+def _feed_forward(net: Builder, hidden: int, dropout: float) -> None:
+    net.dense(4 * hidden, name="expand")
+    net.gelu()
+    net.dense(hidden, keep=False, name="contract")
+    net.dropout(dropout)
