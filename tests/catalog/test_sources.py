@@ -26,10 +26,11 @@ LOADERS = {
 QUANTITY = re.compile(r"[+-]?\d[\d_.]*([eE][+-]?\d+)?\s*[A-Za-z/]*")
 
 
-
 def each(*kinds: str) -> pytest.MarkDecorator:
     paths = [path for path in FILES if path.parent.name in kinds]
-    return pytest.mark.parametrize("path", paths, ids=lambda path: f"{path.parent.name}/{path.stem}")
+    return pytest.mark.parametrize(
+        "path", paths, ids=lambda path: f"{path.parent.name}/{path.stem}"
+    )
 
 
 def load(path: Path) -> dict[str, Any]:
