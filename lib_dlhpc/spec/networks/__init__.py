@@ -9,14 +9,36 @@ from typing import Any
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
+from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
+from lib_dlhpc.spec.networks.inception import inception
+from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
 from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
+from lib_dlhpc.spec.networks.sequential import mlp, sequential
+from lib_dlhpc.spec.networks.srgan import srgan_discriminator, srgan_generator
 from lib_dlhpc.spec.networks.transformer import bert, gpt
 
 __all__ = ["FAMILIES", "build"]
 
 FAMILIES: dict[str, Callable[..., Model]] = {
     function.__name__: function
-    for function in (alexnet, bert, gpt, lenet5, resnet, resnet_cifar, vgg)
+    for function in (
+        alexnet,
+        bert,
+        cosmoflow,
+        cosmoflow_large,
+        frnn,
+        gpt,
+        inception,
+        lenet5,
+        lstm_language_model,
+        mlp,
+        resnet,
+        resnet_cifar,
+        sequential,
+        srgan_discriminator,
+        srgan_generator,
+        vgg,
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""AlexNet in its two forms, VGG and LeNet-5: convolutions, then the dense layers that weigh most."""
+"""AlexNet, VGG and LeNet-5: convolutions, then the dense layers that hold most weights."""
 
 from typing import Literal
 
@@ -7,30 +7,34 @@ from lib_dlhpc.spec.networks.family import family
 
 
 @family
-def alexnet(variant: Literal["grouped", "owt"] = "grouped", classes: int = 1000) -> Builder:
+def alexnet(
+    variant: Literal["grouped", "owt"] = "grouped", batch_norm: bool = False, classes: int = 1000
+) -> Builder:
     """AlexNet: two groups of channels on 227x227 images, or one tower on 224x224.
 
-    grouped: Krizhevsky et al. 2012, as CaffeNet lays it out (pool before normalisation; the
-    local response normalisation itself has no weights and is left out). owt: "One weird trick"
-    (Krizhevsky 2014).
+    grouped: Krizhevsky et al. 2012, as CaffeNet lays it out; owt: "One weird trick" (Krizhevsky
+    2014). Local response normalisation has no weights and is left out; batch_norm puts a
+    normalisation after each convolution in its place (AlexNet-BN).
     """
-    grouped = variant == "grouped"
-    net = Builder(3, 227, 227) if grouped else Builder(3, 224, 224)
-    groups = 2 if grouped else 1
-    first, second, third, fourth = (96, 256, 384, 384) if grouped else (64, 192, 384, 256)
-    net.conv(first, 11, stride=4, padding=0 if grouped else 2)
-    net.relu()
-    net.max_pool(3, stride=2)
-    net.conv(second, 5, padding=2, groups=groups)
-    net.relu()
-    net.max_pool(3, stride=2)
-    net.conv(third, 3, padding=1)
-    net.relu()
-    net.conv(fourth, 3, padding=1, groups=groups)
-    net.relu()
-    net.conv(256, 3, padding=1, groups=groups)
-    net.relu()
-    net.max_pool(3, stride=2)
+    if variant == "grouped":
+        net, groups, padding, widths = Builder(3, 227, 227), 2, 0, (96, 256, 384, 384, 256)
+    else:
+        net, groups, padding, widths = Builder(3, 224, 224), 1, 2, (64, 192, 384, 256, 256)
+    for number, (channels, kernel, pool) in enumerate(
+        zip(widths, (11, 5, 3, 3, 3), (True, True, False, False, True), strict=True)
+    ):
+        net.conv(
+            channels,
+            kernel,
+            stride=1 if number else 4,
+            padding=kernel // 2 if number else padding,
+            groups=groups if number in (1, 3, 4) else 1,
+        )
+        if batch_norm:
+            net.batch_norm()
+        net.relu()
+        if pool:
+            net.max_pool(3, stride=2)
     net.flatten()
     _classifier(net, classes)
     return net

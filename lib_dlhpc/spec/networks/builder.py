@@ -310,7 +310,7 @@ class Builder:
         name: str = "",
         after: str = "",
     ) -> str:
-        """Mean of each window, zeros of the padding included; the stride is the kernel by default."""
+        """Mean of each window, zeros of the padding included; stride as for max_pool."""
         return self._pool("avg_pool", kernel, stride, padding, name, after)
 
     def _pool(
@@ -454,7 +454,7 @@ def _slide(
     for extent, width, pad in zip(space, kernel, padding, strict=True):
         if width > extent + 2 * pad:
             raise SpecError(
-                f"{name}: kernel = {width} is larger than its input of {extent} with padding {pad}; "
+                f"{name}: kernel = {width} is larger than its input, {extent} with padding {pad}; "
                 f"legal: 1 to {extent + 2 * pad}."
             )
         if 2 * pad > width:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -35,7 +35,7 @@ def check_options(
     }
 
 
-@lru_cache(maxsize=None)
+@cache
 def signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Return {option: (type, default)} of a function, `self` and inner names left out."""
     hints = get_type_hints(function)
