@@ -1,0 +1,22 @@
+"""Closed forms: what a run costs, before anything runs.
+
+breakdown.py    predict(experiment): one step and the whole run; compute_scale: from a measured rate
+compute.py      layer times by roofline; optimiser update
+collectives.py  every allreduce in alpha, beta and gamma
+network.py      the machine as the collectives see it, congestion included
+overlap.py      gradient buckets against backward
+memory.py       ledger of one device; checkpoint sizes
+storage.py      input stall, metadata, checkpoint time
+energy.py       joules of a step
+walls.py        which limit is broken, by how much
+sensitivity.py  what would help most
+sweep.py        millions of what-ifs in one call
+explain.py      every number opened: formula, inputs, source, range of validity
+validate.py     prediction against publication
+"""
+
+from lib_dlhpc.predict.breakdown import Breakdown, breakdown, compute_scale, predict
+from lib_dlhpc.predict.sensitivity import sensitivity
+from lib_dlhpc.predict.sweep import Sweep, sweep
+
+__all__ = ["Breakdown", "Sweep", "breakdown", "compute_scale", "predict", "sensitivity", "sweep"]

@@ -1,0 +1,85 @@
+"""Compute time, layer by layer: a roofline whose efficiency grows with the size of the kernel.
+
+    time = max( (w + w_half) / (peak * efficiency),  bytes / memory bandwidth ) + launch
+
+The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a kernel of w_half FLOP
+reaches half of what a large one does. Roofline: Williams, Waterman & Patterson 2009; the saturating
+efficiency: Hockney's n_1/2 (1985).
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.predict.network import last_axis
+from lib_dlhpc.spec.machine import Device
+from lib_dlhpc.spec.model import Model
+
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 master weights
+
+# Optimiser state in 4-byte numbers a parameter, and how many such numbers an update reads or writes.
+STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
+UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9}
+
+
+VIEWS = ("flatten", "reshape")  # kinds that move no data
+
+
+class LayerTimes(NamedTuple):
+    """Seconds of each layer on one device for one batch; the last axis is the layer."""
+
+    forward: Any
+    backward: Any
+
+
+def peak_rate(device: Device, precision: str) -> float:
+    """Return the peak FLOP/s of a device at a precision; NaN if the device cannot compute in it.
+
+    Mixed precision on a device without fast 16-bit arithmetic computes in fp32 and saves bytes only.
+    """
+    if precision in MIXED:
+        other = "bf16" if precision == "fp16" else "fp16"
+        rates = [device.peak[key] for key in (precision, "fp32") if key in device.peak]
+        return max(rates) if rates else device.peak.get(other, np.nan)
+    if precision == "tf32":
+        return device.peak.get("tf32", device.peak.get("fp32", np.nan))
+    if precision == "fp32" and "fp32" not in device.peak:
+        return device.peak.get("bf16", np.nan)
+    return device.peak.get(precision, np.nan)
+
+
+def layer_times(model: Model, device: Device, batch: Any, precision: str) -> LayerTimes:
+    """Return forward and backward seconds of each layer, shape of `batch` + (layers,)."""
+    batch, size = last_axis(batch), BYTES[precision]
+    moved_elements, read_parameters = traffic(model)
+    rate = last_axis(peak_rate(device, precision) * device.efficiency)
+    half = np.where(model.layer_forward_flop > 0, last_axis(device.half_work), 0.0)
+    moved = (batch * moved_elements + read_parameters) * size
+    memory_time = moved / last_axis(device.memory_bandwidth)
+    launch = np.where(moved_elements > 0, last_axis(device.launch), 0.0)
+    work = batch * model.layer_forward_flop
+    forward = np.maximum((work + half) / rate, memory_time) + launch
+    # Backward forms two products of the forward's size, one for the input and one for the weights.
+    backward = np.maximum((2 * work + 2 * half) / rate, 2 * memory_time) + 2 * launch
+    return LayerTimes(forward, backward)
+
+
+@lru_cache(maxsize=256)
+def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return elements each layer reads and writes a sample, and parameters it reads once a batch.
+
+    A layer that keeps more than it puts out (attention scores) also writes what it keeps. An
+    embedding reads only the rows it puts out.
+    """
+    kinds = [layer.kind for layer in model.layers]
+    moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
+    moved = np.where(np.isin(kinds, VIEWS), 0.0, moved)
+    return moved, np.where(np.isin(kinds, ["embedding"]), 0.0, model.layer_parameters)
+
+
+def update_time(model: Model, device: Device, optimizer: str) -> Any:
+    """Return the seconds of one optimiser update of all fp32 (master) parameters: memory-bound."""
+    return 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / device.memory_bandwidth

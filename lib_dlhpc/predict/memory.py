@@ -1,0 +1,63 @@
+"""Memory ledger of one device: every term that training holds at its peak, against the capacity."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.predict.compute import BYTES, MIXED, STATE, traffic
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+MASTER_BYTES = 4
+
+
+def ledger(experiment: Experiment) -> dict[str, Any]:
+    """Return the bytes of each term on one device; their sum is the peak, at the start of backward.
+
+    Activations are the layer outputs kept for backward, with ReLU in place. The working set is the
+    gradient of the largest layer's input and output. Fragmentation is not modelled.
+    """
+    model, strategy = experiment.model, experiment.strategy
+    size = BYTES[strategy.precision]
+    shape = experiment.dataset.sample_shape or model.input_shape
+    gradients = model.parameters * size
+    return {
+        "weights": model.parameters * size,
+        "master weights": model.parameters * MASTER_BYTES * (strategy.precision in MIXED),
+        "gradients": gradients,
+        "optimiser state": model.parameters * STATE[strategy.optimizer] * max(size, MASTER_BYTES),
+        "activations": strategy.batch * (model.stored * size + model.mask_bytes),
+        "working set": strategy.batch * float(traffic(model)[0].max()) * size,
+        "input batch": strategy.batch * float(np.prod(shape)) * size,
+        "communication buffer": np.where(experiment.devices > 1, np.minimum(strategy.bucket, gradients), 0.0)[()],
+        "driver and workspace": experiment.machine.device.reserved_memory,
+    }
+
+
+def model_state_bytes(parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0) -> Any:
+    """Return bytes of weights, gradients and optimiser state (with master weights) on one device.
+
+    stage: what is split over `shards` devices: 0 nothing, 1 optimiser state, 2 gradients too, 3
+    weights too (ZeRO, Rajbhandari et al. 2020, Figure 1).
+    """
+    size = BYTES[precision]
+    master = MASTER_BYTES if precision in MIXED else 0
+    state = master + STATE[optimizer] * max(size, MASTER_BYTES)
+    split = [shards if stage >= level else 1 for level in (3, 2, 1)]
+    return parameters * (size / split[0] + size / split[1] + state / split[2])
+
+
+def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
+    """Return the bytes of a checkpoint: weights, master weights and optimiser state, no gradients."""
+    size = BYTES[precision]
+    return model_state_bytes(model.parameters, precision, optimizer) - model.parameters * size
+
+
+def attention_activation_saved(heads: Any, sequence: Any, hidden: Any) -> Any:
+    """Return the share of a transformer layer's activations that selective recomputation frees.
+
+    A layer holds s b h (34 + 5 a s / h) bytes, of which 5 a s / h is recomputed cheaply
+    (Korthikanti et al. 2022, section 5).
+    """
+    quadratic = 5 * heads * sequence / hidden
+    return quadratic / (34 + quadratic)

@@ -1,0 +1,63 @@
+"""The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.predict.collectives import Level, Network
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+
+BYTES_MOVED_TO_REDUCE = 3  # read two numbers, write one
+
+
+def last_axis(value: Any) -> Any:
+    """Give an array one more, last, axis: room for buckets or layers. Scalars need none."""
+    return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def network_of(experiment: Experiment) -> Network:
+    """Return the levels and the reduction rate of the devices that take part in the exchange.
+
+    The NICs of a node are used together. A network efficiency in [calibration] replaces that of the
+    inter-node link.
+    """
+    machine, strategy = experiment.machine, experiment.strategy
+    inner, outer = machine.intra_node, machine.inter_node
+    efficiency = experiment.calibration.network_efficiency or outer.efficiency
+    nodes = last_axis(strategy.nodes)
+    return Network(
+        Level(last_axis(experiment.devices_per_node), last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
+        Level(nodes, last_axis(outer.latency), 1 / last_axis(outer.bandwidth * efficiency * machine.nics)),
+        BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
+        lambda distance: congestion(machine, nodes, distance),
+        all_to_all_congestion(machine, nodes),
+    )
+
+
+def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
+    """Slow-down when each node exchanges with the one `distance` further on in rank order.
+
+    fat-tree: what leaves a switch shares its uplinks. torus (row-major, square): a link is crossed
+    by as many exchanges as the partners are hops apart.
+    """
+    if machine.topology == "fat-tree":
+        leaves_switch = np.greater_equal(distance, last_axis(machine.nodes_per_switch))
+        return np.where(leaves_switch, last_axis(machine.oversubscription), 1.0)
+    if machine.topology == "torus":
+        side = np.sqrt(nodes)
+        return np.where(distance < side, distance, np.maximum(distance / side, 1.0))
+    return 1.0
+
+
+def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
+    """Slow-down of an exchange of everyone with everyone.
+
+    fat-tree: most of the traffic crosses the uplinks. torus of side k: the mean path is k/2 hops
+    over four links a node, so k/8 (never below 1).
+    """
+    if machine.topology == "fat-tree":
+        return np.where(nodes > last_axis(machine.nodes_per_switch), last_axis(machine.oversubscription), 1.0)
+    if machine.topology == "torus":
+        return np.maximum(np.sqrt(nodes) / 8, 1.0)
+    return 1.0

@@ -1,0 +1,13 @@
+"""Nouns: what a run is, read from and written to TOML.
+
+experiment.py   Experiment: load, loads, dump, dumps, set
+machine.py      Device, Link, StorageTier, Machine
+model.py        Layer, Model (a layer graph with exact counts)
+networks/       builders of models from their layers' shapes
+dataset.py      Dataset
+strategy.py     Strategy
+catalog.py      finds entries in lib_dlhpc/catalog
+schema.py       TOML tables to dataclasses and back, with errors that help
+units.py        "100 Gb/s" to 12.5e9 B/s and back
+errors.py       SpecError
+"""

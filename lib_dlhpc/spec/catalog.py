@@ -1,0 +1,57 @@
+"""The catalog: plain TOML files with sources; this file only finds and reads them."""
+
+import re
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+
+ROOT = Path(__file__).resolve().parents[1] / "catalog"
+KINDS = ("devices", "links", "machines", "models", "datasets", "replays", "published")
+_LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
+
+
+@lru_cache(maxsize=None)
+def names(kind: str) -> tuple[str, ...]:
+    """Return the sorted names of the entries of one kind, such as "machines"; raises SpecError."""
+    if kind not in KINDS:
+        raise SpecError(f"No kind of catalog entry is called {kind!r}; legal: {', '.join(KINDS)}.{suggest(kind, KINDS)}")
+    return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
+
+
+def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
+    """Return one entry as the dict its TOML file holds, the [sources] table included; `field` is
+    what an error calls it. Raises SpecError."""
+    legal = names(kind)
+    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
+        raise SpecError(
+            f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
+            f"{suggest(name, legal)}"
+        )
+    return tomllib.loads(_text(kind, name))
+
+
+@lru_cache(maxsize=None)
+def _text(kind: str, name: str) -> str:
+    return (ROOT / kind / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def body(kind: str, name: str, field: str = "") -> dict[str, Any]:
+    """Return the entry without what only people read: title, description, sources, expected."""
+    table = read(kind, name, field)
+    for key in ("title", "description", "sources", "expected"):
+        table.pop(key, None)
+    return table
+
+
+def source_of(table: dict[str, Any], key: str) -> dict[str, str]:
+    """Return {"from": ..., "confidence": ...} of the number at the dotted `key`: the longest prefix wins."""
+    sources = table.get("sources", {})
+    parts = key.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        if prefix in sources:
+            return dict(sources[prefix])
+    return {}

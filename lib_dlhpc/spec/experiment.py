@@ -1,0 +1,288 @@
+"""Experiment: everything a run is, in one frozen object and one TOML file."""
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.dataset import Dataset, read_dataset
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.machine import Machine, read_device, read_link, read_machine, storage_tier
+from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.schema import (
+    check_keys,
+    check_value,
+    difference,
+    number,
+    read_table,
+    resolve,
+    text,
+    to_table,
+    whole,
+)
+from lib_dlhpc.spec.strategy import Strategy
+
+LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where the samples are read from; an empty tier means that they are in memory already."""
+
+    tier: str = text()
+    operations_per_file: float = number(default=3.0)  # stat, open, close
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured on this machine, so that it need not be predicted."""
+
+    rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
+    devices: int = whole(default=1)
+    batch: int = whole(default=0, least=0)  # per device; 0: the strategy's
+    network_efficiency: float = number(default=0.0, most=1.0)  # of line rate; 0: the link's own
+
+
+@dataclass(frozen=True)
+class Run:
+    """How long the run is and how often it saves its state."""
+
+    epochs: float = number(default=1.0, positive=True)
+    checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
+    seed: int = whole(default=0, least=0)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A training run, described once: the only input of predict, simulate and run."""
+
+    model: Model
+    dataset: Dataset
+    machine: Machine
+    strategy: Strategy = field(default_factory=Strategy)
+    storage: Storage = field(default_factory=Storage)
+    calibration: Calibration = field(default_factory=Calibration)
+    run: Run = field(default_factory=Run)
+
+    @property
+    def devices_per_node(self) -> Any:
+        """Devices used in each node."""
+        return np.where(
+            np.equal(self.strategy.devices_per_node, 0), self.machine.devices_per_node, self.strategy.devices_per_node
+        )[()]
+
+    @property
+    def devices(self) -> Any:
+        """Devices used in all."""
+        return self.strategy.nodes * self.devices_per_node
+
+    @property
+    def global_batch(self) -> Any:
+        """Samples of one optimiser step over all devices."""
+        s = self.strategy
+        return s.batch * (self.devices // (s.tensor * s.pipeline * s.spatial))
+
+    def set(self, changes: Mapping[str, Any]) -> "Experiment":
+        """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; arrays are welcome.
+
+        Raises SpecError that names the field, what is wrong and what is legal.
+        """
+        by_section: dict[str, dict[str, Any]] = {}
+        for key, value in changes.items():
+            section, dot, rest = key.partition(".")
+            if not dot or section not in SECTIONS:
+                legal = [f"{name}." for name in SECTIONS]
+                raise SpecError(f"{key}: unknown field; it starts with {', '.join(legal)}{suggest(key, legal)}")
+            by_section.setdefault(section, {})[rest] = value
+        nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
+        experiment = dataclasses.replace(self, **nouns)
+        _check_together(experiment)
+        return experiment
+
+
+SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment))
+
+
+def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:
+    """Return one noun of the experiment with `changes` (dotted keys within it) applied."""
+    noun = getattr(experiment, section)
+    if section in ("model", "dataset", "machine"):
+        table = _section_table(experiment, section)
+        for key, value in changes.items():
+            _place(table, key, value, section)
+        return _READERS[section](table)
+    fields = {item.name: item for item in dataclasses.fields(noun)}
+    check_keys(changes, tuple(fields), section)
+    values = {
+        key: check_value(fields[key].metadata, value, f"{section}.{key}") for key, value in changes.items()
+    }
+    return dataclasses.replace(noun, **values)
+
+
+def _place(table: dict[str, Any], key: str, value: Any, section: str) -> None:
+    """Put `value` at the dotted `key`; a new catalog name drops what was laid over the old entry."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if isinstance(inner, str):
+            inner = table[parent] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise SpecError(f"{section}.{key}: {parent} is a value, not a table.")
+        table = inner
+    if last == "name":
+        table.clear()
+    table[last] = value
+
+
+def read_experiment(tables: Mapping[str, Any]) -> Experiment:
+    """Build an Experiment from nested tables as TOML gives them; raises SpecError."""
+    check_keys(tables, SECTIONS, "experiment")
+    for section in ("model", "dataset", "machine"):
+        if section not in tables:
+            raise SpecError(f"[{section}] is missing; an experiment needs [model], [dataset] and [machine].")
+    experiment = Experiment(
+        model=read_model(tables["model"]),
+        dataset=read_dataset(tables["dataset"]),
+        machine=read_machine(tables["machine"]),
+        strategy=read_table(Strategy, tables.get("strategy", {}), "strategy"),
+        storage=read_table(Storage, tables.get("storage", {}), "storage"),
+        calibration=read_table(Calibration, tables.get("calibration", {}), "calibration"),
+        run=read_table(Run, tables.get("run", {}), "run"),
+    )
+    _check_together(experiment)
+    return experiment
+
+
+def read_model(value: Any, path: str = "model") -> Model:
+    """Build a Model from a catalog name or from a family and its options; raises SpecError."""
+    table = resolve("models", value, path)
+    name = table.pop("name", "")
+    family = table.pop("family", None)
+    if not isinstance(family, str):
+        raise SpecError(f"{path}.family: missing; name a model from the catalog or give a family and its options.")
+    try:
+        return build(family, table, name=name)
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+
+
+def _check_together(experiment: Experiment) -> None:
+    """Raise SpecError where two fields contradict each other."""
+    s, machine = experiment.strategy, experiment.machine
+    if np.any(np.greater(s.nodes, machine.nodes)):
+        raise SpecError(
+            f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
+            " use fewer, or raise machine.nodes."
+        )
+    if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
+        raise SpecError(
+            f"strategy.devices_per_node = {np.max(s.devices_per_node)}: a node of "
+            f"{machine.name or 'the machine'} has {machine.devices_per_node}."
+        )
+    split = np.where(np.equal(s.data, 0), 1, s.data) * s.tensor * s.pipeline * s.spatial
+    devices = experiment.devices
+    wrong = np.where(np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices))
+    if np.any(wrong):
+        raise SpecError(
+            f"strategy: data x tensor x pipeline x spatial = {s.data or 'any'} x {s.tensor} x {s.pipeline} x "
+            f"{s.spatial} does not make the {devices} devices of {s.nodes} nodes x "
+            f"{experiment.devices_per_node} devices."
+        )
+    if experiment.storage.tier:
+        storage_tier(machine, experiment.storage.tier)
+    if experiment.run.checkpoint_interval and not experiment.storage.tier:
+        raise SpecError("run.checkpoint_interval needs storage.tier: checkpoints are written there.")
+
+
+def loads(source: str) -> Experiment:
+    """Return the experiment that a TOML text describes; raises SpecError, also on broken TOML."""
+    if len(source) > LARGEST_FILE:
+        raise SpecError(f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}.")
+    try:
+        tables = tomllib.loads(source)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError(f"Not valid TOML: {error}.") from None
+    return read_experiment(tables)
+
+
+def load(path: str | Path) -> Experiment:
+    """Return the experiment in a TOML file; raises SpecError, also when the file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        return loads(data.decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}.") from None
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+
+
+_READERS = {"model": read_model, "dataset": read_dataset, "machine": read_machine}
+
+
+def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
+    """Return one section as its TOML table: a catalog name and what differs from it, or the fields."""
+    noun = getattr(experiment, section)
+    if section == "model":
+        return _named("models", {"name": noun.name, "family": noun.family, **noun.options}, _model_entry)
+    if section == "dataset":
+        return _named("datasets", to_table(noun), lambda name: to_table(read_dataset(name)))
+    if section == "machine":
+        return _named("machines", _machine_table(noun), lambda name: _machine_table(read_machine(name)))
+    defaults = type(noun)()
+    return {
+        key: value
+        for key, value in to_table(noun).items()
+        if isinstance(getattr(noun, key), np.ndarray) or getattr(noun, key) != getattr(defaults, key)
+    }
+
+
+def _model_entry(name: str) -> dict[str, Any]:
+    model = read_model(name)
+    return {"name": name, "family": model.family, **model.options}
+
+
+def _machine_table(machine: Machine) -> dict[str, Any]:
+    table = to_table(machine)
+    table["device"] = _named("devices", table["device"], lambda name: to_table(read_device(name)))
+    for key in ("intra_node", "inter_node"):
+        table[key] = _named("links", table[key], lambda name: to_table(read_link(name, key)))
+    return table
+
+
+def _named(kind: str, table: dict[str, Any], entry: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return `table` as a catalog name with what differs from that entry, or whole if it has no entry."""
+    name = table.get("name", "")
+    if name not in catalog.names(kind):
+        return {key: value for key, value in table.items() if key != "name"}
+    return {"name": name, **difference(table, entry(name))}
+
+
+def to_tables(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as the tables of its TOML: catalog names, and only what differs from them."""
+    tables = {section: _section_table(experiment, section) for section in SECTIONS}
+    return {section: table for section, table in tables.items() if table}
+
+
+def dumps(experiment: Experiment) -> str:
+    """Return the experiment as TOML text that reads back to an equal experiment."""
+    return tomli_w.dumps(to_tables(experiment))
+
+
+def dump(experiment: Experiment, path: str | Path) -> None:
+    """Write the experiment as TOML, under a temporary name first so that no half file is ever seen."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(dumps(experiment), encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

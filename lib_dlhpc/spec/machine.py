@@ -1,0 +1,151 @@
+"""Machine: devices, the links inside a node, the network between nodes, and storage."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.schema import (
+    check_keys,
+    choice,
+    number,
+    read_table,
+    resolve,
+    text,
+    whole,
+)
+from lib_dlhpc.spec.units import parse_quantity
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+TOPOLOGIES = ("single-switch", "fat-tree", "torus")
+SCOPES = ("shared", "node")
+
+
+@dataclass(frozen=True)
+class Device:
+    """What computes: one GPU, one TPU chip, one CPU socket or core, as the machine counts it."""
+
+    peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
+    memory: float = number("B", positive=True)
+    memory_bandwidth: float = number("B/s", positive=True)
+    idle_power: float = number("W")
+    busy_power: float = number("W")
+    name: str = text()
+    reserved_memory: float = number("B", default=0.0)
+    efficiency: float = number(default=1.0, positive=True, most=1.0)
+    half_work: float = number("FLOP", default=0.0)
+    launch: float = number("s", default=0.0)
+
+
+@dataclass(frozen=True)
+class Link:
+    """One connection: alpha is `latency`, beta is 1 / (bandwidth * efficiency), in one direction."""
+
+    latency: float = number("s")
+    bandwidth: float = number("B/s", positive=True)
+    name: str = text()
+    efficiency: float = number(default=1.0, positive=True, most=1.0)
+
+
+@dataclass(frozen=True)
+class StorageTier:
+    """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not."""
+
+    bandwidth: float = number("B/s", positive=True)
+    scope: str = choice(SCOPES, default="shared")
+    write_bandwidth: float = number("B/s", default=math.inf, positive=True)
+    metadata_rate: float = number("op/s", default=math.inf, positive=True)
+    capacity: float = number("B", default=math.inf, positive=True)
+    name: str = text()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Nodes of equal devices, joined by `nics` links a node to a network."""
+
+    device: Device
+    intra_node: Link
+    inter_node: Link
+    nodes: int = whole(default=1)
+    devices_per_node: int = whole(default=1)
+    nics: int = whole(default=1)
+    topology: str = choice(TOPOLOGIES, default="single-switch")
+    nodes_per_switch: int = whole(default=1)
+    oversubscription: float = number(default=1.0, least=1.0)
+    node_power: float = number("W", default=0.0)
+    pue: float = number(default=1.0, least=1.0)
+    storage: Mapping[str, StorageTier] = field(default_factory=dict)
+    name: str = text()
+
+
+def read_device(value: Any, path: str = "device") -> Device:
+    """Build a Device from a catalog name or a table; raises SpecError."""
+    table = resolve("devices", value, path)
+    peak = table.get("peak")
+    if not isinstance(peak, Mapping) or not peak:
+        raise SpecError(f"{path}.peak = {peak!r}: expected a table such as {{ fp32 = \"10.6 TFLOP/s\" }}.")
+    check_keys(peak, PRECISIONS, f"{path}.peak")
+    rates = {key: parse_quantity(rate, "FLOP/s", f"{path}.peak.{key}") for key, rate in peak.items()}
+    for key, rate in rates.items():
+        if not 0 < rate < math.inf:
+            raise SpecError(f"{path}.peak.{key} = {rate:g}: legal: a finite rate above 0.")
+    device: Device = read_table(Device, table, path, given={"peak": rates})
+    if device.busy_power < device.idle_power:
+        raise SpecError(
+            f"{path}.busy_power = {device.busy_power:g} W is below {path}.idle_power = {device.idle_power:g} W."
+        )
+    if device.reserved_memory >= device.memory:
+        raise SpecError(f"{path}.reserved_memory = {device.reserved_memory:g} B leaves nothing of memory.")
+    return device
+
+
+def read_link(value: Any, path: str) -> Link:
+    """Build a Link from a catalog name or a table; raises SpecError."""
+    link: Link = read_table(Link, resolve("links", value, path), path)
+    return link
+
+
+def read_machine(value: Any, path: str = "machine") -> Machine:
+    """Build a Machine from a catalog name or a table; raises SpecError."""
+    table = resolve("machines", value, path)
+    for key in ("device", "intra_node", "inter_node"):
+        if key not in table:
+            raise SpecError(f"{path}.{key}: missing; name one from the catalog or write its table.")
+    tiers = table.get("storage", {})
+    if not isinstance(tiers, Mapping):
+        raise SpecError(f"{path}.storage = {tiers!r}: expected one table for each storage tier.")
+    parts = {
+        "device": read_device(table["device"], f"{path}.device"),
+        "intra_node": read_link(table["intra_node"], f"{path}.intra_node"),
+        "inter_node": read_link(table["inter_node"], f"{path}.inter_node"),
+        "storage": {
+            name: read_table(StorageTier, tier, f"{path}.storage.{name}", given={"name": name})
+            if not isinstance(tier, Mapping) or "name" not in tier
+            else read_table(StorageTier, tier, f"{path}.storage.{name}")
+            for name, tier in tiers.items()
+        },
+    }
+    machine: Machine = read_table(Machine, table, path, given=parts)
+    return machine
+
+
+@lru_cache(maxsize=None)
+def load_machine(name: str) -> Machine:
+    """Return the catalog's machine of that name; raises SpecError."""
+    return read_machine(name)
+
+
+def storage_tier(machine: Machine, tier: str) -> StorageTier:
+    """Return the machine's storage tier of that name; raises SpecError naming the legal ones."""
+    if tier not in machine.storage:
+        legal = list(machine.storage)
+        raise SpecError(
+            f"storage.tier = {tier!r}: {machine.name or 'this machine'} has {', '.join(legal) or 'no tiers'};"
+            f' "" means that the data is in memory.{suggest(tier, legal)}'
+        )
+    return machine.storage[tier]
+
+
+FIELDS = tuple(item.name for item in fields(Machine))

@@ -1,0 +1,208 @@
+"""From TOML tables to frozen dataclasses and back: each field says its unit and range once."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.units import format_quantity, parse_quantity
+
+REQUIRED = dataclasses.MISSING
+
+
+def number(
+    unit: str = "",
+    default: Any = REQUIRED,
+    least: float = 0.0,
+    most: float = math.inf,
+    positive: bool = False,
+) -> Any:
+    """Declare a real field in SI `unit` within [least, most]; `positive` excludes zero. May hold an array."""
+    meta = {"kind": "number", "unit": unit, "least": least, "most": most, "positive": positive}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def whole(default: Any = REQUIRED, least: int = 1, most: float = math.inf) -> Any:
+    """Declare a whole-number field within [least, most]. May hold an array."""
+    meta = {"kind": "whole", "unit": "", "least": least, "most": most, "positive": False}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def choice(options: tuple[str, ...], default: Any = REQUIRED) -> Any:
+    """Declare a field that takes one of `options`."""
+    return dataclasses.field(default=default, metadata={"kind": "choice", "options": options})
+
+
+def flag(default: Any = REQUIRED) -> Any:
+    """Declare a field that is true or false."""
+    return dataclasses.field(default=default, metadata={"kind": "flag"})
+
+
+def text(default: Any = "") -> Any:
+    """Declare a field of free text."""
+    return dataclasses.field(default=default, metadata={"kind": "text"})
+
+
+def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
+    """Raise SpecError unless `table` is a table whose keys are all `legal`."""
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{path} = {table!r}: expected a table with the keys {', '.join(legal)}.")
+    for key in table:
+        if key not in legal:
+            raise SpecError(f"{path}.{key}: unknown key; legal: {', '.join(legal)}.{suggest(key, legal)}")
+
+
+def read_table(cls: type, table: Any, path: str, given: Mapping[str, Any] | None = None) -> Any:
+    """Build dataclass `cls` from a TOML table; fields in `given` are taken as they are.
+
+    Raises SpecError that names `path`.key, what is wrong and what is legal.
+    """
+    given = given or {}
+    fields = {item.name: item for item in dataclasses.fields(cls)}
+    check_keys(table, tuple(fields), path)
+    values = dict(given)
+    for name, item in fields.items():
+        if name in given:
+            continue
+        if name in table:
+            values[name] = check_value(item.metadata, table[name], f"{path}.{name}")
+        elif item.default is REQUIRED and item.default_factory is REQUIRED:
+            raise SpecError(f"{path}.{name}: missing; the table needs {', '.join(_required(cls))}.")
+    return cls(**values)
+
+
+def _required(cls: type) -> list[str]:
+    return [
+        item.name
+        for item in dataclasses.fields(cls)
+        if item.default is REQUIRED and item.default_factory is REQUIRED
+    ]
+
+
+def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
+    """Return `value` in SI units if the field's declaration allows it; raises SpecError."""
+    kind = meta.get("kind")
+    if kind in ("number", "whole"):
+        return _check_number(meta, value, path)
+    if kind == "choice":
+        if value not in meta["options"]:
+            legal = meta["options"]
+            raise SpecError(f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}")
+        return value
+    if kind == "flag":
+        if not isinstance(value, bool):
+            raise SpecError(f"{path} = {value!r}: legal: true, false.")
+        return value
+    if not isinstance(value, str):
+        raise SpecError(f"{path} = {value!r}: expected text in quotes.")
+    return value
+
+
+def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
+    unit, least, most = meta["unit"], meta["least"], meta["most"]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        array = value
+    elif isinstance(value, np.generic):
+        return _check_number(meta, value.item(), path)
+    else:
+        array = np.asarray(parse_quantity(value, unit, path))
+    wrong = ~((array >= least) & (array <= most))
+    if meta["positive"]:
+        wrong |= array == 0
+    if meta["kind"] == "whole":
+        wrong |= (array != np.floor(array)) | np.isinf(array)
+    if wrong.any():
+        bad = np.extract(wrong, array)[0]
+        raise SpecError(f"{path} = {_shown(bad, unit)}: {_range(meta)}.")
+    if isinstance(value, np.ndarray):
+        return value
+    return int(array) if meta["kind"] == "whole" else float(array)
+
+
+def _shown(value: float, unit: str) -> str:
+    return format_quantity(float(value), unit) if unit else f"{value:g}"
+
+
+def _range(meta: Mapping[str, Any]) -> str:
+    what = "a whole number" if meta["kind"] == "whole" else "a number"
+    bounds = f"of at least {_shown(meta['least'], meta['unit'])}"
+    if meta["positive"] and meta["least"] == 0:
+        bounds = "above 0"
+    if math.isfinite(meta["most"]):
+        bounds += f" and at most {_shown(meta['most'], meta['unit'])}"
+    return f"legal: {what} {bounds}"
+
+
+def resolve(kind: str, value: Any, path: str) -> dict[str, Any]:
+    """Return the full table behind `value`: a catalog name, a table with a name and overrides, or a whole table."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{path} = {value!r}: expected a name from the catalog or a table.")
+    table = dict(value)
+    if "name" not in table:
+        return table
+    return merge(catalog.body(kind, table["name"], f"{path}.name"), table)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with the entries of `over` laid on it, table by table; a sub-table with a name replaces."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        if isinstance(old, str) and isinstance(value, Mapping) and "name" not in value:
+            value = {"name": old, **value}
+        elif isinstance(old, Mapping) and isinstance(value, Mapping) and "name" not in value:
+            value = merge(old, value)
+        merged[key] = value
+    return merged
+
+
+def to_table(noun: Any) -> dict[str, Any]:
+    """Return a dataclass as nested plain dicts of SI values, fields that hold None left out."""
+    table: dict[str, Any] = {}
+    for item in dataclasses.fields(noun):
+        value = getattr(noun, item.name)
+        if value is None:
+            continue
+        table[item.name] = _plain(value, item.metadata.get("unit", ""))
+    return table
+
+
+def _plain(value: Any, unit: str) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_table(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(entry, unit) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(entry, unit) for entry in value]
+    if isinstance(value, float) and unit:
+        return readable(value, unit)
+    return value
+
+
+def readable(value: float, unit: str) -> Any:
+    """Return the quantity as text with a prefix where that reads back to the same number, else the number."""
+    shown = format_quantity(value, unit, digits=9).replace("µ", "u")
+    try:
+        return shown if parse_quantity(shown, unit) == value else value
+    except SpecError:
+        return value
+
+
+def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of `table` that differ from `base`: what must be written beside a catalog name."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        old = base.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("name") == old.get("name"):
+            inner = difference(value, old)
+            if inner:
+                found[key] = inner
+        elif key not in base or value != old:
+            found[key] = value
+    return found

@@ -1,0 +1,111 @@
+"""Quantities at the boundary: "100 Gb/s" comes in, SI base units live inside, "12.5 GB/s" goes out."""
+
+import math
+import re
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError
+
+PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+BINARY_PREFIXES = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+SMALL_PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
+TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "days": 86400.0, "d": 86400.0}
+FACTORS: dict[str, dict[str, float]] = {
+    "B": {"B": 1.0, "b": 0.125},
+    "B/s": {"B/s": 1.0, "b/s": 0.125, "bit/s": 0.125},
+    "FLOP": {"FLOP": 1.0},
+    "FLOP/s": {"FLOP/s": 1.0},
+    "W": {"W": 1.0},
+    "J": {"J": 1.0, "Wh": 3600.0},
+    "op/s": {"op/s": 1.0},
+    "": {"": 1.0},
+}
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+
+
+def _factor(symbol: str, unit: str) -> float | None:
+    """Return the SI value of one `symbol` of the quantity measured in `unit`, None if it is another quantity."""
+    if unit == "s":
+        if symbol in TIMES:
+            return TIMES[symbol]
+        return SMALL_PREFIXES.get(symbol[:-1]) if symbol.endswith("s") else None
+    for base, factor in FACTORS[unit].items():
+        prefix = symbol[: len(symbol) - len(base)] if symbol.endswith(base) else None
+        if prefix is None:
+            continue
+        scale = PREFIXES.get(prefix)
+        if scale is None and unit in ("B", "B/s"):
+            scale = BINARY_PREFIXES.get(prefix)
+        if scale is not None:
+            return scale * factor
+    return None
+
+
+def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
+    """Return `value` in SI `unit`: a number stays as it is, a string such as "100 Gb/s" is converted.
+
+    unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s or "" (a pure number).
+    Raises SpecError that names `field` and shows a legal spelling.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise SpecError(f"{field} = {value!r}: expected {_example(unit)}.")
+    if not isinstance(value, str):
+        number = float(value)
+    else:
+        match = _NUMBER.match(value)
+        factor = _factor(match.group(2) or "", unit) if match else None
+        if match and not match.group(2):
+            factor = 1.0
+        if match is None or factor is None:
+            raise SpecError(f"{field} = {value!r}: not a quantity in {unit or 'plain numbers'}; write {_example(unit)}.")
+        number = float(match.group(1).replace("_", "")) * factor
+    if math.isnan(number):
+        raise SpecError(f"{field} = {value!r}: not a number; write {_example(unit)}.")
+    return number
+
+
+def _example(unit: str) -> str:
+    examples = {
+        "s": 'seconds or a string such as "1.5 us", "20 min"',
+        "B": 'bytes or a string such as "25 MB", "16 GiB"',
+        "B/s": 'bytes per second or a string such as "100 Gb/s", "12.5 GB/s"',
+        "FLOP": 'FLOP or a string such as "50 MFLOP"',
+        "FLOP/s": 'FLOP per second or a string such as "10.6 TFLOP/s"',
+        "W": 'watts or a string such as "300 W", "1.2 kW"',
+        "J": 'joules or a string such as "3 MJ", "2 kWh"',
+        "op/s": 'operations per second or a string such as "50 kop/s"',
+    }
+    return examples.get(unit, "a number")
+
+
+def format_quantity(value: float, unit: str, digits: int = 3) -> str:
+    """Return `value` (SI) with an SI prefix and `digits` significant digits, such as "12.5 GB/s"."""
+    if math.isnan(value):
+        return "not known"
+    if math.isinf(value):
+        return f"unlimited {unit}".rstrip() if value > 0 else f"-unlimited {unit}"
+    if unit == "s":
+        return _format_time(value, digits)
+    scales = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
+    magnitude = abs(float(f"{value:.{digits}g}"))
+    scale, prefix = next(((s, p) for s, p in scales if magnitude >= s), (1.0, ""))
+    if unit == "" and scale == 1e9:
+        prefix = "billion"
+    return f"{_plain(value / scale, digits)} {prefix}{unit}".rstrip()
+
+
+def _format_time(value: float, digits: int) -> str:
+    magnitude = abs(float(f"{value:.{digits}g}"))
+    steps = [(172800.0, 86400.0, "days"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s")]
+    steps += [(1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")]
+    if magnitude == 0:
+        return "0 s"
+    _, scale, symbol = next(step for step in steps if magnitude >= step[0])
+    return f"{_plain(value / scale, digits)} {symbol}"
+
+
+def _plain(number: float, digits: int) -> str:
+    """Format without an exponent: 1230, 12.3, 0.0123."""
+    text = f"{number:.{digits}g}"
+    return f"{float(text):.0f}" if "e" in text and abs(number) >= 1 else text
