@@ -55,7 +55,7 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
         )
     try:
         key = json.dumps(dict(options), sort_keys=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise SpecError(
             f"model family {family!r}: options must be numbers, text, lists and tables: {error}."
         ) from None

@@ -16,6 +16,8 @@ from lib_dlhpc.spec.model import Layer, Model
 
 Size = int | tuple[int, ...]
 
+MOST_LAYERS = 100_000  # thirty times ResNet-1001: a slip of the finger, not a network
+
 
 class Builder:
     """A network under construction.
@@ -397,6 +399,8 @@ class Builder:
         mask_bytes: int = 0,
         attributes: Mapping[str, Any] | None = None,
     ) -> str:
+        if len(self._layers) == MOST_LAYERS:
+            raise SpecError(f"{name}: a network has at most {MOST_LAYERS:,} layers.")
         inputs = after if isinstance(after, tuple) else (after or self.last,)
         self._layers[name] = Layer(
             name,

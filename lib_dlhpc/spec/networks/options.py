@@ -8,6 +8,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 
+LARGEST = 10**9  # of a whole number; beyond it counts would overflow before anything could run
+
 
 def check_options(
     function: Callable[..., Any], options: Mapping[str, Any], where: str
@@ -68,9 +70,9 @@ def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
         return tuple(_convert(item, get_args(hint)[0], default, what) for item in value)
     if hint is int:
         least = 0 if default == 0 and default is not False else 1
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
             return value
-        raise SpecError(f"{what}: must be a whole number of at least {least}.")
+        raise SpecError(f"{what}: must be a whole number of at least {least}, at most {LARGEST:,}.")
     if hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1:
             return float(value)
