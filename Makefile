@@ -1,0 +1,87 @@
+# Everything starts from here: Python 3.11 or later and make are all you need.
+#     make explore      install what is missing, open the dashboards in the browser
+#     make test         install what is missing, run every test and notebook
+# Set PYTHON=/path/to/python3 to choose the interpreter, ARGS="..." to pass options on.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install explore test lint format bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+READY := $(VENV)/.ready
+ARGS ?=
+
+# Looked for only when an environment has to be made. A name may stand for an interpreter that is
+# missing or too old (shims do), so each one is asked.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+
+NOTEBOOKS = $(wildcard modules/*.ipynb labs/*/*.ipynb)
+NBVAL = $(if $(NOTEBOOKS),--nbval --nbval-sanitize-with=tests/notebooks/sanitize.cfg)
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(READY) ## set up .venv with exactly the packages of requirements.lock
+
+# The stamp comes last, so an installation that was cut short is taken up again.
+$(READY): requirements.lock pyproject.toml
+	@rm -f $@
+	@test -n "$(PYTHON)" || { \
+	    echo "lib_dlhpc needs Python 3.11 or later with venv, and found none on the PATH."; \
+	    echo "Install one (on Debian and Ubuntu: apt install python3 python3-venv), or name it:"; \
+	    echo "    make $(or $(MAKECMDGOALS),explore) PYTHON=/path/to/python3.12"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	        echo "$(PYTHON) is older than 3.11, or cannot be run. Choose another: make PYTHON=..."; \
+	        exit 1; }; \
+	    echo "Making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "Installing the packages of requirements.lock (a minute or two, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --no-build-isolation --editable .
+	@touch $@
+
+explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser prints the address)
+	$(BIN)/dlhpc explore $(ARGS)
+
+test: $(READY) ## run every test and notebook
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(NBVAL) tests $(NOTEBOOKS) $(ARGS)
+
+lint: $(READY) ## check style, types and which room imports which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The peers have needs of their own, so they live apart from the locked environment.
+bench: .venv-bench/.ready ## measure speed and accuracy beside a named peer
+	@ls benchmarks/*.py >/dev/null
+	for file in benchmarks/[!_]*.py; do .venv-bench/bin/python $$file $(ARGS) || exit 1; done
+
+.venv-bench/.ready: pyproject.toml
+	@test -n "$(PYTHON)"
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	@touch $@
+
+# Versions stay as they are unless pyproject.toml asks for others; ARGS=--upgrade renews them all.
+lock: ## remake requirements.lock (ARGS=--upgrade takes the newest versions)
+	@test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && \
+	    .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv; }
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
+	    --fork-strategy fewest --generate-hashes --no-header --extra test $(ARGS) \
+	    --output-file requirements.lock pyproject.toml
+
+clean: ## remove the environments and every cache
+	rm -rf $(VENV) .venv-bench .venv-lock build dist *.egg-info
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find lib_dlhpc tests modules labs benchmarks -name __pycache__ -type d -prune \
+	    -exec rm -rf {} + 2>/dev/null || true
