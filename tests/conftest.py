@@ -1,0 +1,59 @@
+"""What every test shares: the repository's place, and one rule for components a machine may lack.
+
+On a laptop a test whose component is missing (a browser, a batch system) is skipped. With
+DLHPC_REQUIRE_ALL=1, as continuous integration sets it, any skip is a failure: a suite that
+quietly stopped looking must not stay green.
+"""
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples on every machine and every day; no verdict from a busy machine's clock.
+settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)
+settings.load_profile("lib_dlhpc")
+
+
+def require_all() -> bool:
+    return os.environ.get("DLHPC_REQUIRE_ALL") == "1"
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top of the repository."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[object, str], None]:
+    """A function: `require(shutil.which("chromium"), "no chromium")` skips, or fails if told to."""
+
+    def require(present: object, reason: str) -> None:
+        if not present:
+            (pytest.fail if require_all() else pytest.skip)(reason)
+
+    return require
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if require_all() and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"DLHPC_REQUIRE_ALL=1 allows no skip, but: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
