@@ -1,0 +1,1 @@
+"""Charts and controls: the only room that knows a screen."""
