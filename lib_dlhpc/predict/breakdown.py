@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.predict import compute, energy, memory, overlap, storage
+from lib_dlhpc.predict import compute, energy, memory, overlap, storage, stragglers
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
-from lib_dlhpc.predict.network import network_of
+from lib_dlhpc.predict.network import last_axis, network_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -21,6 +21,7 @@ class Breakdown:
     forward: Any
     backward: Any
     update: Any
+    straggler_wait: Any  # for the slowest of all devices
     communication: Cost  # all buckets of a step, hidden or not, by cause
     exposed_communication: Any
     input_time: Any
@@ -45,6 +46,7 @@ class Breakdown:
             "forward": self.forward,
             "backward": self.backward,
             "update": self.update,
+            "waiting for the slowest": self.straggler_wait,
             "exposed communication": self.exposed_communication,
             "pipeline bubble": self.pipeline_bubble,
             "input stall": self.input_stall,
@@ -54,10 +56,11 @@ class Breakdown:
     @property
     def step_time_bounds(self) -> tuple[Any, Any]:
         """Lower and upper bound of step_time: everything hidden that can be, and nothing hidden."""
-        busy = np.maximum(self.compute, self.communication.total)
+        slowest = self.compute + self.straggler_wait
+        busy = np.maximum(slowest, self.communication.total)
         return (
             np.maximum(busy, self.input_time) + self.checkpoint,
-            self.compute + self.communication.total + self.input_time + self.checkpoint,
+            slowest + self.communication.total + self.input_time + self.checkpoint,
         )
 
     @property
@@ -128,9 +131,11 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     _check(experiment)
     strategy, run = experiment.strategy, experiment.run
     work = _device_work(experiment, scale)
-    cost, exposed = _exchange(experiment, work)
+    slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
+    cost, exposed = _exchange(experiment, work, slowest)
     update = scale * compute.update_time(experiment.model, experiment.machine.device, strategy.optimizer)
-    training = work.forward + work.backward + update + exposed
+    busy = work.forward + work.backward + update
+    training = busy * slowest + exposed
     fetch = storage.input_time(experiment)
     stall = np.maximum(fetch - training, 0.0)
     step = training + stall
@@ -142,6 +147,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         forward=work.forward,
         backward=work.backward,
         update=update,
+        straggler_wait=busy * (slowest - 1),
         communication=cost,
         exposed_communication=exposed,
         input_time=fetch,
@@ -150,16 +156,17 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         step_time=step + saving,
         start_time=storage.start_time(experiment),
         memory=memory.ledger(experiment),
-        energy=energy.step_energy(experiment, work.forward + work.backward + update, step + saving),
+        energy=energy.step_energy(experiment, busy, step + saving),
     )
 
 
 def compute_scale(experiment: Experiment) -> Any:
     """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one.
 
-    The measured step of `devices` devices may already hold some exposed exchange. A step takes
-    max_k (s (forward + r_k + update) + C_k), with r_k the time bucket k is ready and C_k the cost of it
-    and all after it; each line solved for s, the smallest s meets the measurement exactly.
+    The measured step of `devices` devices may already hold some waiting and some exposed exchange. A
+    step takes max_k (s w (forward + r_k + update) + C_k), with w the factor of the slowest, r_k the time
+    bucket k is ready and C_k the cost of it and all after it; each line solved for s, the smallest s
+    meets the measurement exactly.
     """
     measured = experiment.calibration
     if not measured.rate:
@@ -168,14 +175,15 @@ def compute_scale(experiment: Experiment) -> Any:
     work = _device_work(small, 1.0)
     update = compute.update_time(small.model, small.machine.device, small.strategy.optimizer)
     target = small.global_batch / measured.rate
-    alone = target / (work.forward + work.backward + update)
+    slowest = stragglers.slowest(measured.devices, small.machine.jitter)
+    alone = target / (work.forward + work.backward + update) / slowest
     if measured.devices == 1:
         return alone
     cost = _bucket_costs(small, work)
     if not small.strategy.overlap:
-        return np.maximum(target - cost.sum(axis=-1), 0.0) / (target / alone)
+        return alone * np.maximum(target - cost.sum(axis=-1), 0.0) / target
     remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
-    lines = (target - remaining) / (work.forward + work.ready + update)
+    lines = (target - remaining) / (work.forward + work.ready + update) / slowest
     scale = np.minimum(alone, lines.min(axis=-1))
     if np.any(scale <= 0):
         raise SpecError(
@@ -217,14 +225,14 @@ def _bucket_costs(experiment: Experiment, work: _Work) -> Any:
     return cost * (work.sizes > 0)
 
 
-def _exchange(experiment: Experiment, work: _Work) -> tuple[Cost, Any]:
+def _exchange(experiment: Experiment, work: _Work, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and the part of it that backward does not hide."""
     cost = ALGORITHMS[experiment.strategy.allreduce](work.sizes, network_of(experiment))
     terms = [term * (work.sizes > 0) for term in cost]
     total = Cost(*(term.sum(axis=-1) for term in terms))
     if not experiment.strategy.overlap:
         return total, total.total
-    return total, overlap.exposed_time(work.ready, sum(terms), work.backward)
+    return total, overlap.exposed_time(work.ready * last_axis(slowest), sum(terms), work.backward * slowest)
 
 
 def _at_calibration(experiment: Experiment) -> Experiment:

@@ -127,16 +127,16 @@ def torus_2d(n: Array, net: Network) -> Cost:
 def parameter_server(n: Array, net: Network) -> Cost:
     """Push gradients to and pull weights from servers, one shard on every node (Li et al. 2014).
 
-    Gradients are summed inside the node first. A node sends n (N-1)/N and, as a server, receives as
-    much; both directions are full at once, in the push and again in the pull.
+    The devices of a node hand their gradients to the host, which sums them. A node then sends
+    n (N-1)/N and, as a server, receives as much; both directions are full at once, in the push and
+    again in the pull.
     """
-    inside = _to_leader_and_back(n, net)
-    nodes, alpha, beta = net.outer
-    share = (nodes - 1) / nodes
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    several, share = g > 1, (nodes - 1) / nodes
     return Cost(
-        inside.latency + 2 * (nodes - 1) * alpha,
-        inside.bandwidth + 2 * share * n * beta * net.all_to_all,
-        inside.reduction + share * n * net.gamma,
+        2 * several * a_in + 2 * (nodes - 1) * a_out,
+        2 * n * (several * b_in + share * b_out * net.all_to_all),
+        n * (g - 1 + share) * net.gamma,
     )
 
 

@@ -19,16 +19,14 @@ def last_axis(value: Any) -> Any:
 def network_of(experiment: Experiment) -> Network:
     """Return the levels and the reduction rate of the devices that take part in the exchange.
 
-    The NICs of a node are used together. A network efficiency in [calibration] replaces that of the
-    inter-node link.
+    The NICs of a node are used together.
     """
     machine, strategy = experiment.machine, experiment.strategy
     inner, outer = machine.intra_node, machine.inter_node
-    efficiency = experiment.calibration.network_efficiency or outer.efficiency
     nodes = last_axis(strategy.nodes)
     return Network(
         Level(last_axis(experiment.devices_per_node), last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
-        Level(nodes, last_axis(outer.latency), 1 / last_axis(outer.bandwidth * efficiency * machine.nics)),
+        Level(nodes, last_axis(outer.latency), 1 / last_axis(outer.bandwidth * outer.efficiency * machine.nics)),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),

@@ -48,7 +48,6 @@ class Calibration:
     rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
     devices: int = whole(default=1)
     batch: int = whole(default=0, least=0)  # per device; 0: the strategy's
-    network_efficiency: float = number(default=0.0, most=1.0)  # of line rate; 0: the link's own
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class Machine:
     topology: str = choice(TOPOLOGIES, default="single-switch")
     nodes_per_switch: int = whole(default=1)
     oversubscription: float = number(default=1.0, least=1.0)
+    jitter: float = number(default=0.0, most=1.0)  # standard deviation of a device's step over its mean
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
     storage: Mapping[str, StorageTier] = field(default_factory=dict)

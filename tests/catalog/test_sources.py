@@ -64,7 +64,7 @@ def covering_prefix(key: str, sources: dict[str, Any]) -> str | None:
 
 @each(*KINDS)
 def test_name_and_title(path: Path) -> None:
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem)
+    assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", path.stem)
     assert load(path)["title"].strip()
 
 
