@@ -1,0 +1,224 @@
+"""Every number opened: its formula, the inputs that went in, where they come from, where it holds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lib_dlhpc.predict.breakdown import Breakdown
+from lib_dlhpc.predict.compute import peak_rate
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.units import format_quantity as show
+
+ALLREDUCE_FORMULAS = {
+    "ring": "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
+    "recursive_doubling": "lg p (α + n β + n γ); Thakur, Rabenseifner & Gropp 2005",
+    "rabenseifner": "2 lg p α + 2 (p-1)/p n β + (p-1)/p n γ; Rabenseifner 2004",
+    "binomial": "2 lg p (α + n β) + lg p n γ; Thakur, Rabenseifner & Gropp 2005",
+    "hierarchical": "reduce in the node, ring between nodes, broadcast in the node; Awan et al. 2017 (S-Caffe)",
+    "torus_2d": "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
+    "parameter_server": "push n and pull n, one shard on each node: 2 (N-1) α + 2 (N-1)/N n β; Li et al. 2014",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One number with what stands behind it, all as text."""
+
+    name: str
+    value: str
+    formula: str
+    inputs: tuple[tuple[str, str, str], ...]  # name, value, source and confidence
+    source: str
+    assumes: str
+
+
+def explain(prediction: Breakdown) -> list[Explanation]:
+    """Return the explanation of each term of a scalar prediction, in the order of a step."""
+    return [part(prediction) for part in PARTS]
+
+
+def _source(prediction: Breakdown, owner: str, key: str) -> str:
+    """Return where a number of the machine comes from: the catalog's source, or "given" if it was changed."""
+    machine = prediction.experiment.machine
+    noun: Any = machine if owner == "machine" else getattr(machine, owner)
+    kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
+    if noun.name not in catalog.names(kind):
+        return "given"
+    found = catalog.source_of(catalog.read(kind, noun.name), key)
+    if not found and owner != "machine" and machine.name in catalog.names("machines"):
+        found = catalog.source_of(catalog.read("machines", machine.name), f"{owner}.{key}")
+    return f"{found['from']} ({found['confidence']})" if found else "given"
+
+
+def _compute(p: Breakdown) -> Explanation:
+    e, device = p.experiment, p.experiment.machine.device
+    precision = e.strategy.precision
+    inputs = [
+        ("FLOP a sample, forward", show(e.model.forward_flop, "FLOP"), "counted from the layers' shapes"),
+        ("batch a device", f"{e.strategy.batch}", "given"),
+        ("peak rate", show(peak_rate(device, precision), "FLOP/s"), _source(p, "device", f"peak.{precision}")),
+        ("share of peak that large kernels reach", f"{device.efficiency:.0%}", _source(p, "device", "efficiency")),
+        ("kernel size at half of that", show(device.half_work, "FLOP"), _source(p, "device", "half_work")),
+        ("memory bandwidth", show(device.memory_bandwidth, "B/s"), _source(p, "device", "memory_bandwidth")),
+    ]
+    if e.calibration.rate:
+        measured = f"{e.calibration.rate:,.1f} samples/s on {e.calibration.devices} devices"
+        inputs.append(("measured rate", measured, "calibration"))
+        inputs.append(("measured over roofline", f"{float(p.compute_scale):.2f}", "computed"))
+    return Explanation(
+        "compute",
+        show(float(p.compute), "s"),
+        "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
+        " backward twice, plus the optimiser's update; scaled to the measured rate if there is one",
+        tuple(inputs),
+        "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
+        "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
+        " an estimate, often 10-50 % off for one network on one framework; with one it is exact at that point.",
+    )
+
+
+def _straggler(p: Breakdown) -> Explanation:
+    jitter = p.experiment.machine.jitter
+    return Explanation(
+        "waiting for the slowest",
+        show(float(p.straggler_wait), "s"),
+        "compute × jitter × m_p, with m_p the expected largest of p standard normal numbers",
+        (
+            ("devices p", f"{int(p.experiment.devices)}", "given"),
+            ("jitter, sigma over mean of a device's step", f"{jitter:.1%}", _source(p, "machine", "jitter")),
+        ),
+        "Blom 1958 for m_p",
+        "Ranks vary independently and normally from step to step. A rank that is always slow is not in it.",
+    )
+
+
+def _communication(p: Breakdown) -> Explanation:
+    e, machine = p.experiment, p.experiment.machine
+    total = p.communication
+    several = int(e.strategy.nodes) > 1
+    owner = "inter_node" if several else "intra_node"
+    link = getattr(machine, owner)
+    gradient = p.memory["gradients"]
+    return Explanation(
+        "communication",
+        show(float(total.total), "s"),
+        ALLREDUCE_FORMULAS[e.strategy.allreduce],
+        (
+            ("gradients n", show(float(gradient), "B"), "parameters × bytes of the precision"),
+            ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+            ("latency α of the slowest link", show(link.latency, "s"), _source(p, owner, "latency")),
+            ("its line rate", show(link.bandwidth, "B/s"), _source(p, owner, "bandwidth")),
+            ("share of it reached", f"{link.efficiency:.0%}", _source(p, owner, "efficiency")),
+            ("NICs a node", f"{machine.nics}", _source(p, "machine", "nics")),
+            ("latency part", show(float(total.latency), "s"), "computed"),
+            ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
+            ("reduction part", show(float(total.reduction), "s"), "computed"),
+        ),
+        "the formula's",
+        "Two levels, node and network; full-duplex links; nobody else on the network. Protocol switches of"
+        " the library between short and long messages are not modelled.",
+    )
+
+
+def _exposed(p: Breakdown) -> Explanation:
+    overlap = p.experiment.strategy.overlap
+    low, high = (float(bound) for bound in p.step_time_bounds)
+    return Explanation(
+        "exposed communication",
+        show(float(p.exposed_communication), "s"),
+        "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket leaves when its last layer is"
+        " done and the one before has left"
+        if overlap
+        else "all of the communication: the exchange starts after backward",
+        (
+            ("all communication", show(float(p.communication.total), "s"), "see above"),
+            ("backward", show(float(p.backward), "s"), "see above"),
+            ("step, all hidden (bound)", show(low, "s"), "computed"),
+            ("step, nothing hidden (bound)", show(high, "s"), "computed"),
+        ),
+        "exact for one queue; buckets as in Li et al. 2020 (PyTorch Distributed)",
+        "The exchange does not slow the computation that it overlaps.",
+    )
+
+
+def _input(p: Breakdown) -> Explanation:
+    e = p.experiment
+    tier = e.machine.storage.get(e.storage.tier)
+    inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
+    if tier:
+        sources = [_source(p, "machine", f"storage.{tier.name}.{key}") for key in ("bandwidth", "metadata_rate")]
+        inputs += [
+            ("bytes a sample", show(e.dataset.sample_bytes, "B"), "data set"),
+            ("read bandwidth", show(tier.bandwidth, "B/s"), sources[0]),
+            ("metadata rate", show(tier.metadata_rate, "op/s"), sources[1]),
+            ("time to fetch a batch", show(float(p.input_time), "s"), "computed"),
+        ]
+    return Explanation(
+        "input stall",
+        show(float(p.input_stall), "s"),
+        "max(0, fetch - step), fetch = max(bytes / bandwidth, operations / metadata rate)",
+        tuple(inputs),
+        "bottleneck analysis; FanStore (Zhang et al. 2018) for the metadata operations",
+        "Prefetch hides all it can. Decoding on the host, caches and queueing are not modelled.",
+    )
+
+
+def _memory(p: Breakdown) -> Explanation:
+    device = p.experiment.machine.device
+    terms = tuple((name, show(float(size), "B"), "ledger") for name, size in p.memory.items())
+    return Explanation(
+        "memory of one device",
+        show(float(p.memory_total), "B"),
+        "sum of the terms; activations are the layer outputs kept for backward, ReLU in place",
+        (*terms, ("capacity", show(device.memory, "B"), _source(p, "device", "memory"))),
+        "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
+        "No fragmentation and no recomputation.",
+    )
+
+
+def _energy(p: Breakdown) -> Explanation:
+    device = p.experiment.machine.device
+    return Explanation(
+        "energy to train (modelled)",
+        show(float(p.energy_to_train), "J"),
+        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps",
+        (
+            ("busy power", show(device.busy_power, "W"), _source(p, "device", "busy_power")),
+            ("idle power", show(device.idle_power, "W"), _source(p, "device", "idle_power")),
+            ("rest of a node", show(p.experiment.machine.node_power, "W"), _source(p, "machine", "node_power")),
+            ("PUE", f"{p.experiment.machine.pue:g}", _source(p, "machine", "pue")),
+        ),
+        "definition; Strubell et al. 2019 for PUE",
+        "Two power levels a device. Switches outside the nodes are not counted.",
+    )
+
+
+def _time(p: Breakdown) -> Explanation:
+    e = p.experiment
+    return Explanation(
+        "time to train",
+        show(float(p.time_to_train), "s"),
+        "start + ceil(samples × epochs / global batch) × step",
+        (
+            ("samples", f"{e.dataset.samples:,}", "data set"),
+            ("epochs", f"{e.run.epochs:g}", "given"),
+            ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
+            ("step", show(float(p.step_time), "s"), "sum of the terms above"),
+            ("start", show(float(p.start_time), "s"), "every device lists every directory"),
+        ),
+        "definition",
+        "The epochs suffice at this batch: large batches may need more steps or a tuned rate. No validation"
+        " passes, no failures.",
+    )
+
+
+PARTS: tuple[Callable[[Breakdown], Explanation], ...] = (
+    _compute,
+    _straggler,
+    _communication,
+    _exposed,
+    _input,
+    _memory,
+    _energy,
+    _time,
+)
