@@ -133,7 +133,9 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     work = _device_work(experiment, scale)
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
     cost, exposed = _exchange(experiment, work, slowest)
-    update = scale * compute.update_time(experiment.model, experiment.machine.device, strategy.optimizer)
+    update = scale * compute.update_time(
+        experiment.model, experiment.machine.device, strategy.optimizer
+    )
     busy = work.forward + work.backward + update
     training = busy * slowest + exposed
     fetch = storage.input_time(experiment)
@@ -232,7 +234,9 @@ def _exchange(experiment: Experiment, work: _Work, slowest: Any) -> tuple[Cost, 
     total = Cost(*(term.sum(axis=-1) for term in terms))
     if not experiment.strategy.overlap:
         return total, total.total
-    return total, overlap.exposed_time(work.ready * last_axis(slowest), sum(terms), work.backward * slowest)
+    return total, overlap.exposed_time(
+        work.ready * last_axis(slowest), sum(terms), work.backward * slowest
+    )
 
 
 def _at_calibration(experiment: Experiment) -> Experiment:

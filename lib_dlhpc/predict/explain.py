@@ -54,12 +54,32 @@ def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
     precision = e.strategy.precision
     inputs = [
-        ("FLOP a sample, forward", show(e.model.forward_flop, "FLOP"), "counted from the layers' shapes"),
+        (
+            "FLOP a sample, forward",
+            show(e.model.forward_flop, "FLOP"),
+            "counted from the layers' shapes",
+        ),
         ("batch a device", f"{e.strategy.batch}", "given"),
-        ("peak rate", show(peak_rate(device, precision), "FLOP/s"), _source(p, "device", f"peak.{precision}")),
-        ("share of peak that large kernels reach", f"{device.efficiency:.0%}", _source(p, "device", "efficiency")),
-        ("kernel size at half of that", show(device.half_work, "FLOP"), _source(p, "device", "half_work")),
-        ("memory bandwidth", show(device.memory_bandwidth, "B/s"), _source(p, "device", "memory_bandwidth")),
+        (
+            "peak rate",
+            show(peak_rate(device, precision), "FLOP/s"),
+            _source(p, "device", f"peak.{precision}"),
+        ),
+        (
+            "share of peak that large kernels reach",
+            f"{device.efficiency:.0%}",
+            _source(p, "device", "efficiency"),
+        ),
+        (
+            "kernel size at half of that",
+            show(device.half_work, "FLOP"),
+            _source(p, "device", "half_work"),
+        ),
+        (
+            "memory bandwidth",
+            show(device.memory_bandwidth, "B/s"),
+            _source(p, "device", "memory_bandwidth"),
+        ),
     ]
     if e.calibration.rate:
         measured = f"{e.calibration.rate:,.1f} samples/s on {e.calibration.devices} devices"
@@ -85,7 +105,11 @@ def _straggler(p: Breakdown) -> Explanation:
         "compute × jitter × m_p, with m_p the expected largest of p standard normal numbers",
         (
             ("devices p", f"{int(p.experiment.devices)}", "given"),
-            ("jitter, sigma over mean of a device's step", f"{jitter:.1%}", _source(p, "machine", "jitter")),
+            (
+                "jitter, sigma over mean of a device's step",
+                f"{jitter:.1%}",
+                _source(p, "machine", "jitter"),
+            ),
         ),
         "Blom 1958 for m_p",
         "Ranks vary independently and normally from step to step. A rank that is always slow is not in it.",
@@ -106,7 +130,11 @@ def _communication(p: Breakdown) -> Explanation:
         (
             ("gradients n", show(float(gradient), "B"), "parameters × bytes of the precision"),
             ("bucket", show(float(e.strategy.bucket), "B"), "given"),
-            ("latency α of the slowest link", show(link.latency, "s"), _source(p, owner, "latency")),
+            (
+                "latency α of the slowest link",
+                show(link.latency, "s"),
+                _source(p, owner, "latency"),
+            ),
             ("its line rate", show(link.bandwidth, "B/s"), _source(p, owner, "bandwidth")),
             ("share of it reached", f"{link.efficiency:.0%}", _source(p, owner, "efficiency")),
             ("NICs a node", f"{machine.nics}", _source(p, "machine", "nics")),
@@ -146,7 +174,10 @@ def _input(p: Breakdown) -> Explanation:
     tier = e.machine.storage.get(e.storage.tier)
     inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
     if tier:
-        sources = [_source(p, "machine", f"storage.{tier.name}.{key}") for key in ("bandwidth", "metadata_rate")]
+        sources = [
+            _source(p, "machine", f"storage.{tier.name}.{key}")
+            for key in ("bandwidth", "metadata_rate")
+        ]
         inputs += [
             ("bytes a sample", show(e.dataset.sample_bytes, "B"), "data set"),
             ("read bandwidth", show(tier.bandwidth, "B/s"), sources[0]),
@@ -185,7 +216,11 @@ def _energy(p: Breakdown) -> Explanation:
         (
             ("busy power", show(device.busy_power, "W"), _source(p, "device", "busy_power")),
             ("idle power", show(device.idle_power, "W"), _source(p, "device", "idle_power")),
-            ("rest of a node", show(p.experiment.machine.node_power, "W"), _source(p, "machine", "node_power")),
+            (
+                "rest of a node",
+                show(p.experiment.machine.node_power, "W"),
+                _source(p, "machine", "node_power"),
+            ),
             ("PUE", f"{p.experiment.machine.pue:g}", _source(p, "machine", "pue")),
         ),
         "definition; Strubell et al. 2019 for PUE",

@@ -29,12 +29,16 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         "activations": strategy.batch * (model.stored * size + model.mask_bytes),
         "working set": strategy.batch * float(traffic(model)[0].max()) * size,
         "input batch": strategy.batch * float(np.prod(shape)) * size,
-        "communication buffer": np.where(experiment.devices > 1, np.minimum(strategy.bucket, gradients), 0.0)[()],
+        "communication buffer": np.where(
+            experiment.devices > 1, np.minimum(strategy.bucket, gradients), 0.0
+        )[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
 
 
-def model_state_bytes(parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0) -> Any:
+def model_state_bytes(
+    parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0
+) -> Any:
     """Return bytes of weights, gradients and optimiser state (with master weights) on one device.
 
     stage: what is split over `shards` devices: 0 nothing, 1 optimiser state, 2 gradients too, 3

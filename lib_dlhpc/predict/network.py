@@ -25,8 +25,16 @@ def network_of(experiment: Experiment) -> Network:
     inner, outer = machine.intra_node, machine.inter_node
     nodes = last_axis(strategy.nodes)
     return Network(
-        Level(last_axis(experiment.devices_per_node), last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
-        Level(nodes, last_axis(outer.latency), 1 / last_axis(outer.bandwidth * outer.efficiency * machine.nics)),
+        Level(
+            last_axis(experiment.devices_per_node),
+            last_axis(inner.latency),
+            1 / last_axis(inner.bandwidth * inner.efficiency),
+        ),
+        Level(
+            nodes,
+            last_axis(outer.latency),
+            1 / last_axis(outer.bandwidth * outer.efficiency * machine.nics),
+        ),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
@@ -55,7 +63,9 @@ def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     over four links a node, so k/8 (never below 1).
     """
     if machine.topology == "fat-tree":
-        return np.where(nodes > last_axis(machine.nodes_per_switch), last_axis(machine.oversubscription), 1.0)
+        return np.where(
+            nodes > last_axis(machine.nodes_per_switch), last_axis(machine.oversubscription), 1.0
+        )
     if machine.topology == "torus":
         return np.maximum(np.sqrt(nodes) / 8, 1.0)
     return 1.0

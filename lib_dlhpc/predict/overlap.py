@@ -26,8 +26,8 @@ def buckets(model: Model, bucket: Any, element: int) -> Buckets:
     `bucket` may be an array; then the result is padded with empty buckets to the longest.
     """
     if np.ndim(bucket) == 0:
-        sizes, last = _cut(model, float(bucket), element)
-        return Buckets(np.array(sizes), np.array(last))
+        one = _cut(model, float(bucket), element)
+        return Buckets(np.array(one[0]), np.array(one[1]))
     values, inverse = np.unique(bucket, return_inverse=True)
     cuts = [_cut(model, float(value), element) for value in values]
     longest = max(len(sizes) for sizes, _ in cuts)
@@ -60,7 +60,9 @@ def ready_times(backward: Any, last_layer: Any) -> Any:
         return done[..., last_layer]
     shape = np.broadcast_shapes(done.shape[:-1], last_layer.shape[:-1])
     done = np.broadcast_to(done, (*shape, done.shape[-1]))
-    return np.take_along_axis(done, np.broadcast_to(last_layer, (*shape, last_layer.shape[-1])), axis=-1)
+    return np.take_along_axis(
+        done, np.broadcast_to(last_layer, (*shape, last_layer.shape[-1])), axis=-1
+    )
 
 
 def exposed_time(ready: Any, cost: Any, backward: Any) -> Any:

@@ -1,7 +1,7 @@
 """Replays: historical runs as experiments, with the publication beside the prediction."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from lib_dlhpc.predict.validate import UNITS, results
 from lib_dlhpc.spec import catalog
@@ -20,7 +20,7 @@ class Replay:
     source: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def replay(name: str) -> Replay:
     """Return the replay of that name; raises SpecError."""
     table = catalog.read("replays", name)

@@ -42,5 +42,8 @@ def _scaled(noun: Any, keys: list[str], factor: float) -> Any:
         return noun * factor
     head, *rest = keys
     if isinstance(noun, Mapping):
-        return {key: _scaled(value, rest, factor) if head in ("*", key) else value for key, value in noun.items()}
+        return {
+            key: _scaled(value, rest, factor) if head in ("*", key) else value
+            for key, value in noun.items()
+        }
     return replace(noun, **{head: _scaled(getattr(noun, head), rest, factor)})

@@ -25,7 +25,9 @@ def input_time(experiment: Experiment) -> Any:
     samples = experiment.global_batch / _servers(experiment)
     files = np.minimum(dataset.files / dataset.samples, 1.0) if dataset.samples else 0.0
     operations = samples * files * experiment.storage.operations_per_file
-    return np.maximum(samples * dataset.sample_bytes / tier.bandwidth, operations / tier.metadata_rate)
+    return np.maximum(
+        samples * dataset.sample_bytes / tier.bandwidth, operations / tier.metadata_rate
+    )
 
 
 def start_time(experiment: Experiment) -> Any:
@@ -33,7 +35,12 @@ def start_time(experiment: Experiment) -> Any:
     if not experiment.storage.tier:
         return 0.0
     tier = storage_tier(experiment.machine, experiment.storage.tier)
-    return experiment.devices * experiment.dataset.directories / _servers(experiment) / tier.metadata_rate
+    return (
+        experiment.devices
+        * experiment.dataset.directories
+        / _servers(experiment)
+        / tier.metadata_rate
+    )
 
 
 def checkpoint_time(experiment: Experiment) -> Any:
@@ -41,7 +48,10 @@ def checkpoint_time(experiment: Experiment) -> Any:
     if not experiment.storage.tier:
         return 0.0
     tier, strategy = storage_tier(experiment.machine, experiment.storage.tier), experiment.strategy
-    return checkpoint_bytes(experiment.model, strategy.precision, strategy.optimizer) / tier.write_bandwidth
+    return (
+        checkpoint_bytes(experiment.model, strategy.precision, strategy.optimizer)
+        / tier.write_bandwidth
+    )
 
 
 def _servers(experiment: Experiment) -> Any:

@@ -55,7 +55,9 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
         "fits": np.empty(shape, dtype=bool),
     }
     names = {key for key, values in grid.items() if isinstance(values[0], str | bool)}
-    choices = [range(len(values)) if key in names else [slice(None)] for key, values in grid.items()]
+    choices: list[list[Any]] = [
+        list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
+    ]
     for place in itertools.product(*choices):
         fixed = {key: grid[key][at] for key, at in zip(grid, place, strict=True) if key in names}
         numbers = {key: np.asarray(values) for key, values in grid.items() if key not in names}
@@ -86,6 +88,8 @@ def _fill(
         _store(breakdown(chunk, scale), target, part, shape)
 
 
-def _store(prediction: Any, results: Mapping[str, NDArray[Any]], place: Any, shape: tuple[int, ...]) -> None:
+def _store(
+    prediction: Any, results: Mapping[str, NDArray[Any]], place: Any, shape: tuple[int, ...]
+) -> None:
     for name, array in results.items():
         array[place] = np.broadcast_to(getattr(prediction, name), shape)

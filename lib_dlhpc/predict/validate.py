@@ -12,7 +12,7 @@ has; it stays in the table, and counts in every average. Any other miss is a fai
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from statistics import mean, median
 from typing import Any
 
@@ -23,7 +23,17 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import TIMES
 
-UNITS = {**TIMES, "GB": 1e9, "GB/s": 1e9, "Gbit/s": 1.25e8, "TB": 1e12, "GiB": 2.0**30, "TiB": 2.0**40, "MWh": 3.6e9, "%": 0.01}
+UNITS = {
+    **TIMES,
+    "GB": 1e9,
+    "GB/s": 1e9,
+    "Gbit/s": 1.25e8,
+    "TB": 1e12,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "MWh": 3.6e9,
+    "%": 0.01,
+}
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,13 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """"ok" within the tolerance, "miss" within the known error of a known reason, else "FAIL"."""
+        """ "ok" within the tolerance, "miss" within the known error of a known reason, else "FAIL"."""
         if abs(self.error) <= self.tolerance:
             return "ok"
         return "miss" if abs(self.error) <= self.known_error else "FAIL"
 
 
-@lru_cache(maxsize=1)
+@cache
 def results() -> dict[str, dict[str, str]]:
     """Return the published results by id, as text."""
     with open(catalog.ROOT / "published" / "results.csv", encoding="utf-8", newline="") as file:

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ KINDS = ("devices", "links", "machines", "models", "datasets", "replays", "publi
 _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
 
 
-@lru_cache(maxsize=None)
+@cache
 def names(kind: str) -> tuple[str, ...]:
     """Return the sorted names of the entries of one kind, such as "machines"; raises SpecError."""
     if kind not in KINDS:
-        raise SpecError(f"No kind of catalog entry is called {kind!r}; legal: {', '.join(KINDS)}.{suggest(kind, KINDS)}")
+        raise SpecError(
+            f"No kind of catalog entry is called {kind!r}; legal: {', '.join(KINDS)}.{suggest(kind, KINDS)}"
+        )
     return tuple(sorted(path.stem for path in (ROOT / kind).glob("*.toml")))
 
 
@@ -33,7 +35,7 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     return tomllib.loads(_text(kind, name))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _text(kind: str, name: str) -> str:
     return (ROOT / kind / f"{name}.toml").read_text(encoding="utf-8")
 

@@ -29,6 +29,8 @@ def read_dataset(value: Any, path: str = "dataset") -> Dataset:
     table = resolve("datasets", value, path)
     shape = table.get("sample_shape", [])
     if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
-        raise SpecError(f"{path}.sample_shape = {shape!r}: expected whole numbers such as [3, 224, 224].")
+        raise SpecError(
+            f"{path}.sample_shape = {shape!r}: expected whole numbers such as [3, 224, 224]."
+        )
     dataset: Dataset = read_table(Dataset, table, path, given={"sample_shape": tuple(shape)})
     return dataset

@@ -75,7 +75,9 @@ class Experiment:
     def devices_per_node(self) -> Any:
         """Devices used in each node."""
         return np.where(
-            np.equal(self.strategy.devices_per_node, 0), self.machine.devices_per_node, self.strategy.devices_per_node
+            np.equal(self.strategy.devices_per_node, 0),
+            self.machine.devices_per_node,
+            self.strategy.devices_per_node,
         )[()]
 
     @property
@@ -99,7 +101,9 @@ class Experiment:
             section, dot, rest = key.partition(".")
             if not dot or section not in SECTIONS:
                 legal = [f"{name}." for name in SECTIONS]
-                raise SpecError(f"{key}: unknown field; it starts with {', '.join(legal)}{suggest(key, legal)}")
+                raise SpecError(
+                    f"{key}: unknown field; it starts with {', '.join(legal)}{suggest(key, legal)}"
+                )
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)
@@ -121,7 +125,8 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
     fields = {item.name: item for item in dataclasses.fields(noun)}
     check_keys(changes, tuple(fields), section)
     values = {
-        key: check_value(fields[key].metadata, value, f"{section}.{key}") for key, value in changes.items()
+        key: check_value(fields[key].metadata, value, f"{section}.{key}")
+        for key, value in changes.items()
     }
     return dataclasses.replace(noun, **values)
 
@@ -146,7 +151,9 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
     check_keys(tables, SECTIONS, "experiment")
     for section in ("model", "dataset", "machine"):
         if section not in tables:
-            raise SpecError(f"[{section}] is missing; an experiment needs [model], [dataset] and [machine].")
+            raise SpecError(
+                f"[{section}] is missing; an experiment needs [model], [dataset] and [machine]."
+            )
     experiment = Experiment(
         model=read_model(tables["model"]),
         dataset=read_dataset(tables["dataset"]),
@@ -166,7 +173,9 @@ def read_model(value: Any, path: str = "model") -> Model:
     name = table.pop("name", "")
     family = table.pop("family", None)
     if not isinstance(family, str):
-        raise SpecError(f"{path}.family: missing; name a model from the catalog or give a family and its options.")
+        raise SpecError(
+            f"{path}.family: missing; name a model from the catalog or give a family and its options."
+        )
     try:
         return build(family, table, name=name)
     except SpecError as error:
@@ -188,7 +197,9 @@ def _check_together(experiment: Experiment) -> None:
         )
     split = np.where(np.equal(s.data, 0), 1, s.data) * s.tensor * s.pipeline * s.spatial
     devices = experiment.devices
-    wrong = np.where(np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices))
+    wrong = np.where(
+        np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices)
+    )
     if np.any(wrong):
         raise SpecError(
             f"strategy: data x tensor x pipeline x spatial = {s.data or 'any'} x {s.tensor} x {s.pipeline} x "
@@ -198,13 +209,17 @@ def _check_together(experiment: Experiment) -> None:
     if experiment.storage.tier:
         storage_tier(machine, experiment.storage.tier)
     if experiment.run.checkpoint_interval and not experiment.storage.tier:
-        raise SpecError("run.checkpoint_interval needs storage.tier: checkpoints are written there.")
+        raise SpecError(
+            "run.checkpoint_interval needs storage.tier: checkpoints are written there."
+        )
 
 
 def loads(source: str) -> Experiment:
     """Return the experiment that a TOML text describes; raises SpecError, also on broken TOML."""
     if len(source) > LARGEST_FILE:
-        raise SpecError(f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}.")
+        raise SpecError(
+            f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}."
+        )
     try:
         tables = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -231,16 +246,21 @@ def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
     """Return one section as its TOML table: a catalog name and what differs from it, or the fields."""
     noun = getattr(experiment, section)
     if section == "model":
-        return _named("models", {"name": noun.name, "family": noun.family, **noun.options}, _model_entry)
+        return _named(
+            "models", {"name": noun.name, "family": noun.family, **noun.options}, _model_entry
+        )
     if section == "dataset":
         return _named("datasets", to_table(noun), lambda name: to_table(read_dataset(name)))
     if section == "machine":
-        return _named("machines", _machine_table(noun), lambda name: _machine_table(read_machine(name)))
+        return _named(
+            "machines", _machine_table(noun), lambda name: _machine_table(read_machine(name))
+        )
     defaults = type(noun)()
     return {
         key: value
         for key, value in to_table(noun).items()
-        if isinstance(getattr(noun, key), np.ndarray) or getattr(noun, key) != getattr(defaults, key)
+        if isinstance(getattr(noun, key), np.ndarray)
+        or getattr(noun, key) != getattr(defaults, key)
     }
 
 
@@ -253,11 +273,13 @@ def _machine_table(machine: Machine) -> dict[str, Any]:
     table = to_table(machine)
     table["device"] = _named("devices", table["device"], lambda name: to_table(read_device(name)))
     for key in ("intra_node", "inter_node"):
-        table[key] = _named("links", table[key], lambda name: to_table(read_link(name, key)))
+        table[key] = _named("links", table[key], lambda name: to_table(read_link(name, "link")))
     return table
 
 
-def _named(kind: str, table: dict[str, Any], entry: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def _named(
+    kind: str, table: dict[str, Any], entry: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
     """Return `table` as a catalog name with what differs from that entry, or whole if it has no entry."""
     name = table.get("name", "")
     if name not in catalog.names(kind):

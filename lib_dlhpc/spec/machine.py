@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from lib_dlhpc.spec.errors import SpecError, suggest
@@ -74,7 +74,9 @@ class Machine:
     topology: str = choice(TOPOLOGIES, default="single-switch")
     nodes_per_switch: int = whole(default=1)
     oversubscription: float = number(default=1.0, least=1.0)
-    jitter: float = number(default=0.0, most=1.0)  # standard deviation of a device's step over its mean
+    jitter: float = number(
+        default=0.0, most=1.0
+    )  # standard deviation of a device's step over its mean
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
@@ -86,9 +88,13 @@ def read_device(value: Any, path: str = "device") -> Device:
     table = resolve("devices", value, path)
     peak = table.get("peak")
     if not isinstance(peak, Mapping) or not peak:
-        raise SpecError(f"{path}.peak = {peak!r}: expected a table such as {{ fp32 = \"10.6 TFLOP/s\" }}.")
+        raise SpecError(
+            f'{path}.peak = {peak!r}: expected a table such as {{ fp32 = "10.6 TFLOP/s" }}.'
+        )
     check_keys(peak, PRECISIONS, f"{path}.peak")
-    rates = {key: parse_quantity(rate, "FLOP/s", f"{path}.peak.{key}") for key, rate in peak.items()}
+    rates = {
+        key: parse_quantity(rate, "FLOP/s", f"{path}.peak.{key}") for key, rate in peak.items()
+    }
     for key, rate in rates.items():
         if not 0 < rate < math.inf:
             raise SpecError(f"{path}.peak.{key} = {rate:g}: legal: a finite rate above 0.")
@@ -98,7 +104,9 @@ def read_device(value: Any, path: str = "device") -> Device:
             f"{path}.busy_power = {device.busy_power:g} W is below {path}.idle_power = {device.idle_power:g} W."
         )
     if device.reserved_memory >= device.memory:
-        raise SpecError(f"{path}.reserved_memory = {device.reserved_memory:g} B leaves nothing of memory.")
+        raise SpecError(
+            f"{path}.reserved_memory = {device.reserved_memory:g} B leaves nothing of memory."
+        )
     return device
 
 
@@ -132,7 +140,7 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
     return machine
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_machine(name: str) -> Machine:
     """Return the catalog's machine of that name; raises SpecError."""
     return read_machine(name)

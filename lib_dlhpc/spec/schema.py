@@ -53,7 +53,9 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
         raise SpecError(f"{path} = {table!r}: expected a table with the keys {', '.join(legal)}.")
     for key in table:
         if key not in legal:
-            raise SpecError(f"{path}.{key}: unknown key; legal: {', '.join(legal)}.{suggest(key, legal)}")
+            raise SpecError(
+                f"{path}.{key}: unknown key; legal: {', '.join(legal)}.{suggest(key, legal)}"
+            )
 
 
 def read_table(cls: type, table: Any, path: str, given: Mapping[str, Any] | None = None) -> Any:
@@ -91,7 +93,9 @@ def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
     if kind == "choice":
         if value not in meta["options"]:
             legal = meta["options"]
-            raise SpecError(f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}")
+            raise SpecError(
+                f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}"
+            )
         return value
     if kind == "flag":
         if not isinstance(value, bool):
@@ -199,7 +203,11 @@ def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
     found: dict[str, Any] = {}
     for key, value in table.items():
         old = base.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping) and value.get("name") == old.get("name"):
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("name") == old.get("name")
+        ):
             inner = difference(value, old)
             if inner:
                 found[key] = inner

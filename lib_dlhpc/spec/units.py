@@ -58,7 +58,9 @@ def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
         if match and not match.group(2):
             factor = 1.0
         if match is None or factor is None:
-            raise SpecError(f"{field} = {value!r}: not a quantity in {unit or 'plain numbers'}; write {_example(unit)}.")
+            raise SpecError(
+                f"{field} = {value!r}: not a quantity in {unit or 'plain numbers'}; write {_example(unit)}."
+            )
         number = float(match.group(1).replace("_", "")) * factor
     if math.isnan(number):
         raise SpecError(f"{field} = {value!r}: not a number; write {_example(unit)}.")
@@ -97,7 +99,12 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 
 def _format_time(value: float, digits: int) -> str:
     magnitude = abs(float(f"{value:.{digits}g}"))
-    steps = [(172800.0, 86400.0, "days"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s")]
+    steps = [
+        (172800.0, 86400.0, "days"),
+        (7200.0, 3600.0, "h"),
+        (120.0, 60.0, "min"),
+        (1.0, 1.0, "s"),
+    ]
     steps += [(1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")]
     if magnitude == 0:
         return "0 s"

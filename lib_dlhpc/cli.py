@@ -1,0 +1,226 @@
+"""The command line: dlhpc predict | validate | catalog | explore."""
+
+import argparse
+import contextlib
+import json
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc import __version__
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.experiment import Experiment, dump, load
+
+EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except SpecError as error:
+        print(f"dlhpc: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dlhpc", description="Predict deep learning runs on supercomputers."
+    )
+    parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    one = commands.add_parser("predict", help="predict a run in closed form")
+    one.add_argument("experiment", help="a TOML file, or the name of a replay such as goyal-2017")
+    one.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a field: strategy.nodes=64 (repeatable)",
+    )
+    one.add_argument(
+        "--explain", action="store_true", help="show formula, inputs and sources of every number"
+    )
+    one.add_argument("--json", action="store_true", help="print JSON in SI units")
+    one.add_argument(
+        "--save", metavar="FILE", help="write the experiment, changes included, as TOML"
+    )
+    one.set_defaults(command=_predict)
+
+    many = commands.add_parser("validate", help="compare predictions with published results")
+    many.add_argument(
+        "families", nargs="*", help="only these families, such as goyal17 (default: all)"
+    )
+    many.add_argument("--json", action="store_true", help="print JSON")
+    many.set_defaults(command=_validate)
+
+    entries = commands.add_parser(
+        "catalog", help="list and show machines, models, data sets and their sources"
+    )
+    entries.add_argument("kind", nargs="?", help=f"one of {', '.join(catalog.KINDS)}")
+    entries.add_argument("name", nargs="?", help="show this entry, each number with its source")
+    entries.set_defaults(command=_catalog)
+
+    page = commands.add_parser("explore", help="open the dashboards in the browser")
+    page.add_argument(
+        "page", nargs="?", help="a notebook, or a folder of them (default: the what-if explorer)"
+    )
+    page.add_argument(
+        "--no-browser", action="store_true", help="print the address and open nothing"
+    )
+    page.add_argument("--port", type=int, default=0, help="TCP port (default: a free one)")
+    page.add_argument(
+        "--ip", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    page.set_defaults(command=_explore)
+    return parser
+
+
+def _experiment(name: str, changes: Sequence[str]) -> Experiment:
+    if Path(name).is_file() or name not in catalog.names("replays"):
+        if not Path(name).exists():
+            raise SpecError(
+                f"{name}: no such file, and no replay of that name; replays: {', '.join(catalog.names('replays'))}."
+                f"{suggest(name, catalog.names('replays'))}"
+            )
+        experiment = load(name)
+    else:
+        from lib_dlhpc.predict.replays import replay
+
+        experiment = replay(name).experiment
+    return experiment.set(dict(_change(text) for text in changes))
+
+
+def _change(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"--set {text}: expected KEY=VALUE, such as strategy.nodes=64.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from lib_dlhpc.predict import predict
+    from lib_dlhpc.predict.report import as_dict, as_text
+
+    experiment = _experiment(options.experiment, options.set)
+    prediction = predict(experiment)
+    if options.save:
+        try:
+            dump(experiment, options.save)
+        except OSError as error:
+            raise SpecError(f"--save {options.save}: {error.strerror}.") from None
+    print(
+        json.dumps(as_dict(prediction), indent=2)
+        if options.json
+        else as_text(prediction, options.explain)
+    )
+    return 0
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.predict.validate import summary, validate
+
+    rows = validate(options.families)
+    if options.json:
+        fields = (
+            "id",
+            "group",
+            "quantity",
+            "predicted",
+            "published",
+            "unit",
+            "error",
+            "tolerance",
+            "verdict",
+            "reason",
+        )
+        table = [{field: getattr(row, field) for field in fields} for row in rows]
+        print(json.dumps({"rows": table, "summary": summary(rows)}, indent=2))
+    else:
+        _print_rows(rows)
+    return int(any(row.verdict == "FAIL" for row in rows))
+
+
+def _print_rows(rows: Sequence[Any]) -> None:
+    from lib_dlhpc.predict.validate import summary
+
+    groups = list(dict.fromkeys(row.group for row in rows))
+    for group in groups:
+        print(
+            f"{group}\n{'  row':<38} {'predicted':>12} {'published':>12} {'unit':<12} {'error':>7} {'allowed':>8}"
+        )
+        for row in (row for row in rows if row.group == group):
+            print(
+                f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12} {row.error:>+7.1%}"
+                f" {row.tolerance:>8.1%}  {row.verdict}"
+                + (f": {row.reason}" if row.verdict != "ok" else "")
+            )
+        print()
+    print(
+        f"{'class':<16} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}   accuracy = 1 - |error|"
+    )
+    for group, line in summary(rows).items():
+        print(
+            f"{group:<16} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%} {line['mean']:>8.1%}"
+            f" {line['worst']:>8.1%}"
+        )
+
+
+def _catalog(options: argparse.Namespace) -> int:
+    if not options.kind:
+        for kind in catalog.KINDS:
+            print(f"{kind}: {', '.join(catalog.names(kind))}")
+        return 0
+    if not options.name:
+        for name in catalog.names(options.kind):
+            print(f"{name:<24} {catalog.read(options.kind, name).get('title', '')}")
+        return 0
+    table = catalog.read(options.kind, options.name)
+    print(f"{table['title']}\n{table.get('description', '')}".rstrip())
+    for key, value in _leaves(
+        {k: v for k, v in table.items() if k not in ("title", "description", "sources")}
+    ):
+        source = catalog.source_of(table, key)
+        print(
+            f"  {key:<34} {value!s:<24} {source.get('from', '')}"
+            + (f" [{source['confidence']}]" if source else "")
+        )
+    return 0
+
+
+def _leaves(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _leaves(value, f"{prefix}{key}.")
+        else:
+            found.append((prefix + key, value))
+    return found
+
+
+def _explore(options: argparse.Namespace) -> int:
+    from lib_dlhpc.explore.serve import serve
+
+    page = Path(options.page) if options.page else EXPLORER
+    if not page.exists():
+        raise SpecError(
+            f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
+        )
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(page, port=options.port, ip=options.ip, browser=not options.no_browser)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

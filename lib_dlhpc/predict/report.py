@@ -1,0 +1,78 @@
+"""A prediction as plain data and as a table to read in a terminal."""
+
+from typing import Any
+
+from lib_dlhpc.predict.breakdown import Breakdown
+from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+def as_dict(prediction: Breakdown) -> dict[str, Any]:
+    """Return a scalar prediction as nested plain values in SI units, ready for JSON."""
+    low, high = prediction.step_time_bounds
+    return {
+        "experiment": to_tables(prediction.experiment),
+        "devices": int(prediction.experiment.devices),
+        "global_batch": int(prediction.experiment.global_batch),
+        "step_time": float(prediction.step_time),
+        "step_time_bounds": [float(low), float(high)],
+        "terms": {name: float(seconds) for name, seconds in prediction.terms.items()},
+        "communication": {
+            key: float(value) for key, value in prediction.communication._asdict().items()
+        },
+        "throughput": float(prediction.throughput),
+        "efficiency": float(prediction.efficiency),
+        "speedup": float(prediction.speedup),
+        "memory": {name: float(size) for name, size in prediction.memory.items()},
+        "memory_total": float(prediction.memory_total),
+        "memory_capacity": float(prediction.experiment.machine.device.memory),
+        "fits": bool(prediction.fits),
+        "walls": prediction.walls,
+        "steps": int(prediction.steps),
+        "time_to_train": float(prediction.time_to_train),
+        "energy_to_train": float(prediction.energy_to_train),
+        "device_hours": float(prediction.device_hours),
+    }
+
+
+def as_text(prediction: Breakdown, explained: bool = False) -> str:
+    """Return a scalar prediction as text; `explained` adds formulas, inputs and sources."""
+    e = prediction.experiment
+    step = float(prediction.step_time)
+    low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
+    lines = [
+        f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}: {int(e.strategy.nodes)} nodes,"
+        f" {int(e.devices)} devices, batch {int(e.global_batch):,} ({e.strategy.batch} a device), {e.strategy.precision},"
+        f" {e.strategy.allreduce}",
+        "",
+        f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
+    ]
+    lines += [
+        f"    {name:<23} {show(float(seconds), 's'):>6}   {float(seconds) / step:6.1%}"
+        for name, seconds in prediction.terms.items()
+        if seconds
+    ]
+    total = prediction.communication.total
+    lines += [
+        f"  all communication     {show(float(total), 's'):>10}   of which"
+        f" {_share(1 - float(prediction.exposed_communication) / float(total)) if total else 'nothing'} is hidden",
+        f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
+        f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
+        f" on {int(e.devices)} devices",
+        f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}   of {show(e.machine.device.memory, 'B')}",
+        f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
+        f"  energy to train       {prediction.energy_to_train / 3.6e6:>10,.1f}   kWh (modelled)",
+        f"  cost                  {float(prediction.device_hours):>10,.1f}   device-hours",
+    ]
+    lines += [f"  WALL  {wall}" for wall in prediction.walls]
+    if explained:
+        for item in explain(prediction):
+            lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
+            lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
+            lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
+    return "\n".join(lines)
+
+
+def _share(fraction: float) -> str:
+    return f"{fraction:.0%}"
