@@ -18,10 +18,11 @@ FACTORS: dict[str, dict[str, float]] = {
     "W": {"W": 1.0},
     "J": {"J": 1.0, "Wh": 3600.0},
     "op/s": {"op/s": 1.0},
-    "": {"": 1.0},
+    "": {"": 1.0, "billion": 1e9},
 }
 
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+LONGEST = 100  # characters; a quantity is short, and a long text must not keep the reader busy
+_NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*)?")
 
 
 def _factor(symbol: str, unit: str) -> float | None:
@@ -51,9 +52,16 @@ def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise SpecError(f"{field} = {value!r}: expected {_example(unit)}.")
     if not isinstance(value, str):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise SpecError(f"{field}: too large for a number; write {_example(unit)}.") from None
     else:
-        match = _NUMBER.match(value)
+        if len(value) > LONGEST:
+            raise SpecError(
+                f"{field}: {len(value)} characters are no quantity; write {_example(unit)}."
+            )
+        match = _NUMBER.fullmatch(value.strip())
         factor = _factor(match.group(2) or "", unit) if match else None
         if match and not match.group(2):
             factor = 1.0
