@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.schema import (
     check_keys,
@@ -99,13 +101,13 @@ def read_device(value: Any, path: str = "device") -> Device:
         if not 0 < rate < math.inf:
             raise SpecError(f"{path}.peak.{key} = {rate:g}: legal: a finite rate above 0.")
     device: Device = read_table(Device, table, path, given={"peak": rates})
-    if device.busy_power < device.idle_power:
+    if np.any(np.less(device.busy_power, device.idle_power)):
         raise SpecError(
-            f"{path}.busy_power = {device.busy_power:g} W is below {path}.idle_power = {device.idle_power:g} W."
+            f"{path}.busy_power = {device.busy_power} W is below {path}.idle_power = {device.idle_power} W."
         )
-    if device.reserved_memory >= device.memory:
+    if np.any(np.greater_equal(device.reserved_memory, device.memory)):
         raise SpecError(
-            f"{path}.reserved_memory = {device.reserved_memory:g} B leaves nothing of memory."
+            f"{path}.reserved_memory = {device.reserved_memory} B leaves nothing of memory."
         )
     return device
 

@@ -26,7 +26,7 @@ def number(
     return dataclasses.field(default=default, metadata=meta)
 
 
-def whole(default: Any = REQUIRED, least: int = 1, most: float = math.inf) -> Any:
+def whole(default: Any = REQUIRED, least: int = 1, most: float = 1e15) -> Any:
     """Declare a whole-number field within [least, most]. May hold an array."""
     meta = {"kind": "whole", "unit": "", "least": least, "most": most, "positive": False}
     return dataclasses.field(default=default, metadata=meta)
@@ -91,8 +91,8 @@ def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
     if kind in ("number", "whole"):
         return _check_number(meta, value, path)
     if kind == "choice":
-        if value not in meta["options"]:
-            legal = meta["options"]
+        legal = meta["options"]
+        if not isinstance(value, str) or value not in legal:
             raise SpecError(
                 f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}"
             )
@@ -123,7 +123,7 @@ def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         bad = np.extract(wrong, array)[0]
         raise SpecError(f"{path} = {_shown(bad, unit)}: {_range(meta)}.")
     if isinstance(value, np.ndarray):
-        return value
+        return value.astype(np.int64 if meta["kind"] == "whole" else np.float64)
     return int(array) if meta["kind"] == "whole" else float(array)
 
 
@@ -202,15 +202,17 @@ def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
     """Return the entries of `table` that differ from `base`: what must be written beside a catalog name."""
     found: dict[str, Any] = {}
     for key, value in table.items():
-        old = base.get(key)
+        old: Any = base.get(key)
         if (
             isinstance(value, Mapping)
             and isinstance(old, Mapping)
             and value.get("name") == old.get("name")
         ):
             inner = difference(value, old)
-            if inner:
+            if "name" in value and not old.keys() <= value.keys():
+                found[key] = value  # an override was taken back: the name alone starts afresh
+            elif inner:
                 found[key] = inner
-        elif key not in base or value != old:
+        elif key not in base or not np.array_equal(value, old):
             found[key] = value
     return found
