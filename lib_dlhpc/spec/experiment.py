@@ -119,7 +119,8 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
     noun = getattr(experiment, section)
     if section in ("model", "dataset", "machine"):
         table = _section_table(experiment, section)
-        for key, value in changes.items():
+        # A name drops what was laid over the old entry, so it goes before the fields beside it.
+        for key, value in sorted(changes.items(), key=_names_first):
             _place(table, key, value, section)
         return _READERS[section](table)
     fields = {item.name: item for item in dataclasses.fields(noun)}
@@ -129,6 +130,11 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
         for key, value in changes.items()
     }
     return dataclasses.replace(noun, **values)
+
+
+def _names_first(change: tuple[str, Any]) -> tuple[int, bool]:
+    *parents, last = change[0].split(".")
+    return len(parents), last != "name"
 
 
 def _place(table: dict[str, Any], key: str, value: Any, section: str) -> None:
@@ -202,13 +208,13 @@ def _check_together(experiment: Experiment) -> None:
     )
     if np.any(wrong):
         raise SpecError(
-            f"strategy: data x tensor x pipeline x spatial = {s.data or 'any'} x {s.tensor} x {s.pipeline} x "
-            f"{s.spatial} does not make the {devices} devices of {s.nodes} nodes x "
+            f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
+            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices of {s.nodes} nodes x "
             f"{experiment.devices_per_node} devices."
         )
     if experiment.storage.tier:
         storage_tier(machine, experiment.storage.tier)
-    if experiment.run.checkpoint_interval and not experiment.storage.tier:
+    if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
         )
@@ -221,10 +227,13 @@ def loads(source: str) -> Experiment:
             f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}."
         )
     try:
-        tables = tomllib.loads(source)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return read_experiment(tomllib.loads(source))
+    except SpecError:
+        raise
+    except RecursionError:
+        raise SpecError("Tables or lists are nested too deeply for an experiment.") from None
+    except ValueError as error:  # what tomllib raises, also for a number of thousands of digits
         raise SpecError(f"Not valid TOML: {error}.") from None
-    return read_experiment(tables)
 
 
 def load(path: str | Path) -> Experiment:
@@ -232,11 +241,13 @@ def load(path: str | Path) -> Experiment:
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the most there is.")
         return loads(data.decode("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:  # not there, not UTF-8, not a path
+        raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 
 _READERS = {"model": read_model, "dataset": read_dataset, "machine": read_machine}
