@@ -142,7 +142,8 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     stall = np.maximum(fetch - training, 0.0)
     step = training + stall
     interval = run.checkpoint_interval
-    saving = step * storage.checkpoint_time(experiment) / interval if np.any(interval) else 0.0
+    often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]
+    saving = step * storage.checkpoint_time(experiment) * often
     return Breakdown(
         experiment=experiment,
         compute_scale=scale,
@@ -171,28 +172,28 @@ def compute_scale(experiment: Experiment) -> Any:
     meets the measurement exactly.
     """
     measured = experiment.calibration
-    if not measured.rate:
+    if not np.any(measured.rate):
         return 1.0
     small = _at_calibration(experiment)
     work = _device_work(small, 1.0)
     update = compute.update_time(small.model, small.machine.device, small.strategy.optimizer)
-    target = small.global_batch / measured.rate
+    target = small.global_batch / np.where(np.equal(measured.rate, 0), np.nan, measured.rate)
     slowest = stragglers.slowest(measured.devices, small.machine.jitter)
     alone = target / (work.forward + work.backward + update) / slowest
-    if measured.devices == 1:
-        return alone
     cost = _bucket_costs(small, work)
-    if not small.strategy.overlap:
-        return alone * np.maximum(target - cost.sum(axis=-1), 0.0) / target
-    remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
-    lines = (target - remaining) / (work.forward + work.ready + update) / slowest
-    scale = np.minimum(alone, lines.min(axis=-1))
-    if np.any(scale <= 0):
+    if small.strategy.overlap:
+        remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
+        busy = last_axis(work.forward) + work.ready + last_axis(update)
+        lines = (last_axis(target) - remaining) / busy / last_axis(slowest)
+        scale = np.minimum(alone, lines.min(axis=-1))
+    else:
+        scale = alone * (target - cost.sum(axis=-1)) / target
+    if np.any(np.less_equal(scale, 0)):
         raise SpecError(
-            f"calibration.rate = {measured.rate:g} samples/s on {measured.devices} devices: the exchange alone"
+            f"calibration.rate = {measured.rate} samples/s on {measured.devices} devices: the exchange alone"
             f" takes longer than that step; check the rate, the devices and the links."
         )
-    return scale
+    return np.where(np.equal(measured.rate, 0), 1.0, scale)[()]
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,10 @@ def _device_work(experiment: Experiment, scale: Any) -> _Work:
     """Price the layers once for each distinct batch: sweeps repeat few of them many times."""
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
-    if isinstance(batch, np.ndarray) and batch.size > 64 and np.ndim(strategy.bucket) == 0:
-        batch, inverse = np.unique(batch, return_inverse=True)
     device = experiment.machine.device
+    others = (strategy.bucket, *(value for key, value in vars(device).items() if key != "peak"))
+    if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
+        batch, inverse = np.unique(batch, return_inverse=True)
     times = compute.layer_times(model, device, batch, strategy.precision)
     cut = overlap.buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
@@ -219,7 +221,7 @@ def _device_work(experiment: Experiment, scale: Any) -> _Work:
     if inverse is not None:
         at = inverse.reshape(strategy.batch.shape)
         forward, backward, ready = forward[at], backward[at], ready[at]
-    return _Work(scale * forward, scale * backward, scale * ready, cut.sizes)
+    return _Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes)
 
 
 def _bucket_costs(experiment: Experiment, work: _Work) -> Any:
@@ -242,16 +244,17 @@ def _exchange(experiment: Experiment, work: _Work, slowest: Any) -> tuple[Cost, 
 def _at_calibration(experiment: Experiment) -> Experiment:
     """Return the experiment as it was when the calibration was measured."""
     measured = experiment.calibration
-    per_node = min(measured.devices, int(np.max(experiment.devices_per_node)))
-    if measured.devices % per_node:
+    per_node = np.minimum(measured.devices, experiment.devices_per_node)
+    if np.any(np.mod(measured.devices, per_node)):
         raise SpecError(
             f"calibration.devices = {measured.devices}: legal: up to {per_node}, or a multiple of it (whole nodes)."
         )
+    batch: Any = np.where(np.equal(measured.batch, 0), experiment.strategy.batch, measured.batch)
     strategy = replace(
         experiment.strategy,
         nodes=measured.devices // per_node,
         devices_per_node=per_node,
-        batch=measured.batch or experiment.strategy.batch,
+        batch=batch[()],
     )
     return replace(experiment, strategy=strategy)
 

@@ -26,7 +26,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         "master weights": model.parameters * MASTER_BYTES * (strategy.precision in MIXED),
         "gradients": gradients,
         "optimiser state": model.parameters * STATE[strategy.optimizer] * max(size, MASTER_BYTES),
-        "activations": strategy.batch * (model.stored * size + model.mask_bytes),
+        "activations": strategy.batch * float(model.stored * size + model.mask_bytes),
         "working set": strategy.batch * float(traffic(model)[0].max()) * size,
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(

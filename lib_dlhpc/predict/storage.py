@@ -23,7 +23,7 @@ def input_time(experiment: Experiment) -> Any:
         return 0.0
     tier, dataset = storage_tier(experiment.machine, experiment.storage.tier), experiment.dataset
     samples = experiment.global_batch / _servers(experiment)
-    files = np.minimum(dataset.files / dataset.samples, 1.0) if dataset.samples else 0.0
+    files = np.minimum(dataset.files / dataset.samples, 1.0)
     operations = samples * files * experiment.storage.operations_per_file
     return np.maximum(
         samples * dataset.sample_bytes / tier.bandwidth, operations / tier.metadata_rate
