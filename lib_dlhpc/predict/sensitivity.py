@@ -30,7 +30,7 @@ def sensitivity(prediction: Breakdown) -> dict[str, float]:
     for part, (place, factor) in PARTS.items():
         if "storage" in place and not tier:
             continue
-        keys = place.replace("tier", tier).split(".") if "storage" in place else place.split(".")
+        keys = [tier if key == "tier" else key for key in place.split(".")]
         step = breakdown(_scaled(experiment, keys, factor), prediction.compute_scale).step_time
         shorter[part] = 1 - float(step) / base
     return shorter

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.predict.breakdown import breakdown, compute_scale
+from lib_dlhpc.predict.breakdown import Breakdown, breakdown, compute_scale
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -46,7 +46,9 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     grid = {key: list(values) for key, values in axes.items()}
     if not grid or not all(grid.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
-    scale = compute_scale(experiment)
+    # A measured rate belongs to the experiment as it stands, unless it is itself what is swept.
+    swept = any(key.startswith("calibration.") for key in grid)
+    scale = None if swept else compute_scale(experiment)
     shape = tuple(len(values) for values in grid.values())
     results = {
         "step_time": np.empty(shape),
@@ -74,7 +76,7 @@ def _fill(
 ) -> None:
     """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`."""
     if not numbers:
-        _store(breakdown(experiment, scale), results, place, ())
+        _store(_predicted(experiment, scale), results, place, ())
         return
     first, *others = numbers
     rest = [numbers[key] for key in others]
@@ -85,7 +87,11 @@ def _fill(
         grids = np.ix_(numbers[first][part], *rest)
         chunk = experiment.set(dict(zip(numbers, grids, strict=True)))
         shape = tuple(grid.size for grid in grids)
-        _store(breakdown(chunk, scale), target, part, shape)
+        _store(_predicted(chunk, scale), target, part, shape)
+
+
+def _predicted(experiment: Experiment, scale: Any) -> Breakdown:
+    return breakdown(experiment, compute_scale(experiment) if scale is None else scale)
 
 
 def _store(
