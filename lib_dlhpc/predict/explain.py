@@ -1,12 +1,13 @@
 """Every number opened: its formula, the inputs that went in, where they come from, where it holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.compute import peak_rate
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.machine import load_machine, read_device, read_link
 from lib_dlhpc.spec.units import format_quantity as show
 
 ALLREDUCE_FORMULAS = {
@@ -42,12 +43,26 @@ def _source(prediction: Breakdown, owner: str, key: str) -> str:
     machine = prediction.experiment.machine
     noun: Any = machine if owner == "machine" else getattr(machine, owner)
     kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
-    if noun.name not in catalog.names(kind):
-        return "given"
-    found = catalog.source_of(catalog.read(kind, noun.name), key)
-    if not found and owner != "machine" and machine.name in catalog.names("machines"):
-        found = catalog.source_of(catalog.read("machines", machine.name), f"{owner}.{key}")
+    found: dict[str, str] = {}
+    if machine.name in catalog.names("machines"):
+        entry = catalog.read("machines", machine.name)
+        base: Any = load_machine(machine.name)
+        part = base if owner == "machine" else getattr(base, owner)
+        own = owner == "machine" or (isinstance(entry[owner], dict) and key in entry[owner])
+        if own and part.name == noun.name and _at(part, key) == _at(noun, key):
+            found = catalog.source_of(entry, key if owner == "machine" else f"{owner}.{key}")
+    if not found and owner != "machine" and noun.name in catalog.names(kind):
+        part = read_device(noun.name) if kind == "devices" else read_link(noun.name, owner)
+        if _at(part, key) == _at(noun, key):
+            found = catalog.source_of(catalog.read(kind, noun.name), key)
     return f"{found['from']} ({found['confidence']})" if found else "given"
+
+
+def _at(noun: Any, key: str) -> Any:
+    """Return the number at the dotted `key`, None if there is none."""
+    for part in key.split("."):
+        noun = noun.get(part) if isinstance(noun, Mapping) else getattr(noun, part, None)
+    return noun
 
 
 def _compute(p: Breakdown) -> Explanation:
