@@ -1,16 +1,16 @@
 // A chart that stays: the drawing goes over once, afterwards only columns of numbers.
 //
-// One Vega view per place on the page.  Each change marks the view stale; the next animation frame
-// brings it up to date.  At most one run is in flight, and the last run always shows the newest state.
+// One Vega view per place on the page.  A change marks the view stale, the next animation frame brings
+// it up to date.  At most one run is in flight, and the last run always shows the newest state.
 
 const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
 const PATIENCE = 30_000; // ms to wait for it
+const REST = 200; // ms without a change before charts out of sight follow
 
 // Colours of text and rules follow the page; nothing is painted behind the chart.
 const THEME = {
   background: null,
   aria: false, // the figure as a whole has a label; one for each mark costs 2 ms a redraw
-  font: "inherit",
   view: { stroke: null },
   title: { color: "currentColor", anchor: "start" },
   axis: {
@@ -66,6 +66,15 @@ function table(data, headings) {
   });
 }
 
+// Hatching for drawings: `fill: "url(#dlhpc-hatch)"`.
+function patterns() {
+  const holder = element("div", { class: "dlhpc-patterns", "aria-hidden": "true" });
+  holder.innerHTML = `<svg width="0" height="0"><defs><pattern id="dlhpc-hatch" width="6" height="6"
+    patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="currentColor"
+    stroke-width="2.4"/></pattern></defs></svg>`;
+  return holder;
+}
+
 function tooltip(bubble) {
   return (_, event, __, value) => {
     bubble.hidden = value === null || value === undefined || value === "";
@@ -94,7 +103,7 @@ function render({ model, el }) {
   bubble.hidden = true;
   const figure = element("figure", { class: "dlhpc-figure" });
   if (title) figure.append(element("figcaption", {}, title));
-  figure.append(plot, words, ...(headings ? [more] : []), bubble);
+  figure.append(plot, words, ...(headings ? [more] : []), bubble, patterns());
   el.append(figure);
 
   let view = null;
@@ -102,6 +111,7 @@ function render({ model, el }) {
   let drawn = {}; // dataset name -> its columns as last given to Vega, as text
   let frame = 0;
   let running = false;
+  let later = 0;
   let gone = false;
   let visible = true;
 
@@ -124,7 +134,8 @@ function render({ model, el }) {
     if (gone) return;
     const { config, ...drawing } = spec;
     const { spec: program } = compile(
-      { ...drawing, width: inner() }, { config: merged(THEME, config ?? {}) });
+      { ...drawing, width: inner() },
+      { config: merged({ font: getComputedStyle(figure).fontFamily, ...THEME }, config ?? {}) });
     view = new View(parse(program), { renderer, tooltip: tooltip(bubble) });
     view.initialize(plot);
   }
@@ -152,7 +163,7 @@ function render({ model, el }) {
 
   async function run() {
     frame = 0;
-    if (running || gone || !width || !visible) return;
+    if (running || gone || !width) return;
     running = true;
     try {
       if (!view) await start();
@@ -173,8 +184,12 @@ function render({ model, el }) {
     return view && !gone && (plot.dataset.serial !== String(model.get("serial")) || view.width() !== inner());
   }
 
+  // What nobody sees can wait until the controls rest; what is seen comes with the next frame.
   function wake() {
-    if (!frame && !running && !gone) frame = requestAnimationFrame(run);
+    clearTimeout(later);
+    if (running || gone) return;
+    if (visible) frame ||= requestAnimationFrame(run);
+    else later = setTimeout(run, REST);
   }
 
   function fail(error) {
@@ -188,7 +203,6 @@ function render({ model, el }) {
     wake();
   });
   sizes.observe(plot);
-  // Out of sight, out of work: a chart below the fold is brought up to date when it comes near.
   const sight = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
     if (visible) wake();
@@ -204,6 +218,7 @@ function render({ model, el }) {
   return () => {
     gone = true;
     cancelAnimationFrame(frame);
+    clearTimeout(later);
     sizes.disconnect();
     sight.disconnect();
     view?.finalize();

@@ -1,0 +1,252 @@
+"""The drawings, written in Altair once; pages read the result from static/drawings.json.
+
+Importing Altair takes more than a second and 65 MB in each visitor's kernel, so it stays here:
+
+    python -m lib_dlhpc.explore.drawings        writes static/drawings.json again
+
+Every drawing is one view of fixed height whose width follows the page.  Colours are Okabe and
+Ito's; whatever a colour says, a word, a dash or a hatching says as well.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+
+from lib_dlhpc.explore.charts import LEDGER, LINES, PARTS, SHIPPED, TOTALS
+
+HATCH = (
+    "url(#dlhpc-hatch)"  # a pattern that figure.js defines: what is beyond a wall, or only a bound
+)
+
+# 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
+SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
+PERCENT = "format(datum.value, '.0%')"
+HALO = {"stroke": "var(--jp-layout-color0, Canvas)", "strokeWidth": 3}  # round words over lines
+WORD = 6.6  # px, a character of the labels
+
+
+def step_chart() -> dict[str, Any]:
+    """Stacked bars of a step's seconds; below them the bound without any overlap, hatched."""
+    x = alt.X("start:Q", title="time of one step", axis=_axis(labelExpr=SI.format("s")))
+    y = alt.Y("row:N", title=None, sort=None, axis=_axis(grid=False, ticks=False, domain=False))
+    y = y.scale(domain=["predicted", "nothing hidden"], paddingInner=0.3, paddingOuter=0.1)
+    legend = alt.Legend(
+        title=None, orient="none", legendX=-100, legendY=-70, direction="horizontal", columns=4,
+        symbolType="square", columnPadding=14, rowPadding=3, labelLimit=0, clipHeight=16,
+    )  # fmt: skip
+    colour = alt.Color("part:N").scale(domain=list(PARTS), range=list(PARTS.values()))
+    parts = alt.Chart(alt.NamedData("parts"))
+    bars = parts.encode(x=x, x2="stop:Q", y=y)
+    told = _tooltip("part", "time", "share")
+    sure = bars.transform_filter("!datum.bound").mark_bar()
+    sure = sure.encode(color=colour.legend(legend), tooltip=told)
+    bound = bars.transform_filter("datum.bound")
+    pale = bound.mark_bar(fillOpacity=0.4).encode(color=colour.legend(legend), tooltip=told)
+    hatched = bound.mark_bar(fill=HATCH, fillOpacity=0.22, tooltip=None)
+    room = "(datum.share_of_axis * width)"
+    words = (
+        f"{room} > {WORD} * length(datum.long) + 8 ? datum.long : "
+        f"{room} > {WORD} * length(datum.short) + 6 ? datum.short : ''"
+    )
+    middle = alt.X("middle:Q", title="time of one step")
+    label = parts.encode(x=middle, y=y, text=alt.Text(value=alt.expr(words)))
+    ink = label.transform_filter("!datum.bound").mark_text(fill=alt.expr("datum.ink"))
+    plain = label.transform_filter("datum.bound").mark_text(**HALO)
+    rule = alt.Chart(alt.NamedData("best")).encode(x="seconds:Q")
+    best = rule.mark_rule(strokeWidth=2.5).encode(y=alt.value(-4), y2=alt.value(10))
+    said = rule.mark_text(
+        align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-3, baseline="bottom"
+    ).encode(y=alt.value(0), text="words:N")
+    chart = alt.layer(pale, hatched, sure, ink, plain, best, said)
+    return _finished(
+        chart, "Where the time of one step goes", 92, left=106, top=78,
+        table={"parts": {"row": "", "part": "part", "time": "time", "share": "share of the step"}},
+    )  # fmt: skip
+
+
+def scaling_chart() -> dict[str, Any]:
+    """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
+    x, y = _devices(), alt.Y("speedup:Q", title="speed-up over one device")
+    y = y.scale(type="log", base=2, nice=False).axis(_axis(labelExpr="format(datum.value, ',d')"))
+    band = alt.Chart(alt.NamedData("band")).mark_area(opacity=0.18, color=LINES["predicted"][0])
+    band = band.encode(x=x, y=y, y2="high:Q")
+    names, styles = list(LINES), list(LINES.values())
+    legend = alt.Legend(
+        title=None, orient="none", legendX=-50, legendY=-50, direction="horizontal", columns=2,
+        symbolType="stroke", symbolSize=400, symbolStrokeWidth=2, columnPadding=16, labelLimit=240,
+    )  # fmt: skip
+    lines = alt.Chart(alt.NamedData("lines")).mark_line(strokeWidth=2).encode(
+        x=x, y=y,
+        color=alt.Color("line:N", legend=legend).scale(domain=names, range=[s[0] for s in styles]),
+        strokeDash=alt.StrokeDash("line:N", legend=legend).scale(
+            domain=names, range=[s[1] for s in styles]
+        ),
+    )  # fmt: skip
+    chart = alt.layer(band, lines, *_points(x, y, "drop"))
+    return _finished(
+        chart, "How much faster more devices are", 250, left=64, top=62, bottom=44,
+        table={"lines": {"line": "", "devices": "devices", "speedup": "speed-up"},
+               "points": {"words": "point", "devices": "devices", "speedup": "speed-up"}},
+    )  # fmt: skip
+
+
+def efficiency_chart() -> dict[str, Any]:
+    """Efficiency against devices: the share of the ideal speed-up that is left."""
+    x = _devices()
+    y = alt.Y("efficiency:Q", title="efficiency").scale(domain=[0, 1.05], nice=False)
+    y = y.axis(_axis(labelExpr=PERCENT, tickCount=5))
+    band = alt.Chart(alt.NamedData("band")).mark_area(opacity=0.18, color=LINES["predicted"][0])
+    band = band.encode(x=x, y=y, y2="high_efficiency:Q")
+    line = alt.Chart(alt.NamedData("lines")).transform_filter("datum.line == 'predicted'")
+    line = line.mark_line(strokeWidth=2, color=LINES["predicted"][0]).encode(x=x, y=y)
+    ideal = alt.Chart(alt.NamedData("band")).mark_rule(strokeDash=[2, 3], opacity=0.7)
+    ideal = ideal.encode(y=alt.datum(1))
+    chart = alt.layer(band, ideal, line, *_points(x, y, "fall"))
+    return _finished(
+        chart, "What is left of each device", 150, left=64, top=20, bottom=44,
+        table={"lines": {"line": "", "devices": "devices", "efficiency": "efficiency"}},
+    )  # fmt: skip
+
+
+def memory_chart() -> dict[str, Any]:
+    """The memory ledger as a staircase up to the wall; what lies beyond is hatched."""
+    x = alt.X("start:Q", title="memory of one device", axis=_axis(labelExpr=SI.format("B")))
+    x = x.scale(domainMin=0, nice=False)
+    y = alt.Y("term:N", title=None, sort=alt.EncodingSortField("order", "min"))
+    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=160))
+    terms = alt.Chart(alt.NamedData("terms"))
+    steps = terms.encode(x=x, x2="stop:Q", y=y)
+    colour = alt.Color("term:N", legend=None).scale(
+        domain=list(LEDGER), range=list(LEDGER.values())
+    )
+    bars = steps.mark_bar().encode(color=colour, tooltip=_tooltip("term", "size"))
+    over = steps.transform_filter("datum.over > 0").encode(x="over_start:Q")
+    hatched = over.mark_bar(fill=HATCH, tooltip=None)
+    size = terms.mark_text(align="left", dx=5, **HALO).encode(x="stop:Q", y=y, text="size:N")
+    wall = alt.Chart(alt.NamedData("wall")).encode(x="capacity:Q")
+    beyond = wall.mark_rect(opacity=0.08, color="#d55e00").encode(x2="end:Q")
+    rule = wall.mark_rule(strokeWidth=2.5, color="#d55e00")
+    verdict = wall.mark_text(
+        align=alt.expr("datum.side"), baseline="bottom", dy=-5, fontSize=13, fontWeight="bold"
+    )
+    verdict = verdict.encode(y=alt.value(0), text="words:N")
+    chart = alt.layer(beyond, bars, hatched, rule, size, verdict)
+    return _finished(
+        chart, "What one device must hold", 220, left=150, top=26, right=70, bottom=42,
+        table={"terms": {"term": "", "size": "size"}},
+    )  # fmt: skip
+
+
+def totals_chart() -> dict[str, Any]:
+    """Time, energy and device-hours of the run against nodes, relative to the present choice."""
+    x = alt.X("nodes:Q", title="nodes").scale(type="log", base=2, nice=False)
+    x = x.axis(_axis(labelExpr="format(datum.value, ',d')", grid=False))
+    y = alt.Y("relative:Q", title="times what it is now").scale(type="log", base=2, nice=False)
+    y = y.axis(_axis(labelExpr="(datum.value < 1 ? '1/' + format(1/datum.value, 'd') : "
+                               "format(datum.value, ',d')) + ' ×'", tickCount=6))  # fmt: skip
+    names, styles = list(TOTALS), list(TOTALS.values())
+    colour = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    dash = alt.StrokeDash("quantity:N", legend=None).scale(
+        domain=names, range=[s[1] for s in styles]
+    )
+    curve = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=colour)
+    lines = curve.mark_line(strokeWidth=2).encode(strokeDash=dash)
+    dots = curve.mark_point(filled=True, size=40, opacity=0.9).encode(
+        tooltip=_tooltip("quantity", "nodes", "amount")
+    )
+    end = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=8)
+    words = end.encode(x=x, y=alt.Y("place:Q"), text="words:N")
+    now = alt.Chart(alt.NamedData("now")).encode(x="nodes:Q")
+    rule = now.mark_rule(strokeDash=[2, 3])
+    said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
+    chart = alt.layer(rule, said, lines, dots, words)
+    return _finished(
+        chart, "What the whole run costs", 220, left=74, right=176, top=24, bottom=44,
+        table={"curves": {"quantity": "", "nodes": "nodes", "amount": "amount"}},
+    )  # fmt: skip
+
+
+def sensitivity_chart() -> dict[str, Any]:
+    """How much shorter a step gets when one part is twice as good; a half is the most there is."""
+    x = alt.X("shorter:Q", title="shorter step if this were twice as good")
+    x = x.scale(domain=[0, 0.5], nice=False).axis(_axis(labelExpr=PERCENT, tickCount=5))
+    y = alt.Y("part:N", title=None, sort=alt.EncodingSortField("order", "min"))
+    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    base = alt.Chart(alt.NamedData("parts")).encode(x=x, y=y)
+    bars = base.mark_bar(color="#0072b2", clip=True).encode(tooltip=_tooltip("part", "words"))
+    text = base.mark_text(align="left", dx=5).encode(text="words:N")
+    return _finished(
+        alt.layer(bars, text), "What would help most", 200, left=150, right=60, top=6, bottom=44,
+        table={"parts": {"part": "twice as good", "words": "shorter step"}},
+    )  # fmt: skip
+
+
+def _devices() -> alt.X:
+    x = alt.X("devices:Q", title="devices").scale(type="log", base=2, nice=False)
+    return x.axis(_axis(labelExpr="format(datum.value, ',d')"))
+
+
+def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
+    """Where the controls stand (a disc) and what was published (a diamond), each with its words."""
+    shape = alt.Shape("kind:N", legend=None)
+    shape = shape.scale(domain=["now", "published"], range=["circle", "diamond"])
+    point = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, shape=shape)
+    mark = point.mark_point(filled=True, size=110, opacity=1, stroke="white", strokeWidth=1.5)
+    colour = alt.Color("kind:N", legend=None).scale(
+        domain=["now", "published"], range=["#0072b2", "#d55e00"]
+    )
+    mark = mark.encode(fill=colour, tooltip=_tooltip("words", "devices"))
+    words = alt.Chart(alt.NamedData("points")).mark_text(
+        fontWeight="bold",
+        align=alt.expr("datum.side"),
+        dx=alt.expr("datum.shift"),
+        dy=alt.expr(f"datum.{drop}"),
+        **HALO,
+    )
+    return [mark, words.encode(x=x, y=y, text="words:N")]
+
+
+def _axis(**options: Any) -> alt.Axis:
+    return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
+
+
+def _tooltip(*fields: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(field, type="nominal", title=field) for field in fields]
+
+
+def _finished(
+    chart: Any, title: str, height: int, left: int, top: int, right: int = 24,
+    bottom: int = 42, table: dict[str, dict[str, str]] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Fixed margins, so that nothing jumps while numbers change; the width comes from the page."""
+    chart = chart.properties(title=title, width=600, height=height, autosize="none")
+    chart = chart.properties(padding={"left": left, "top": top, "right": right, "bottom": bottom})
+    chart = chart.properties(usermeta={"table": table or {}})
+    spec: dict[str, Any] = chart.to_dict()
+    spec.pop("config", None)  # figure.js has the theme
+    return spec
+
+
+DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
+    "step": step_chart,
+    "scaling": scaling_chart,
+    "efficiency": efficiency_chart,
+    "memory": memory_chart,
+    "totals": totals_chart,
+    "sensitivity": sensitivity_chart,
+}
+
+
+def written() -> str:
+    """Return all drawings as the text that is shipped."""
+    return (
+        json.dumps({name: draw() for name, draw in DRAWINGS.items()}, indent=1, sort_keys=True)
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    SHIPPED.write_text(written(), encoding="utf-8")
+    print(f"{SHIPPED}: {SHIPPED.stat().st_size / 1e3:.0f} kB")

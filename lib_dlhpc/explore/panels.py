@@ -1,0 +1,57 @@
+"""Text panels of the explorer as HTML: headline, walls, explanations. Everything is escaped."""
+
+from collections.abc import Iterable
+from html import escape
+
+from lib_dlhpc.predict.explain import Explanation
+from lib_dlhpc.predict.replays import Replay
+
+
+def headline_html(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Return the main figures: name, value, remark."""
+    tiles = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><small>{escape(remark)}</small></div>"
+        for name, value, remark in entries
+    )
+    return f'<dl class="dlhpc-headline">{tiles}</dl>'
+
+
+def walls_html(walls: Iterable[str]) -> str:
+    """Return the limits that are broken, or one quiet line."""
+    broken = [f"<p><b>⛔ Wall.</b> {escape(wall)}</p>" for wall in walls]
+    if not broken:
+        return '<div class="dlhpc-walls" role="status"><p>✓ This run fits the machine.</p></div>'
+    return f'<div class="dlhpc-walls broken" role="alert">{"".join(broken)}</div>'
+
+
+def problem_html(problem: str) -> str:
+    """Return a mistake in the input, or nothing."""
+    if not problem:
+        return ""
+    return f'<div class="dlhpc-walls broken" role="alert"><p>{escape(problem)}</p></div>'
+
+
+def explanations_html(explanations: Iterable[Explanation]) -> str:
+    """Return each number as a fold that opens to formula, inputs with sources, and assumptions."""
+    return "".join(_explanation(item) for item in explanations)
+
+
+def _explanation(item: Explanation) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td><td>{escape(source)}</td></tr>"
+        for name, value, source in item.inputs
+    )
+    return (
+        f'<details class="dlhpc-why"><summary>{escape(item.name)} = {escape(item.value)}</summary>'
+        f"<p><b>Formula</b> {escape(item.formula)}</p>"
+        f"<table><thead><tr><th>input</th><th>value</th><th>where it comes from</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+        f"<p><b>Source</b> {escape(item.source)}</p><p><b>Assumes</b> {escape(item.assumes)}</p></details>"
+    )
+
+
+def replay_html(replay: Replay | None) -> str:
+    """Return what a replay is and where it was published."""
+    if replay is None:
+        return "<p>Your own run. Choose a historical run to see the prediction beside its publication.</p>"
+    return f"<p>{escape(replay.description)}</p><p><small>{escape(replay.source)}</small></p>"

@@ -1,0 +1,130 @@
+"""What the explorer shows of an experiment: the state of each chart, and the figures in words."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.explore.charts import (
+    State,
+    memory_state,
+    scaling_state,
+    sensitivity_state,
+    step_state,
+    totals_state,
+)
+from lib_dlhpc.predict import Breakdown, breakdown, sensitivity
+from lib_dlhpc.predict.replays import Replay
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+@dataclass(frozen=True)
+class Views:
+    """The states of all charts and the headline, for one prediction."""
+
+    charts: dict[str, State]
+    headline: tuple[tuple[str, str, str], ...]  # name, value, remark
+    walls: tuple[str, ...]
+
+
+def node_counts(most: int, now: int) -> np.ndarray:
+    """Return powers of two up to `most` nodes, `most` and `now` among them, sorted."""
+    powers = 2 ** np.arange(int(np.log2(most)) + 1)
+    return np.unique(np.append(powers, [most, now]))
+
+
+def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
+    """Return what to show of a scalar prediction; `replay` adds the published result beside it."""
+    e = prediction.experiment
+    curve = _over_nodes(e, prediction.compute_scale)
+    low, high = curve.step_time_bounds
+    devices = curve.experiment.devices
+    published = _published_points(prediction, replay)
+    now = (float(e.devices), float(prediction.speedup))
+    scaling = scaling_state(
+        devices,
+        curve.speedup,
+        hidden=devices * curve.compute / low,
+        exposed=devices * curve.compute / high,
+        now=now,
+        published=published,
+    )
+    nodes = curve.experiment.strategy.nodes
+    charts = {
+        "step": step_state(
+            prediction.terms, _nothing_hidden(prediction), float(prediction.step_time_bounds[0])
+        ),
+        "scaling": scaling,
+        "efficiency": scaling,
+        "memory": memory_state(prediction.memory, e.machine.device.memory),
+        "totals": totals_state(
+            nodes,
+            curve.time_to_train,
+            curve.energy_to_train,
+            curve.device_hours,
+            now=float(e.strategy.nodes),
+        ),
+        "sensitivity": sensitivity_state(sensitivity(prediction)),
+    }
+    return Views(charts, _headline(prediction, replay), tuple(prediction.walls))
+
+
+def _over_nodes(experiment: Experiment, scale: Any) -> Breakdown:
+    """Predict the same run on every sensible number of nodes, the batch a device kept."""
+    counts = node_counts(int(experiment.machine.nodes), int(experiment.strategy.nodes))
+    if counts.size == 1:  # one node: a curve still needs two points
+        counts = np.append(counts, counts)
+    return breakdown(
+        replace(experiment, strategy=replace(experiment.strategy, nodes=counts)), scale
+    )
+
+
+def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:
+    """The terms of the step's upper bound: all communication and all input on top of compute."""
+    return {
+        **prediction.terms,
+        "exposed communication": prediction.communication.total,
+        "input stall": prediction.input_time,
+    }
+
+
+def _published_points(
+    prediction: Breakdown, replay: Replay | None
+) -> list[tuple[float, float, str]]:
+    if replay is None:
+        return []
+    # The published run did the same work; only its time differs.
+    speedup = float(prediction.speedup * prediction.time_to_train) / replay.published_time
+    return [(float(prediction.experiment.devices), speedup, "published")]
+
+
+def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, str, str], ...]:
+    e = prediction.experiment
+    low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
+    time = show(float(prediction.time_to_train), "s")
+    if replay:
+        error = float(prediction.time_to_train) / replay.published_time - 1
+        remark = f"published {show(replay.published_time, 's')}, prediction {error:+.0%}"
+    else:
+        remark = f"{int(prediction.steps):,} steps, {e.run.epochs:g} epochs"
+    return (
+        ("One step", show(float(prediction.step_time), "s"), f"bounds {low} to {high}"),
+        (
+            "Throughput",
+            f"{show(float(prediction.throughput), '')} samples/s",
+            f"batch {int(e.global_batch):,}",
+        ),
+        (
+            "Efficiency",
+            f"{float(prediction.efficiency):.1%}",
+            f"{float(prediction.speedup):,.1f} times one device, on {int(e.devices):,}",
+        ),
+        ("Time to train", time, remark),
+        (
+            "Energy (modelled)",
+            f"{float(prediction.energy_to_train) / 3.6e6:,.3g} kWh",
+            "PUE included",
+        ),
+        ("Cost", f"{float(prediction.device_hours):,.3g} device-hours", ""),
+    )
