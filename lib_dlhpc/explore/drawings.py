@@ -23,7 +23,10 @@ HATCH = (
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
 PERCENT = "format(datum.value, '.0%')"
-HALO = {"stroke": "var(--jp-layout-color0, Canvas)", "strokeWidth": 3}  # round words over lines
+HALO: dict[str, Any] = {
+    "stroke": "var(--jp-layout-color0, Canvas)",
+    "strokeWidth": 3,
+}  # round words over lines
 WORD = 6.6  # px, a character of the labels
 
 

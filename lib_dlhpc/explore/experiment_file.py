@@ -20,7 +20,7 @@ class ExperimentFile(anywidget.AnyWidget):
     _esm = HERE / "static" / "experiment_file.js"
 
     text = traitlets.Unicode().tag(sync=True)
-    loaded = traitlets.List().tag(sync=True)
+    loaded: traitlets.List = traitlets.List().tag(sync=True)
     problem = traitlets.Unicode().tag(sync=True)
     largest = traitlets.Int(LARGEST_FILE).tag(sync=True)
 

@@ -9,7 +9,12 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +76,39 @@ def serve(
     server = Server(config=_configuration(path, port or _free_port(ip), ip, preheat))
     server.initialize([str(path)])
     server.start()
+
+
+@contextmanager
+def served(target: str | Path, preheat: int = 0) -> Iterator[tuple[str, int]]:
+    """Serve from a process of its own; yields (address, process id) and ends it, kernels included.
+
+    Raises RuntimeError with what the process said if it does not come up.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "lib_dlhpc.explore.serve",
+        str(target),
+        "--no-browser",
+        f"--preheat={preheat}",
+    ]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://\S+", process.stdout.readline())
+            if address is None:
+                process.wait()
+                errors.seek(0)
+                raise RuntimeError(f"the server did not start: {errors.read()[-2000:]}")
+            yield address.group(0), process.pid
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _prepare_environment() -> None:

@@ -50,7 +50,7 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
         now=now,
         published=published,
     )
-    nodes = curve.experiment.strategy.nodes
+    nodes: Any = curve.experiment.strategy.nodes
     charts = {
         "step": step_state(
             prediction.terms, _nothing_hidden(prediction), float(prediction.step_time_bounds[0])

@@ -42,9 +42,10 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
     step = float(prediction.step_time)
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
     lines = [
-        f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}: {int(e.strategy.nodes)} nodes,"
-        f" {int(e.devices)} devices, batch {int(e.global_batch):,} ({e.strategy.batch} a device), {e.strategy.precision},"
-        f" {e.strategy.allreduce}",
+        f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
+        f" {int(e.strategy.nodes)} nodes, {int(e.devices)} devices,"
+        f" batch {int(e.global_batch):,} ({e.strategy.batch} a device),"
+        f" {e.strategy.precision}, {e.strategy.allreduce}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]
@@ -60,7 +61,8 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
         f" on {int(e.devices)} devices",
-        f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}   of {show(e.machine.device.memory, 'B')}",
+        f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
+        f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
         f"  energy to train       {prediction.energy_to_train / 3.6e6:>10,.1f}   kWh (modelled)",
         f"  cost                  {float(prediction.device_hours):>10,.1f}   device-hours",

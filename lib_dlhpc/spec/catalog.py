@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,27 +26,29 @@ def names(kind: str) -> tuple[str, ...]:
 
 def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     """Return one entry as the dict its TOML file holds, the [sources] table included; `field` is
-    what an error calls it. Raises SpecError."""
+    what an error calls it. The dict is the caller's own. Raises SpecError."""
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
         raise SpecError(
             f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
             f"{suggest(name, legal)}"
         )
-    return tomllib.loads(_text(kind, name))
+    return deepcopy(_parsed(kind, name))
 
 
 @cache
+def _parsed(kind: str, name: str) -> dict[str, Any]:
+    return tomllib.loads(_text(kind, name))
+
+
 def _text(kind: str, name: str) -> str:
     return (ROOT / kind / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def body(kind: str, name: str, field: str = "") -> dict[str, Any]:
     """Return the entry without what only people read: title, description, sources, expected."""
-    table = read(kind, name, field)
-    for key in ("title", "description", "sources", "expected"):
-        table.pop(key, None)
-    return table
+    for_people = ("title", "description", "sources", "expected")
+    return {key: value for key, value in read(kind, name, field).items() if key not in for_people}
 
 
 def source_of(table: dict[str, Any], key: str) -> dict[str, str]:

@@ -3,8 +3,9 @@
 import dataclasses
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -257,15 +258,11 @@ def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
     """Return one section as its TOML table: a catalog name and what differs from it, or the fields."""
     noun = getattr(experiment, section)
     if section == "model":
-        return _named(
-            "models", {"name": noun.name, "family": noun.family, **noun.options}, _model_entry
-        )
+        return _against_catalog("models", _model_table(noun))
     if section == "dataset":
-        return _named("datasets", to_table(noun), lambda name: to_table(read_dataset(name)))
+        return _against_catalog("datasets", to_table(noun))
     if section == "machine":
-        return _named(
-            "machines", _machine_table(noun), lambda name: _machine_table(read_machine(name))
-        )
+        return _against_catalog("machines", _machine_table(noun))
     defaults = type(noun)()
     return {
         key: value
@@ -275,27 +272,36 @@ def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
     }
 
 
-def _model_entry(name: str) -> dict[str, Any]:
-    model = read_model(name)
-    return {"name": name, "family": model.family, **model.options}
+def _model_table(model: Model) -> dict[str, Any]:
+    return {"name": model.name, "family": model.family, **model.options}
 
 
 def _machine_table(machine: Machine) -> dict[str, Any]:
     table = to_table(machine)
-    table["device"] = _named("devices", table["device"], lambda name: to_table(read_device(name)))
+    table["device"] = _against_catalog("devices", table["device"])
     for key in ("intra_node", "inter_node"):
-        table[key] = _named("links", table[key], lambda name: to_table(read_link(name, "link")))
+        table[key] = _against_catalog("links", table[key])
     return table
 
 
-def _named(
-    kind: str, table: dict[str, Any], entry: Callable[[str], dict[str, Any]]
-) -> dict[str, Any]:
+def _against_catalog(kind: str, table: dict[str, Any]) -> dict[str, Any]:
     """Return `table` as a catalog name with what differs from that entry, or whole if it has no entry."""
     name = table.get("name", "")
     if name not in catalog.names(kind):
         return {key: value for key, value in table.items() if key != "name"}
-    return {"name": name, **difference(table, entry(name))}
+    return {"name": name, **difference(table, _entry(kind, name))}
+
+
+@cache
+def _entry(kind: str, name: str) -> dict[str, Any]:
+    """Return an entry of the catalog as the table that it is written as."""
+    if kind == "models":
+        return _model_table(read_model(name))
+    if kind == "machines":
+        return _machine_table(read_machine(name))
+    if kind == "links":
+        return to_table(read_link(name, "link"))
+    return to_table({"datasets": read_dataset, "devices": read_device}[kind](name))
 
 
 def to_tables(experiment: Experiment) -> dict[str, Any]:

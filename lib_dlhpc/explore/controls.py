@@ -1,0 +1,161 @@
+"""The explorer's controls: one for each field that it lets you change, and what each may hold."""
+
+from functools import cache
+from typing import Any
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.explore.views import node_counts
+from lib_dlhpc.predict.compute import peak_rate
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import ALLREDUCES, TRAINING_PRECISIONS
+from lib_dlhpc.spec.units import format_quantity
+
+ALGORITHMS = {
+    "ring": "ring",
+    "recursive_doubling": "recursive doubling",
+    "rabenseifner": "Rabenseifner (halving-doubling)",
+    "binomial": "binomial reduce + broadcast",
+    "hierarchical": "hierarchical (node, then network)",
+    "torus_2d": "2-D torus",
+    "parameter_server": "parameter server",
+}
+BUCKETS = [1e6, 2e6, 5e6, 10e6, 25e6, 50e6, 100e6, 250e6, 1e9, 1e12]
+IN_MEMORY = "in memory (no input)"
+YOURS = "your own"
+CUSTOM = "from your file"
+
+# The data set that goes with a family of models when the model is changed; ImageNet for all others.
+DATASETS = {
+    "bert": "wikipedia-books",
+    "gpt": "webtext",
+    "lstm_language_model": "webtext",
+    "cosmoflow": "cosmoflow",
+    "cosmoflow_large": "cosmoflow",
+    "frnn": "reactor-status",
+    "srgan_generator": "neural-image",
+    "srgan_discriminator": "neural-image",
+    "lenet5": "mnist-5k",
+    "sequential": "digits",
+    "mlp": "digits",
+}
+
+FIELDS = {  # control -> the field of the experiment that it sets
+    "model": "model.name",
+    "machine": "machine.name",
+    "nodes": "strategy.nodes",
+    "batch": "strategy.batch",
+    "precision": "strategy.precision",
+    "allreduce": "strategy.allreduce",
+    "overlap": "strategy.overlap",
+    "bucket": "strategy.bucket",
+    "tier": "storage.tier",
+    "dataset": "dataset.name",
+    "epochs": "run.epochs",
+}
+
+
+def make_controls() -> dict[str, Any]:
+    """Return the controls by name, empty; show() fills them."""
+    full = ipywidgets.Layout(width="auto")
+    style = {"description_width": "7.5em"}
+
+    def make(kind: Any, label: str, tooltip: str, **more: Any) -> Any:
+        return kind(description=label, tooltip=tooltip, layout=full, style=style, **more)
+
+    slider, dropdown = ipywidgets.SelectionSlider, ipywidgets.Dropdown
+    one = [("1", 1)]
+    return {
+        "replay": make(dropdown, "Run", "A historical run, or your own"),
+        "model": make(dropdown, "Model", "The network"),
+        "machine": make(dropdown, "Machine", "The supercomputer"),
+        "nodes": make(slider, "Nodes", "Nodes used", options=one),
+        "batch": make(slider, "Batch a device", "Samples on each device in a step", options=one),
+        "precision": make(dropdown, "Precision", "fp16 and bf16: mixed, with fp32 master weights"),
+        "allreduce": make(dropdown, "Allreduce", "How gradients are summed over devices"),
+        "overlap": make(
+            ipywidgets.Checkbox,
+            "Overlap with backward",
+            "Send buckets while backward runs",
+            indent=False,
+        ),
+        "bucket": make(slider, "Bucket", "Gradients are sent in pieces of this size", options=one),
+        "tier": make(dropdown, "Storage", "Where samples are read from"),
+        "dataset": make(dropdown, "Data set", "What is trained on"),
+        "epochs": make(
+            ipywidgets.BoundedFloatText, "Epochs", "Passes over the data set", min=0.01, max=10000
+        ),
+    }
+
+
+def show(controls: dict[str, Any], experiment: Experiment) -> None:
+    """Make the controls offer what is legal for the experiment and stand at its values."""
+    e, strategy, machine = experiment, experiment.strategy, experiment.machine
+    _select(controls["model"], _titles("models", e.model.name), e.model.name)
+    _select(controls["machine"], _titles("machines", machine.name), machine.name)
+    _select(controls["dataset"], _titles("datasets", e.dataset.name), e.dataset.name)
+    nodes = node_counts(int(machine.nodes), int(strategy.nodes))
+    _select(controls["nodes"], [(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
+    batches = np.unique(np.append(2 ** np.arange(13), int(strategy.batch)))
+    _select(controls["batch"], [(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
+    precisions = [p for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(machine.device, p))]
+    _select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
+    _select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
+    sizes = sorted({*BUCKETS, float(strategy.bucket)})
+    labels = [(format_quantity(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
+    _select(controls["bucket"], labels, float(strategy.bucket))
+    tiers = [(IN_MEMORY, ""), *((name, name) for name in machine.storage)]
+    _select(controls["tier"], tiers, e.storage.tier)
+    controls["overlap"].value = strategy.overlap
+    controls["epochs"].value = e.run.epochs
+
+
+def _titles(kind: str, now: str) -> list[tuple[str, str]]:
+    options = _entries(kind)
+    return options if now in catalog.names(kind) else [(CUSTOM, now), *options]
+
+
+@cache
+def _entries(kind: str) -> list[tuple[str, str]]:
+    return [(catalog.read(kind, name)["title"], name) for name in catalog.names(kind)]
+
+
+def _select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
+    # Unchanged options are left alone: the browser would rebuild the whole control.
+    if list(control.options) != options:
+        control.options = options
+    control.value = value
+
+
+def change(experiment: Experiment, name: str, value: Any) -> Experiment:
+    """Return the experiment after one control moved, with what no longer fits put right.
+
+    A new machine has other tiers, other precisions and perhaps fewer nodes; a measured rate holds
+    for the model, machine and precision it was measured with. Raises SpecError.
+    """
+    changes: dict[str, Any] = {FIELDS[name]: value}
+    if name in ("model", "machine", "precision"):
+        changes["calibration.rate"] = 0.0
+    if name == "model":
+        family = catalog.read("models", value)["family"]
+        changes["dataset.name"] = DATASETS.get(family, "imagenet")
+    if name == "machine":
+        changes |= _fitting(experiment, value)
+    return experiment.set(changes)
+
+
+def _fitting(experiment: Experiment, name: str) -> dict[str, Any]:
+    from lib_dlhpc.spec.machine import load_machine
+
+    machine, strategy = load_machine(name), experiment.strategy
+    changes: dict[str, Any] = {"strategy.devices_per_node": 0}
+    if int(strategy.nodes) > machine.nodes:
+        changes["strategy.nodes"] = machine.nodes
+    if experiment.storage.tier not in machine.storage:
+        changes["storage.tier"] = ""
+        changes["run.checkpoint_interval"] = 0.0
+    if np.isnan(peak_rate(machine.device, strategy.precision)):
+        changes["strategy.precision"] = "bf16" if "fp32" not in machine.device.peak else "fp32"
+    return changes

@@ -1,0 +1,125 @@
+"""The what-if explorer: controls on one side, and on the other all that follows from them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.controls import CUSTOM, YOURS, change, make_controls, show
+from lib_dlhpc.explore.experiment_file import ExperimentFile
+from lib_dlhpc.explore.panels import (
+    explanations_html,
+    headline_html,
+    problem_html,
+    replay_html,
+    walls_html,
+)
+from lib_dlhpc.explore.style import PAGE_STYLE, Labels
+from lib_dlhpc.explore.views import views
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.replays import Replay, replay, replays
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+
+CHARTS = ("step", "scaling", "efficiency", "memory", "totals", "sensitivity")
+START = "goyal-2017"
+
+
+class Explorer:
+    """The page's state: one experiment, the replay it came from if any, and the widgets that show it.
+
+    Guarantee: a change either is shown everywhere or, if it is a mistake, is told and shown nowhere.
+    """
+
+    def __init__(self, experiment: Experiment | None = None) -> None:
+        self.experiment = experiment or replay(START).experiment
+        self.replay: Replay | None = None if experiment else replay(START)
+        self.controls = make_controls()
+        self.figures = {name: chart(name) for name in CHARTS}
+        self.headline, self.walls, self.story, self.why = (ipywidgets.HTML() for _ in range(4))
+        self.file = ExperimentFile()
+        self.opened = ipywidgets.Accordion([self.why], titles=["Where every number comes from"])
+        self._showing = False
+        self._watch()
+        self.refresh()
+        self.widget = self._layout()
+
+    def load(self, experiment: Experiment, origin: Replay | None = None) -> None:
+        """Take over another experiment; raises SpecError, and changes nothing, if it cannot be predicted."""
+        prediction = predict(experiment)
+        shown = views(prediction, origin)
+        self.experiment, self.replay = experiment, origin
+        self._show(prediction, shown)
+
+    def refresh(self) -> None:
+        """Show the present experiment."""
+        self.load(self.experiment, self.replay)
+
+    def _show(self, prediction: Any, shown: Any) -> None:
+        self._showing = True
+        try:
+            show(self.controls, self.experiment)
+            runs = [(YOURS if self.replay else CUSTOM, ""), *((r.title, r.name) for r in replays())]
+            runs[0] = (YOURS, "")
+            if list(self.controls["replay"].options) != runs:
+                self.controls["replay"].options = runs
+            self.controls["replay"].value = self.replay.name if self.replay else ""
+        finally:
+            self._showing = False
+        for name, figure in self.figures.items():
+            figure.update(*shown.charts[name])
+        self.headline.value = headline_html(shown.headline)
+        self.walls.value = walls_html(shown.walls)
+        self.story.value = replay_html(self.replay)
+        self.file.text, self.file.problem = dumps(self.experiment), ""
+        if self.opened.selected_index is not None:
+            self.why.value = explanations_html(explain(prediction))
+
+    def _watch(self) -> None:
+        for name, control in self.controls.items():
+            control.observe(self._on_control(name), "value")
+        self.file.observe(self._on_file, "loaded")
+        self.opened.observe(lambda _: self.refresh(), "selected_index")
+
+    def _on_control(self, name: str) -> Callable[[Any], None]:
+        def moved(event: Any) -> None:
+            if self._showing:
+                return
+            try:
+                if name != "replay":
+                    self.load(change(self.experiment, name, event["new"]))
+                elif event["new"]:
+                    chosen = replay(event["new"])
+                    self.load(chosen.experiment, chosen)
+                else:
+                    self.load(self.experiment)
+            except SpecError as error:
+                self.refresh()
+                self.walls.value = problem_html(str(error))
+
+        return moved
+
+    def _on_file(self, event: Any) -> None:
+        try:
+            self.load(loads(event["new"][1]))
+        except (SpecError, IndexError, TypeError) as error:
+            self.file.problem = str(error)
+
+    def _layout(self) -> ipywidgets.Box:
+        box = ipywidgets.VBox
+        controls = box([*self.controls.values(), self.story, self.file])
+        controls.add_class("dlhpc-controls")
+        charts = ipywidgets.Box(list(self.figures.values()))
+        charts.add_class("dlhpc-charts")
+        results = box([self.headline, self.walls, charts, self.opened])
+        results.add_class("dlhpc-results")
+        page = ipywidgets.Box([ipywidgets.HTML(PAGE_STYLE), Labels(), controls, results])
+        page.add_class("dlhpc-page")
+        return page
+
+
+def explorer(experiment: Experiment | None = None) -> ipywidgets.Box:
+    """Return the explorer as a widget, opened on `experiment` or on the first historical run."""
+    return Explorer(experiment).widget
