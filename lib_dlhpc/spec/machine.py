@@ -103,11 +103,11 @@ def read_device(value: Any, path: str = "device") -> Device:
     device: Device = read_table(Device, table, path, given={"peak": rates})
     if np.any(np.less(device.busy_power, device.idle_power)):
         raise SpecError(
-            f"{path}.busy_power = {device.busy_power} W is below {path}.idle_power = {device.idle_power} W."
+            f"{path}.busy_power = {np.min(device.busy_power):g} W is below {path}.idle_power = {np.max(device.idle_power):g} W."
         )
     if np.any(np.greater_equal(device.reserved_memory, device.memory)):
         raise SpecError(
-            f"{path}.reserved_memory = {device.reserved_memory} B leaves nothing of memory."
+            f"{path}.reserved_memory = {np.max(device.reserved_memory):g} B leaves nothing of memory."
         )
     return device
 

@@ -1,0 +1,125 @@
+"""Laws of a Machine: from the catalog, from an override or written out, the errors name the place."""
+
+import math
+
+import pytest
+
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.machine import (
+    load_machine,
+    read_device,
+    read_link,
+    read_machine,
+    storage_tier,
+)
+
+DEVICE = {
+    "peak": {"fp32": "1 TFLOP/s"},
+    "memory": "16 GiB",
+    "memory_bandwidth": "100 GB/s",
+    "idle_power": "10 W",
+    "busy_power": "100 W",
+}
+LINK = {"latency": "1 us", "bandwidth": "100 Gb/s"}
+MACHINE = {"device": DEVICE, "intra_node": LINK, "inter_node": LINK}
+
+every_machine = pytest.mark.parametrize("name", catalog.names("machines"))
+
+
+def refusal(table):
+    with pytest.raises(SpecError) as error:
+        read_machine(table)
+    return str(error.value)
+
+
+def test_a_machine_written_out_needs_no_name():
+    machine = read_machine(MACHINE)
+    assert machine.name == "" and machine.device.name == ""
+    assert machine.device.memory == 16 * 2**30
+    assert machine.inter_node.bandwidth == 12.5e9
+    assert machine.nodes == machine.devices_per_node == machine.nics == 1
+
+
+@every_machine
+def test_a_catalog_machine_is_whole(name):
+    machine = load_machine(name)
+    assert machine == read_machine({"name": name})
+    assert machine.device.reserved_memory < machine.device.memory
+    assert machine.device.idle_power <= machine.device.busy_power
+    for tier, entry in machine.storage.items():
+        assert entry.name == tier and storage_tier(machine, tier) is entry
+
+
+def test_a_field_beside_the_name_overrides_and_nothing_else_changes():
+    plain = read_machine("summit")
+    changed = read_machine({"name": "summit", "nodes": 10, "inter_node": {"bandwidth": "1 GB/s"}})
+    assert changed.nodes == 10 and changed.inter_node.bandwidth == 1e9
+    assert changed.inter_node.latency == plain.inter_node.latency
+    assert changed.inter_node.name == plain.inter_node.name
+    assert (changed.device, changed.intra_node, changed.storage) == (
+        plain.device,
+        plain.intra_node,
+        plain.storage,
+    )
+
+
+def test_a_named_link_replaces_what_was_laid_over_the_old_one():
+    changed = read_machine({"name": "summit", "inter_node": "ib-hdr"})
+    assert changed.inter_node == read_link("ib-hdr", "inter_node")
+    assert changed.inter_node != read_machine("summit").inter_node
+
+
+def test_a_tier_is_overridden_or_added():
+    tiers = {"nvme": {"bandwidth": "1 GB/s"}, "ram": {"bandwidth": "100 GB/s", "scope": "node"}}
+    machine = read_machine({"name": "summit", "storage": tiers})
+    assert machine.storage["nvme"].bandwidth == 1e9
+    assert machine.storage["nvme"].capacity == read_machine("summit").storage["nvme"].capacity
+    assert machine.storage["ram"].capacity == math.inf
+    assert set(machine.storage) == {"gpfs", "nvme", "ram"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"device": None}, "machine.device"),
+        ({"device": {}}, "machine.device.peak"),
+        ({"device": {**DEVICE, "peak": {}}}, "machine.device.peak"),
+        ({"device": {**DEVICE, "peak": {"fp31": 1}}}, "Did you mean 'fp32'"),
+        ({"device": {**DEVICE, "peak": {"fp32": 0}}}, "above 0"),
+        ({"device": {**DEVICE, "peak": {"fp32": math.inf}}}, "finite"),
+        ({"device": {**DEVICE, "peak": {"fp32": "1 TB/s"}}}, "machine.device.peak.fp32"),
+        ({"device": {**DEVICE, "busy_power": "5 W"}}, "machine.device.busy_power"),
+        ({"device": {**DEVICE, "reserved_memory": "16 GiB"}}, "machine.device.reserved_memory"),
+        ({"device": "v100"}, "machine.device.name = 'v100'"),
+        ({"inter_node": {"latency": 1e-6}}, "machine.inter_node.bandwidth: missing"),
+        ({"inter_node": {**LINK, "bandwith": 1}}, "Did you mean 'bandwidth'"),
+        ({"inter_node": 7}, "expected a name from the catalog or a table"),
+        ({"storage": "nvme"}, "machine.storage"),
+        ({"storage": {"nvme": "1 GB/s"}}, "machine.storage.nvme"),
+        ({"storage": {"nvme": {}}}, "machine.storage.nvme.bandwidth: missing"),
+        ({"storage": {"nvme": {"bandwidth": 1, "scope": "rack"}}}, "legal: shared, node"),
+        ({"topology": "fat_tree"}, "Did you mean 'fat-tree'"),
+        ({"sources": {}}, "machine.sources: unknown key"),
+    ],
+)
+def test_what_is_wrong_is_named_where_it_stands(change, expected):
+    assert expected in refusal({**MACHINE, **change})
+
+
+@pytest.mark.parametrize("key", MACHINE)
+def test_a_missing_part_is_named(key):
+    assert f"machine.{key}: missing" in refusal({k: v for k, v in MACHINE.items() if k != key})
+
+
+def test_an_unknown_tier_lists_the_legal_ones():
+    with pytest.raises(SpecError) as error:
+        storage_tier(read_machine("summit"), "nvm")
+    assert "summit has" in str(error.value) and "gpfs" in str(error.value)
+    assert "Did you mean 'nvme'?" in str(error.value)
+    with pytest.raises(SpecError, match="no tiers"):
+        storage_tier(read_machine(MACHINE), "nvme")
+
+
+def test_a_device_alone_reads_by_name():
+    assert read_device("p40").peak["fp16"] == 184e9
