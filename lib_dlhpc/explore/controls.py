@@ -93,21 +93,21 @@ def make_controls() -> dict[str, Any]:
 def show(controls: dict[str, Any], experiment: Experiment) -> None:
     """Make the controls offer what is legal for the experiment and stand at its values."""
     e, strategy, machine = experiment, experiment.strategy, experiment.machine
-    _select(controls["model"], _titles("models", e.model.name), e.model.name)
-    _select(controls["machine"], _titles("machines", machine.name), machine.name)
-    _select(controls["dataset"], _titles("datasets", e.dataset.name), e.dataset.name)
+    select(controls["model"], _titles("models", e.model.name), e.model.name)
+    select(controls["machine"], _titles("machines", machine.name), machine.name)
+    select(controls["dataset"], _titles("datasets", e.dataset.name), e.dataset.name)
     nodes = node_counts(int(machine.nodes), int(strategy.nodes))
-    _select(controls["nodes"], [(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
+    select(controls["nodes"], [(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
     batches = np.unique(np.append(2 ** np.arange(13), int(strategy.batch)))
-    _select(controls["batch"], [(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
+    select(controls["batch"], [(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
     precisions = [p for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(machine.device, p))]
-    _select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
-    _select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
+    select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
+    select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
     sizes = sorted({*BUCKETS, float(strategy.bucket)})
     labels = [(format_quantity(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
-    _select(controls["bucket"], labels, float(strategy.bucket))
+    select(controls["bucket"], labels, float(strategy.bucket))
     tiers = [(IN_MEMORY, ""), *((name, name) for name in machine.storage)]
-    _select(controls["tier"], tiers, e.storage.tier)
+    select(controls["tier"], tiers, e.storage.tier)
     controls["overlap"].value = strategy.overlap
     controls["epochs"].value = e.run.epochs
 
@@ -122,7 +122,8 @@ def _entries(kind: str) -> list[tuple[str, str]]:
     return [(catalog.read(kind, name)["title"], name) for name in catalog.names(kind)]
 
 
-def _select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
+def select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
+    """Make a control offer `options` and stand at `value`."""
     # Unchanged options are left alone: the browser would rebuild the whole control.
     if list(control.options) != options:
         control.options = options

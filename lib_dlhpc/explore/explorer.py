@@ -6,7 +6,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.charts import chart
-from lib_dlhpc.explore.controls import CUSTOM, YOURS, change, make_controls, show
+from lib_dlhpc.explore.controls import YOURS, change, make_controls, select, show
 from lib_dlhpc.explore.experiment_file import ExperimentFile
 from lib_dlhpc.explore.panels import (
     explanations_html,
@@ -61,11 +61,8 @@ class Explorer:
         self._showing = True
         try:
             show(self.controls, self.experiment)
-            runs = [(YOURS if self.replay else CUSTOM, ""), *((r.title, r.name) for r in replays())]
-            runs[0] = (YOURS, "")
-            if list(self.controls["replay"].options) != runs:
-                self.controls["replay"].options = runs
-            self.controls["replay"].value = self.replay.name if self.replay else ""
+            runs = [(YOURS, ""), *((run.title, run.name) for run in replays())]
+            select(self.controls["replay"], runs, self.replay.name if self.replay else "")
         finally:
             self._showing = False
         for name, figure in self.figures.items():
@@ -109,13 +106,15 @@ class Explorer:
 
     def _layout(self) -> ipywidgets.Box:
         box = ipywidgets.VBox
-        controls = box([*self.controls.values(), self.story, self.file])
+        unseen = box([ipywidgets.HTML(PAGE_STYLE), Labels()])
+        unseen.add_class("dlhpc-hidden")
+        controls = box([*self.controls.values(), self.story, self.file, unseen])
         controls.add_class("dlhpc-controls")
         charts = ipywidgets.Box(list(self.figures.values()))
         charts.add_class("dlhpc-charts")
         results = box([self.headline, self.walls, charts, self.opened])
         results.add_class("dlhpc-results")
-        page = ipywidgets.Box([ipywidgets.HTML(PAGE_STYLE), Labels(), controls, results])
+        page = ipywidgets.Box([controls, results])
         page.add_class("dlhpc-page")
         return page
 

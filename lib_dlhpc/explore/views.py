@@ -75,9 +75,8 @@ def _over_nodes(experiment: Experiment, scale: Any) -> Breakdown:
     counts = node_counts(int(experiment.machine.nodes), int(experiment.strategy.nodes))
     if counts.size == 1:  # one node: a curve still needs two points
         counts = np.append(counts, counts)
-    return breakdown(
-        replace(experiment, strategy=replace(experiment.strategy, nodes=counts)), scale
-    )
+    several: dict[str, Any] = {"nodes": counts}
+    return breakdown(replace(experiment, strategy=replace(experiment.strategy, **several)), scale)
 
 
 def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _published_points(
         return []
     # The published run did the same work; only its time differs.
     speedup = float(prediction.speedup * prediction.time_to_train) / replay.published_time
-    return [(float(prediction.experiment.devices), speedup, "published")]
+    return [(float(prediction.experiment.devices), speedup, replay.title.split(":")[0])]
 
 
 def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, str, str], ...]:

@@ -94,7 +94,9 @@ function render({ model, el }) {
   const headings = spec.usermeta?.table;
   const renderer = spec.usermeta?.renderer ?? "svg";
 
-  const plot = element("div", { class: "dlhpc-plot", role: "img", tabindex: "0" });
+  // Vega puts a role of its own on the element it draws in: that is the inner one.
+  const ground = element("div", { "aria-hidden": "true" });
+  const plot = element("div", { class: "dlhpc-plot", role: "img", tabindex: "0" }, ground);
   plot.style.minHeight = typeof spec.height === "number" ? `${spec.height}px` : "";
   const words = element("p", { class: "dlhpc-words" });
   const numbers = element("div", { class: "dlhpc-numbers" });
@@ -104,6 +106,7 @@ function render({ model, el }) {
   const figure = element("figure", { class: "dlhpc-figure" });
   if (title) figure.append(element("figcaption", {}, title));
   figure.append(plot, words, ...(headings ? [more] : []), bubble, patterns());
+  el.classList.add("dlhpc-figure-view");
   el.append(figure);
 
   let view = null;
@@ -137,7 +140,7 @@ function render({ model, el }) {
       { ...drawing, width: inner() },
       { config: merged({ font: getComputedStyle(figure).fontFamily, ...THEME }, config ?? {}) });
     view = new View(parse(program), { renderer, tooltip: tooltip(bubble) });
-    view.initialize(plot);
+    view.initialize(ground);
   }
 
   function merged(base, over) {
