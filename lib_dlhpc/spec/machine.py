@@ -103,7 +103,8 @@ def read_device(value: Any, path: str = "device") -> Device:
     device: Device = read_table(Device, table, path, given={"peak": rates})
     if np.any(np.less(device.busy_power, device.idle_power)):
         raise SpecError(
-            f"{path}.busy_power = {np.min(device.busy_power):g} W is below {path}.idle_power = {np.max(device.idle_power):g} W."
+            f"{path}.busy_power = {np.min(device.busy_power):g} W is below"
+            f" {path}.idle_power = {np.max(device.idle_power):g} W."
         )
     if np.any(np.greater_equal(device.reserved_memory, device.memory)):
         raise SpecError(

@@ -1,0 +1,458 @@
+"""Laws of an Experiment: TOML in, TOML out, equal; whatever is wrong is a SpecError that says what."""
+
+import os
+import tomllib
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import SpecError, dump, dumps, load, loads
+from lib_dlhpc.predict.replays import replays
+from lib_dlhpc.predict.validate import validate
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import LARGEST_FILE, SECTIONS, read_experiment
+from lib_dlhpc.spec.machine import read_link, read_machine
+
+BASE = """
+[model]
+name = "resnet50"
+[dataset]
+name = "imagenet"
+[machine]
+name = "summit"
+[strategy]
+nodes = 4
+"""
+TINY = """
+[model]
+family = "mlp"
+widths = [4, 3]
+[dataset]
+samples = 10
+bytes = "1 kB"
+[machine]
+[machine.device]
+peak = { fp32 = "1 GFLOP/s" }
+memory = "1 GB"
+memory_bandwidth = "1 GB/s"
+idle_power = "1 W"
+busy_power = "2 W"
+[machine.intra_node]
+latency = "1 us"
+bandwidth = "1 GB/s"
+[machine.inter_node]
+latency = "1 us"
+bandwidth = "1 Gb/s"
+"""
+
+
+def refusal(text):
+    with pytest.raises(SpecError) as error:
+        loads(text)
+    return str(error.value)
+
+
+def options_of(model):
+    return {"family": model.family, **model.options}
+
+
+@pytest.fixture(scope="module")
+def base():
+    return loads(BASE)
+
+
+# --- what is said comes out ---
+
+
+def test_a_name_picks_and_a_field_beside_it_overrides():
+    run = loads(BASE + '[machine.inter_node]\nbandwidth = "200 Gb/s"\n')
+    assert run.machine.inter_node.bandwidth == 25e9
+    assert run.machine.inter_node.latency == read_machine("summit").inter_node.latency
+    assert run.model.name == "resnet50" and run.model.parameters == 25_557_032
+
+
+def test_a_name_alone_and_an_inline_table_say_the_same():
+    tables = tomllib.loads(BASE)
+    short = {**tables, "model": "resnet50", "dataset": "imagenet", "machine": "summit"}
+    assert read_experiment(short) == read_experiment(tables)
+
+
+def test_a_model_without_a_name_is_built_from_its_family():
+    tables = tomllib.loads(BASE)
+    named = read_experiment({**tables, "model": "mlp-digits"}).model
+    built = read_experiment({**tables, "model": catalog.body("models", "mlp-digits")}).model
+    assert named.name == "mlp-digits" and built.name == "mlp"
+    assert built.layers == named.layers
+
+
+@pytest.mark.parametrize("name", catalog.names("models"))
+def test_a_model_written_out_comes_back_with_the_same_layers(name):
+    """Also where a family and a catalog entry share their name."""
+    tables = tomllib.loads(BASE)
+    for model in (catalog.body("models", name), {"family": catalog.body("models", name)["family"]}):
+        try:
+            run = read_experiment({**tables, "model": model})
+        except SpecError as error:
+            assert "missing" in str(error)  # a family whose options have no default
+            continue
+        assert loads(dumps(run)).model.layers == run.model.layers
+
+
+def test_sections_have_defaults(base):
+    assert base.storage.tier == "" and base.calibration.rate == 0 and base.run.epochs == 1
+    assert base.devices == 24 and base.devices_per_node == 6 and base.global_batch == 24 * 32
+
+
+# --- what is wrong is named ---
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_an_unknown_key_in_a_section_is_named(section):
+    tables = tomllib.loads(BASE)
+    tables.setdefault(section, {})["colour"] = "red"
+    with pytest.raises(SpecError, match="colour"):
+        read_experiment(tables)
+
+
+def test_an_unknown_section_names_the_legal_ones():
+    message = refusal(BASE + "[strateggy]\n")
+    assert "strateggy" in message and "Did you mean 'strategy'?" in message
+    assert all(section in message for section in SECTIONS)
+
+
+@pytest.mark.parametrize("section", ["model", "dataset", "machine"])
+def test_a_missing_section_is_named(section):
+    tables = {key: value for key, value in tomllib.loads(BASE).items() if key != section}
+    with pytest.raises(SpecError, match=rf"\[{section}\] is missing"):
+        read_experiment(tables)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("value", [1, True, [], [{}], 1.5])
+def test_a_section_is_a_table(section, value):
+    with pytest.raises(SpecError, match=section):
+        read_experiment({**tomllib.loads(BASE), section: value})
+
+
+CONTRADICTIONS = [
+    ("nodes = 5000", ["strategy.nodes = 5000", "4600", "machine.nodes"]),
+    ("devices_per_node = 7", ["strategy.devices_per_node = 7", "6"]),
+    ("tensor = 5", ["any x 5", "6 devices"]),
+    ("data = 5", ["5 x 1", "6 devices"]),
+    ("data = 3\ntensor = 3", ["3 x 3", "6 devices"]),
+    ("pipeline = 4", ["x 4 x", "6 devices"]),
+    ("spatial = 4", ["x 4", "6 devices"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), CONTRADICTIONS)
+def test_a_contradiction_names_both_sides(lines, expected):
+    message = refusal(BASE.replace("nodes = 4", lines))
+    assert all(part in message for part in expected), message
+
+
+@pytest.mark.parametrize(
+    "lines", ["data = 6", "tensor = 6", "data = 2\ntensor = 3", "pipeline = 2"]
+)
+def test_a_split_that_makes_the_devices_is_legal(lines):
+    run = loads(BASE.replace("nodes = 4", lines))
+    s = run.strategy
+    assert run.global_batch == s.batch * (6 // (s.tensor * s.pipeline * s.spatial))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("[storage]\ntier = 'nvm'", ["storage.tier = 'nvm'", "gpfs", "Did you mean 'nvme'?"]),
+        ("[run]\ncheckpoint_interval = '1 h'", ["run.checkpoint_interval", "storage.tier"]),
+    ],
+)
+def test_storage_and_checkpoints_belong_together(lines, expected):
+    message = refusal(BASE + lines)
+    assert all(part in message for part in expected)
+
+
+def test_contradictions_in_arrays_are_found(base):
+    for key, values in {
+        "strategy.nodes": [4, 4601],
+        "strategy.devices_per_node": [6, 7],
+        "strategy.tensor": [4, 5],
+        "strategy.data": [24, 23],
+    }.items():
+        with pytest.raises(SpecError, match="strategy"):
+            base.set({key: np.array(values)})
+    with pytest.raises(SpecError, match=r"storage\.tier"):
+        base.set({"run.checkpoint_interval": np.array([0.0, 60.0])})
+
+
+# --- broken files ---
+
+DEEP = 100_000
+BROKEN = [
+    "",
+    "[",
+    "a = ",
+    "x = 1\nx = 2",
+    "\x00",
+    "\ufeff" + BASE,
+    "[model]\nname = 3",
+    "x = " + "[" * DEEP,
+    "x = " + "{a=" * DEEP,
+    BASE.replace("nodes = 4", "nodes" + ".a" * 3000 + " = 1"),
+    BASE.replace('name = "resnet50"', "family" + ".a" * 3000 + " = 1"),
+    BASE + "[run]\nepochs = " + "1" * 5000,
+    BASE + "[run]\nepochs = " + "1" * 400,
+    BASE + "[run]\nepochs = nan",
+    BASE + "[run]\nepochs = 2026-01-01",
+    BASE + "#" * LARGEST_FILE,
+]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_text_is_a_spec_error_and_a_short_one(text):
+    assert len(refusal(text)) < 10_000
+
+
+def test_a_broken_file_is_named(tmp_path):
+    cases = {
+        "none.toml": None,
+        "latin.toml": BASE.encode() + b"# \xe9\n",
+        "broken.toml": b"[",
+        "zeros.toml": bytes(100),
+    }
+    for name, data in cases.items():
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(SpecError, match=name):
+            load(path)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load(tmp_path)
+    with pytest.raises(SpecError, match="cannot be read"):
+        load("a\0b")
+
+
+@pytest.mark.parametrize("filler", ["x", "é", "\U0001f600"])
+def test_a_file_that_is_too_long_is_refused_and_not_cut(tmp_path, filler):
+    """A cut file would be another experiment: what follows the comment must not be lost."""
+    path = tmp_path / "long.toml"
+    count = LARGEST_FILE // len(filler.encode())
+    path.write_text(f"{BASE}# {filler * count}\n[run]\nepochs = 90\n", encoding="utf-8")
+    with pytest.raises(SpecError, match="1,000,000 bytes"):
+        load(path)
+
+
+def test_a_file_just_short_enough_is_read_to_its_end(tmp_path):
+    path = tmp_path / "long.toml"
+    tail = "\n[run]\nepochs = 90\n"
+    room = LARGEST_FILE - len(BASE) - len(tail) - 1
+    path.write_bytes((BASE + "#" + "x" * room + tail).encode())
+    assert path.stat().st_size == LARGEST_FILE
+    assert load(path).run.epochs == 90
+
+
+# --- round trips ---
+
+OVERRIDES = [
+    {},
+    {"strategy.nodes": 1, "machine.nodes": 2},
+    {"machine.inter_node.bandwidth": "12.3 Gb/s", "machine.inter_node.latency": 1 / 3e5},
+    {"machine.device.memory": 22919 * 2.0**20, "machine.device.peak.fp64": 1e12 / 3},
+    {"machine.intra_node.name": "pcie4", "machine.intra_node.efficiency": 0.5},
+    {"machine.inter_node": "ib-ndr", "machine.device.name": "p40"},
+    {"machine.storage.ram": {"bandwidth": "100 GB/s", "scope": "node"}, "storage.tier": "ram"},
+    {"machine.topology": "torus", "machine.pue": 1.5, "machine.jitter": 0.0},
+]
+
+
+@pytest.mark.parametrize("name", catalog.names("machines"))
+@pytest.mark.parametrize("number", range(len(OVERRIDES)))
+def test_every_machine_with_every_override_comes_back_equal(base, name, number):
+    run = base.set({"strategy.nodes": 1, "machine.name": name}).set(OVERRIDES[number])
+    assert loads(dumps(run)) == run
+
+
+@pytest.mark.parametrize("name", catalog.names("machines"))
+@pytest.mark.parametrize("link", ["intra_node", "inter_node"])
+def test_an_override_taken_back_stays_taken_back(base, name, link):
+    """The machine lays a field over the link's catalog entry; the user asks for the entry's own."""
+    run = base.set({"strategy.nodes": 1, "machine.name": name})
+    entry = read_link(getattr(run.machine, link).name, link)
+    for key in ("latency", "bandwidth", "efficiency"):
+        run = run.set({f"machine.{link}.{key}": getattr(entry, key)})
+        assert getattr(getattr(run.machine, link), key) == getattr(entry, key)
+    assert getattr(run.machine, link) == entry
+    assert loads(dumps(run)) == run
+    assert run.set({"machine.pue": 1.0}).set({"machine.pue": run.machine.pue}) == run
+
+
+@pytest.mark.parametrize("name", catalog.names("models"))
+def test_every_model_comes_back_equal(base, name):
+    run = base.set({"model.name": name})
+    again = loads(dumps(run))
+    assert again == run and again.model.layers == run.model.layers
+    assert options_of(again.model) == options_of(run.model)
+
+
+@pytest.mark.parametrize("name", catalog.names("datasets"))
+def test_every_dataset_comes_back_equal(base, name):
+    for changes in ({}, {"dataset.samples": 3}, {"dataset.sample_shape": [1, 2]}):
+        run = base.set({"dataset.name": name}).set(changes)
+        assert loads(dumps(run)) == run
+
+
+def test_every_replay_and_published_experiment_comes_back_equal():
+    runs = [replay.experiment for replay in replays()]
+    runs += [row.experiment for row in validate() if row.experiment]
+    assert len(runs) > 100
+    for run in runs:
+        assert loads(dumps(run)) == run
+
+
+def test_what_has_no_name_comes_back_equal():
+    run = loads(TINY)
+    assert loads(dumps(run)) == run
+    assert "name" not in dumps(run)
+
+
+def test_only_what_differs_is_written(base):
+    changed = base.set({"machine.inter_node.bandwidth": "1 GB/s", "strategy.batch": 64})
+    assert tomllib.loads(dumps(changed)) == {
+        "model": {"name": "resnet50"},
+        "dataset": {"name": "imagenet"},
+        "machine": {"name": "summit", "inter_node": {"bandwidth": "1 GB/s"}},
+        "strategy": {"nodes": 4, "batch": 64},
+    }
+
+
+# --- set ---
+
+
+def test_set_leaves_the_original_alone(base):
+    before = dumps(base)
+    base.set({"strategy.nodes": 8, "machine.storage.nvme.bandwidth": 1.0})
+    assert dumps(base) == before
+
+
+def test_set_takes_dotted_keys_of_every_section(base):
+    run = base.set(
+        {
+            "strategy.nodes": 8,
+            "machine.inter_node.bandwidth": "1 GB/s",
+            "machine.device.peak.fp32": "1 TFLOP/s",
+            "machine.storage.nvme.capacity": "1 TB",
+            "model.classes": 10,
+            "dataset.samples": 100,
+            "storage.tier": "nvme",
+            "calibration.rate": 100,
+            "run.checkpoint_interval": "1 h",
+        }
+    )
+    assert run.strategy.nodes == 8 and run.machine.inter_node.bandwidth == 1e9
+    assert run.machine.device.peak["fp32"] == 1e12
+    assert run.machine.device.peak["fp16"] == base.machine.device.peak["fp16"]
+    assert run.machine.storage["nvme"].capacity == 1e12
+    assert run.model.output_shape == (10,) and run.dataset.samples == 100
+    assert run.run.checkpoint_interval == 3600
+
+
+def test_a_new_machine_drops_the_old_overrides(base):
+    run = base.set({"machine.nodes": 10, "machine.inter_node.bandwidth": 1e9})
+    assert run.set({"machine.name": "bigbasin"}).machine == read_machine("bigbasin")
+    assert run.set({"model.name": "vgg16"}).machine == run.machine
+
+
+def test_a_new_link_drops_the_old_overrides(base):
+    run = base.set({"machine.inter_node.bandwidth": 1e9, "machine.pue": 2.0})
+    run = run.set({"machine.inter_node.name": "ib-hdr"})
+    assert run.machine.inter_node == read_link("ib-hdr", "x") and run.machine.pue == 2.0
+
+
+def test_the_order_of_changes_does_not_matter(base):
+    changes = {
+        "machine.nodes": 10,
+        "machine.inter_node.bandwidth": 1e9,
+        "machine.inter_node.name": "ib-hdr",
+        "machine.name": "bigbasin",
+    }
+    one = base.set(changes)
+    other = base.set(dict(reversed(changes.items())))
+    assert one == other
+    assert one.machine.nodes == 10 and one.machine.inter_node.bandwidth == 1e9
+    assert one.machine.inter_node.name == "ib-hdr" and one.machine.name == "bigbasin"
+
+
+def test_changes_are_checked_together_not_one_by_one(base):
+    run = base.set({"strategy.nodes": 5000, "machine.nodes": 5000})
+    assert run.devices == 30_000
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "nodes",
+        "",
+        ".",
+        "strateg.nodes",
+        "strategy",
+        "strategy.",
+        "strategy.nodes.x",
+        "machine.nodes.x",
+    ],
+)
+def test_a_wrong_key_is_a_spec_error(base, key):
+    with pytest.raises(SpecError, match=r"key|field|value|expected"):
+        base.set({key: 3})
+
+
+def test_arrays_travel_through_set_after_set(base):
+    nodes = np.array([1, 2, 4])
+    run = base.set({"strategy.nodes": nodes, "machine.pue": np.array([1.0, 1.1, 1.2])})
+    run = run.set({"machine.inter_node.bandwidth": 1e9})
+    assert list(run.devices) == [6, 12, 24]
+    assert list(run.machine.pue) == [1.0, 1.1, 1.2] and run.machine.inter_node.bandwidth == 1e9
+
+
+# --- files ---
+
+
+def test_dump_and_load_agree(base, tmp_path):
+    path = tmp_path / "run.toml"
+    dump(base, path)
+    assert load(path) == load(str(path)) == base
+    assert os.listdir(tmp_path) == ["run.toml"]
+
+
+@pytest.mark.parametrize("step", ["pathlib.Path.write_text", "os.replace"])
+def test_a_failing_write_leaves_the_old_file_whole_and_nothing_else(
+    base, tmp_path, monkeypatch, step
+):
+    path = tmp_path / "run.toml"
+    dump(base, path)
+    before = path.read_bytes()
+
+    def full(target, *_, **__):
+        with open(target, "a") as file:
+            file.write("[mod")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(step, full)
+    with pytest.raises(OSError, match="disk full"):
+        dump(base.set({"strategy.batch": 64}), path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.toml"]
+
+
+def test_what_cannot_be_written_leaves_nothing(base, tmp_path):
+    with pytest.raises((TypeError, SpecError)):
+        dump(base.set({"strategy.batch": np.array([1, 2])}), tmp_path / "run.toml")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_path_is_no_catalog_name(tmp_path, monkeypatch):
+    (tmp_path / "x.toml").write_text('samples = 1\nbytes = "1 B"\n')
+    monkeypatch.setattr(catalog, "ROOT", tmp_path / "datasets")
+    for name in ("../x", "../../catalog/machines/summit", "x/../x"):
+        message = refusal(BASE.replace('"imagenet"', f'"{name}"'))
+        assert "dataset.name" in message and "not in the catalog" in message
