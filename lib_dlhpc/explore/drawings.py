@@ -228,7 +228,8 @@ def _finished(
     chart = chart.properties(padding={"left": left, "top": top, "right": right, "bottom": bottom})
     chart = chart.properties(usermeta={"table": table or {}})
     spec: dict[str, Any] = chart.to_dict()
-    spec.pop("config", None)  # figure.js has the theme
+    for key in ("config", "$schema"):  # figure.js has the theme and the bundle's Vega-Lite
+        spec.pop(key, None)
     return spec
 
 

@@ -1,0 +1,109 @@
+"""A real page in a real browser: Voila started the way users start it, Debian's Chromium, no network.
+
+Every page fails its test on a console error and on any request that would leave the machine.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.explore.serve import served
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def _notebook(path: Path, *cells: str) -> Path:
+    """Write a notebook; a cell that starts with # and a space is text, all others are code."""
+    content = [
+        {"id": f"c{i}", "cell_type": "markdown", "metadata": {}, "source": cell}
+        if cell.startswith("# ")
+        else {"id": f"c{i}", "cell_type": "code", "metadata": {}, "source": cell, "outputs": [],
+              "execution_count": None}
+        for i, cell in enumerate(cells)
+    ]  # fmt: skip
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    body = {
+        "cells": content,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    path.write_text(json.dumps(body), encoding="utf-8")
+    return path
+
+
+def _eventually(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Poll until `true()` is; return its value, or fail after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (value := true()):
+        if time.monotonic() > end:
+            pytest.fail(f"did not come true in {seconds:g} s")
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture(scope="session")
+def notebook() -> Callable[..., Path]:
+    """A function: notebook(path, *cells) writes one."""
+    return _notebook
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., Any]:
+    """A function: eventually(condition) polls."""
+    return _eventually
+
+
+@pytest.fixture(scope="session")
+def chromium(require: Callable[[object, str], None]) -> Iterator[Any]:
+    """One headless Chromium; pages of different tests share nothing, each has a context of its own."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    require(program, "no chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api").sync_playwright
+    with playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """A function: open_page(address, width) gives a page; at the end none may have complained."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(address: str, width: int = 1280, **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        home = "/".join(address.split("/")[:3]) + "/"
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: complaints.append(f"left the machine: {r.url}")
+                if not r.url.startswith((home, "data:", "blob:")) else None)  # fmt: skip
+        page.on("response", lambda r: complaints.append(f"{r.status} {r.url}")
+                if r.status >= 400 else None)  # fmt: skip
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[str, int]]]:
+    """A function: serve(path) gives (address, process id); the server ends with the test."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        yield lambda path, preheat=0: stack.enter_context(served(path, preheat))

@@ -1,0 +1,191 @@
+"""Figures on a page: they draw, follow the controls, share one Vega, and leave nothing behind."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.browser
+
+TWO_FIGURES = """
+import ipywidgets as widgets
+from lib_dlhpc.explore.figure import Figure
+
+spec = {
+    "title": "Bars", "height": 120, "autosize": "none",
+    "padding": {"left": 40, "right": 20, "top": 5, "bottom": 40},
+    "data": {"name": "bars"}, "mark": "bar",
+    "encoding": {
+        "x": {"field": "value", "type": "quantitative", "scale": {"domain": [0, 100]}},
+        "y": {"field": "name", "type": "nominal"},
+    },
+    "usermeta": {"table": {"bars": {"name": "bar", "value": "how long"}}},
+}
+
+def bars(value):
+    return {"bars": {"name": ["a", "b"], "value": [value, 100 - value]}}
+
+figures = [Figure(spec, bars(10), "Bar a is 10.") for _ in range(2)]
+slider = widgets.IntSlider(10, 0, 100, description="value")
+
+def follow(change):
+    for figure in figures:
+        figure.update(bars(change.new), f"Bar a is {change.new}.")
+
+slider.observe(follow, "value")
+widgets.VBox([slider, *figures])
+"""
+
+DRAWN = ".dlhpc-plot[data-serial] svg"
+# Lengths of the bars of a figure, read off the drawing itself.
+BARS = """index => [...document.querySelectorAll(".dlhpc-plot")[index].querySelectorAll(".mark-rect path")]
+          .map(path => Math.round(path.getBBox().width))"""
+
+
+@pytest.fixture
+def two(tmp_path: Path, notebook: Any, serve: Callable[..., tuple[str, int]]) -> tuple[str, int]:
+    return serve(notebook(tmp_path / "01_two.ipynb", "# 01 Two figures\n\n$a^2$", TWO_FIGURES))
+
+
+def drawn(page: Any, figures: int = 2) -> Any:
+    page.wait_for_function(f"document.querySelectorAll('{DRAWN}').length === {figures}")
+    return page
+
+
+def kernels(server: int) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(server).children():
+        with suppress(psutil.Error):  # it may end while we look
+            if any("ipykernel" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def test_a_control_moves_the_bars_of_all_figures(eventually: Any, two: Any, open_page: Any) -> None:
+    page = drawn(open_page(two[0]))
+    before = page.evaluate(BARS, 0)
+    picture = page.locator(".dlhpc-plot").first.screenshot()
+    assert before[1] > before[0] > 0
+    page.get_by_role("slider").press("PageUp")
+    for index in (0, 1):
+        eventually(lambda index=index: page.evaluate(BARS, index)[0] > before[0])
+    assert page.locator(".dlhpc-plot").first.screenshot() != picture
+
+
+def test_the_last_state_wins_under_fast_dragging(eventually: Any, two: Any, open_page: Any) -> None:
+    page = drawn(open_page(two[0]))
+    box = page.get_by_role("slider").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(120):
+        page.mouse.move(x + 40 + 35 * (-1) ** step, y)
+    page.mouse.move(x + 600, y)
+    page.mouse.up()
+    full = page.evaluate("document.querySelector('.dlhpc-plot').clientWidth") - 60
+    eventually(lambda: page.evaluate(BARS, 0) == page.evaluate(BARS, 1))
+    eventually(lambda: abs(page.evaluate(BARS, 0)[0] - full) <= 1)
+    assert "Bar a is 100." in page.locator(".dlhpc-words").first.inner_text()
+
+
+def test_the_words_and_numbers_say_what_the_drawing_shows(
+    eventually: Any, two: Any, open_page: Any
+) -> None:
+    page = drawn(open_page(two[0]))
+    plot = page.get_by_role("img", name="Bars. Bar a is 10.").first
+    plot.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # opens the table without a mouse
+    cells = page.locator(".dlhpc-figure").first.locator("td")
+    eventually(lambda: cells.all_inner_texts() == ["a", "10", "b", "90"])
+    page.get_by_role("slider").press("ArrowRight")
+    eventually(lambda: cells.all_inner_texts() == ["a", "11", "b", "89"])
+
+
+def test_figures_share_one_vega_that_the_browser_may_keep(two: Any, open_page: Any) -> None:
+    page = drawn(open_page(two[0]))
+    entries = page.evaluate(
+        "performance.getEntriesByType('resource').map(e => [e.name, e.decodedBodySize])"
+    )
+    vega = [size for name, size in entries if "vega.js" in name]
+    assert len(vega) == 1 and vega[0] < 1e6
+    # Neither figure carries the library in its state: the websocket stays light.
+    assert page.evaluate("document.documentElement.outerHTML.length") < 500_000
+
+
+def test_mathematics_is_set_without_a_network(two: Any, open_page: Any) -> None:
+    page = drawn(open_page(two[0]))
+    page.wait_for_selector("mjx-container")
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_a_figure_fits_its_page(eventually: Any, two: Any, open_page: Any, width: int) -> None:
+    page = drawn(open_page(two[0], width))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    svg = page.locator(DRAWN).first.bounding_box()
+    assert svg["width"] > 0.85 * width and svg["x"] + svg["width"] <= width
+    page.set_viewport_size({"width": 640, "height": 900})
+    eventually(lambda: page.locator(DRAWN).first.bounding_box()["width"] <= 640)
+
+
+def test_the_page_can_be_dark(two: Any, open_page: Any) -> None:
+    page = drawn(open_page(two[0] + "?theme=dark"))
+    ink = "getComputedStyle(document.querySelector('.dlhpc-plot .role-axis-label text')).fill"
+    paper = "getComputedStyle(document.body).backgroundColor"
+
+    def light(expression: str) -> float:
+        return sum(int(c) for c in page.evaluate(expression).strip("rgba()").split(",")[:3]) / 765
+
+    assert light(ink) > 0.7 and light(paper) < 0.2
+
+
+def test_a_closed_page_takes_its_kernel_with_it(eventually: Any, two: Any, open_page: Any) -> None:
+    address, server = two
+    page = drawn(open_page(address))
+    assert len(kernels(server)) == 1
+    page.reload()
+    drawn(page)
+    eventually(lambda: len(kernels(server)) == 1)
+    page.close(run_before_unload=True)
+    eventually(lambda: kernels(server) == [])
+
+
+def test_a_visitor_costs_little_memory(two: Any, open_page: Any) -> None:
+    drawn(open_page(two[0]))
+    (kernel,) = kernels(two[1])
+    assert kernel.memory_info().rss < 180e6
+
+
+def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_path: Path) -> None:
+    from lib_dlhpc.explore.serve import served
+
+    with served(notebook(tmp_path / "one.ipynb", "1 + 1"), preheat=1) as (_, server):
+        left = eventually(lambda: kernels(server))
+    assert psutil.wait_procs(left, timeout=20)[1] == []
+
+
+def test_a_folder_is_a_gallery(notebook: Any, tmp_path: Path, serve: Any, open_page: Any) -> None:
+    notebook(tmp_path / "01_two.ipynb", "# 01 Two figures\n\nWhat do they show?", TWO_FIGURES)
+    notebook(tmp_path / "02_text.ipynb", "# Text only", "1 + 1")
+    page = open_page(serve(tmp_path)[0])
+    assert page.title() == "What-if lab for deep learning on HPC"
+    assert page.locator(".name").all_inner_texts() == ["Two figures", "Text only"]
+    assert page.locator(".about").first.inner_text() == "What do they show?"
+    page.get_by_text("Two figures").click()
+    drawn(page)
+    assert page.title() == "Two figures"
+    page.get_by_text("All modules").click()
+    page.wait_for_selector(".dlhpc-gallery")
+
+
+def test_sources_and_tracebacks_stay_on_the_server(
+    notebook: Any, tmp_path: Path, serve: Any, open_page: Any
+) -> None:
+    page = open_page(
+        serve(notebook(tmp_path / "bad.ipynb", "# Bad", "entrusted_word = 1\n1 / 0"))[0]
+    )
+    page.wait_for_selector("text=error when executing")
+    assert "entrusted_word" not in page.content() and "ZeroDivisionError" not in page.content()

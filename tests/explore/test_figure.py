@@ -1,0 +1,73 @@
+"""A figure carries its drawing once, then only columns that the browser can read."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore import figure as room
+from lib_dlhpc.explore.figure import Figure
+
+SPEC = {
+    "title": "Two layers",
+    "layer": [
+        {"data": {"name": "bars"}, "mark": "bar"},
+        {"data": {"name": "rule"}, "mark": "rule"},
+    ],
+}
+
+
+def test_columns_become_what_json_can_carry() -> None:
+    figure = Figure(SPEC, {"bars": {"x": np.array([1.5, np.nan, np.inf]), "y": (1, 2, 3)}})
+    assert figure.data == {"bars": {"x": [1.5, None, None], "y": [1, 2, 3]}}
+    figure.update({"bars": {"x": [np.float64(2.0), np.int64(3)], "y": ["a", math.nan]}})
+    sent = json.dumps(figure.get_state(["data", "signals"]), allow_nan=False)
+    assert json.loads(sent)["data"] == {"bars": {"x": [2.0, 3], "y": ["a", None]}}
+
+
+def test_what_is_not_given_stays() -> None:
+    figure = Figure(SPEC, {"bars": {"x": [1]}, "rule": {"x": [9]}}, "one bar", {"hover": 1})
+    figure.update({"bars": {"x": [2]}})
+    assert figure.data == {"bars": {"x": [2]}, "rule": {"x": [9]}}
+    assert (figure.summary, figure.signals) == ("one bar", {"hover": 1})
+    figure.update(summary="still one bar")
+    assert figure.data["bars"] == {"x": [2]}
+
+
+def test_an_update_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = Figure(SPEC, {"bars": {"x": [1]}})
+    sent: list[set[str]] = []
+    monkeypatch.setattr(figure, "send_state", lambda key=None: sent.append(set(key or ())))
+    for value in range(3):
+        figure.update({"bars": {"x": [value]}}, f"bar {value}")
+    assert len(sent) == 3
+    assert all({"data", "summary", "serial"} <= keys and "spec" not in keys for keys in sent)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ({"bar": {"x": [1]}}, "no dataset 'bar'; it has: bars, rule"),
+        ({"bars": {"x": [1, 2], "y": [1]}}, r"differ in length: \{'x': 2, 'y': 1\}"),
+    ],
+)
+def test_a_mistake_is_named_and_changes_nothing(data: dict, complaint: str) -> None:
+    figure = Figure(SPEC, {"bars": {"x": [1]}})
+    with pytest.raises(ValueError, match=complaint):
+        figure.update(data, "wrong")
+    assert (figure.data, figure.summary, figure.serial) == ({"bars": {"x": [1]}}, "", 0)
+
+
+def test_the_library_travels_once_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Figure(SPEC), Figure(SPEC)
+    assert one.runtime is two.runtime
+    assert len(json.dumps(one.get_state())) < 30_000
+    monkeypatch.delenv(room.PAGE_HAS_VEGA, raising=False)
+    carried = room.Runtime()._esm
+    monkeypatch.setenv(room.PAGE_HAS_VEGA, "1")
+    assert len(room.Runtime()._esm) < 100 < 700_000 < len(carried) < 1_000_000
+
+
+def test_a_stored_notebook_shows_no_address() -> None:
+    assert repr(Figure(SPEC)) == "Figure('Two layers')"
