@@ -113,11 +113,10 @@ def torus_2d(n: Array, net: Network) -> Cost:
     A row holds whole nodes and is as near to the square root of all devices as the divisors of the
     number of nodes allow; the g devices of a node have a column each and share its NICs.
     """
-    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
     row_nodes = _row_nodes(nodes, g)
     x, y = g * row_nodes, nodes / row_nodes
-    a_row = np.where(row_nodes > 1, np.maximum(a_in, a_out), a_in)
-    b_row = np.where(row_nodes > 1, np.maximum(b_in, b_out), b_in)
+    a_row, b_row = _slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)))
     latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
     bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out
     reduction = ((x - 1) / x + (y - 1) / y / x) * n * net.gamma
