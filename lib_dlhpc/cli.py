@@ -41,10 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("experiment", help="a TOML file, or the name of a replay such as goyal-2017")
     one.add_argument(
         "--set",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="change a field: strategy.nodes=64 (repeatable)",
+        help="change fields: --set strategy.nodes=64 strategy.batch=16",
     )
     one.add_argument(
         "--explain", action="store_true", help="show formula, inputs and sources of every number"

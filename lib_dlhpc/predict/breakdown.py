@@ -159,7 +159,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         step_time=step + saving,
         start_time=storage.start_time(experiment),
         memory=memory.ledger(experiment),
-        energy=energy.step_energy(experiment, busy, step + saving),
+        energy=energy.step_energy(experiment, busy, exposed, step + saving),
     )
 
 

@@ -5,17 +5,20 @@ from typing import Any
 from lib_dlhpc.spec.experiment import Experiment
 
 
-def step_energy(experiment: Experiment, compute: Any, step: Any) -> dict[str, Any]:
-    """Return joules by cause for one step: `compute` s busy out of `step` s, on all devices.
+def step_energy(experiment: Experiment, busy: Any, exposed: Any, step: Any) -> dict[str, Any]:
+    """Return joules by cause for one step of all devices.
 
-    Power is modelled, not measured: busy and idle watts of the device, the rest of the node at
+    busy: s of arithmetic; exposed: s of waiting for the network; step: s in all. Power is modelled,
+    not measured: busy and idle watts of the device, the rest of the node (host, NICs, fans) at
     node_power throughout, and (PUE - 1) on top for the building.
     """
     machine, devices = experiment.machine, experiment.devices
+    idle = devices * machine.device.idle_power
     terms = {
-        "devices computing": devices * machine.device.busy_power * compute,
-        "devices waiting": devices * machine.device.idle_power * (step - compute),
-        "hosts and network": experiment.strategy.nodes * machine.node_power * step,
+        "devices computing": devices * machine.device.busy_power * busy,
+        "devices waiting for the network": idle * exposed,
+        "devices waiting for ranks and storage": idle * (step - busy - exposed),
+        "hosts and NICs": experiment.strategy.nodes * machine.node_power * step,
     }
     terms["cooling and conversion"] = (machine.pue - 1) * sum(terms.values())
     return terms

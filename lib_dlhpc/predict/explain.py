@@ -224,6 +224,10 @@ def _memory(p: Breakdown) -> Explanation:
 
 def _energy(p: Breakdown) -> Explanation:
     device = p.experiment.machine.device
+    whole = sum(p.energy.values())
+    shares = tuple(
+        (name, f"{float(joules / whole):.1%}", "computed") for name, joules in p.energy.items()
+    )
     return Explanation(
         "energy to train (modelled)",
         show(float(p.energy_to_train), "J"),
@@ -237,6 +241,7 @@ def _energy(p: Breakdown) -> Explanation:
                 _source(p, "machine", "node_power"),
             ),
             ("PUE", f"{p.experiment.machine.pue:g}", _source(p, "machine", "pue")),
+            *shares,
         ),
         "definition; Strubell et al. 2019 for PUE",
         "Two power levels a device. Switches outside the nodes are not counted.",

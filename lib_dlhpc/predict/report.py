@@ -31,6 +31,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "walls": prediction.walls,
         "steps": int(prediction.steps),
         "time_to_train": float(prediction.time_to_train),
+        "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
         "energy_to_train": float(prediction.energy_to_train),
         "device_hours": float(prediction.device_hours),
     }

@@ -38,7 +38,7 @@ def test_shown_output_is_what_the_command_prints(readme):
 def test_the_experiment_can_be_predicted(readme):
     (text,) = blocks(readme, "toml")
     prediction = predict(loads(text))
-    assert 0.3 < prediction.step_time < 1
+    assert 0.2 < prediction.step_time < 1
     assert prediction.fits
 
 

@@ -1,0 +1,145 @@
+"""The command line as a user meets it: what it prints, what it says of mistakes, how it exits."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import dump, load
+
+
+@pytest.fixture
+def goyal(tmp_path):
+    path = tmp_path / "goyal.toml"
+    dump(replay("goyal-2017").experiment, path)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", catalog.names("replays"))
+def test_predicts_every_historical_run_by_name(name, capsys):
+    assert main(["predict", name]) == 0
+    assert "time to train" in capsys.readouterr().out
+
+
+def test_a_file_and_a_replay_of_the_same_run_give_the_same(goyal, capsys):
+    main(["predict", goyal, "--json"])
+    from_file = capsys.readouterr().out
+    main(["predict", "goyal-2017", "--json"])
+    assert capsys.readouterr().out == from_file
+
+
+def test_json_is_in_si_units_and_adds_up(goyal, capsys):
+    main(["predict", goyal, "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    expected = predict(load(goyal))
+    assert shown["step_time"] == float(expected.step_time)
+    assert sum(shown["terms"].values()) == pytest.approx(shown["step_time"], rel=1e-12)
+    assert sum(shown["memory"].values()) == pytest.approx(shown["memory_total"], rel=1e-12)
+    assert shown["step_time_bounds"][0] <= shown["step_time"] <= shown["step_time_bounds"][1]
+
+
+def test_set_changes_fields_one_or_several_at_a_time(goyal, capsys):
+    main(["predict", goyal, "--json", "--set", "strategy.nodes=4", "strategy.overlap=false"])
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["experiment"]["strategy"]["nodes"] == 4
+    assert shown["experiment"]["strategy"]["overlap"] is False
+    main(["predict", goyal, "--json", "--set", "machine.inter_node.bandwidth=1 Gb/s"])
+    assert json.loads(capsys.readouterr().out)["step_time"] > shown["step_time"]
+
+
+def test_explain_opens_every_number(goyal, capsys):
+    main(["predict", goyal, "--explain"])
+    shown = capsys.readouterr().out
+    for word in ("Awan", "Williams", "Blom", "Goyal et al. 2017, section 4"):
+        assert word in shown
+    assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 8
+
+
+def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsys):
+    saved = tmp_path / "new.toml"
+    main(["predict", goyal, "--set", "strategy.batch=64", "--save", str(saved), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert float(predict(load(saved)).step_time) == shown["step_time"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["predict", "goyal"], "Did you mean 'goyal-2017'"),
+        (["predict", "nowhere.toml"], "no such file"),
+        (["predict", "goyal-2017", "--set", "strategy.nodes=45"], "bigbasin has 44"),
+        (["predict", "goyal-2017", "--set", "strategy.nodse=4"], "Did you mean 'nodes'"),
+        (["predict", "goyal-2017", "--set", "strategy.allreduce=rign"], "Did you mean 'ring'"),
+        (["predict", "goyal-2017", "--set", "strategy.tensor=2"], "not modelled yet"),
+        (["predict", "goyal-2017", "--set", "strategy.nodes"], "KEY=VALUE"),
+        (["predict", "goyal-2017", "--set", "machine.inter_node.bandwidth=fast"], "12.5 GB/s"),
+        (["predict", "goyal-2017", "--save", "/no/such/folder/x.toml"], "--save"),
+        (["catalog", "machine"], "machines"),
+        (["catalog", "machines", "bigbasn"], "Did you mean 'bigbasin'"),
+        (["validate", "goyal"], "Did you mean 'goyal17'"),
+        (["explore", "no.ipynb"], "no such notebook"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.startswith("dlhpc: ") and captured.err.count("\n") == 1
+    assert not captured.out
+
+
+def test_a_folder_is_not_an_experiment(tmp_path, capsys):
+    assert main(["predict", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_walls_are_shown_with_by_how_much(goyal, capsys):
+    main(["predict", goyal, "--set", "strategy.batch=4096"])
+    assert "WALL  Memory: one device needs" in capsys.readouterr().out
+
+
+def test_validate_exits_0_while_all_rows_are_within_what_they_state(capsys):
+    assert main(["validate"]) == 0
+    shown = capsys.readouterr().out
+    assert "goyal17-r50-1h" in shown and "data parallel" in shown and "miss: " in shown
+
+
+def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
+    from lib_dlhpc.predict import validate
+
+    published = {
+        **validate.results(),
+        "goyal17-r50-1h": {**validate.results()["goyal17-r50-1h"], "value": "10"},
+    }
+    monkeypatch.setattr(validate, "results", lambda: published)
+    assert main(["validate", "goyal17"]) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", catalog.KINDS)
+def test_catalog_lists_and_shows_every_entry(kind, capsys):
+    assert main(["catalog", kind]) == 0
+    listed = capsys.readouterr().out
+    for name in catalog.names(kind):
+        assert name in listed
+        assert main(["catalog", kind, name]) == 0
+
+
+def test_catalog_shows_the_source_of_every_number_of_a_machine(capsys):
+    main(["catalog", "machines", "bigbasin"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    with_numbers = [line for line in lines if any(c.isdigit() for c in line[37:61])]
+    named = ("device", "intra_node", "inter_node")
+    unsourced = [line for line in with_numbers if not line.rstrip().endswith("]")]
+    assert all(line.split()[0] in named for line in unsourced)
+
+
+def test_output_into_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m lib_dlhpc.cli validate | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
