@@ -1,0 +1,208 @@
+"""Laws of compute: between the rooflines, and exactly what was measured where it was measured."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib_dlhpc import SpecError, loads
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.compute import (
+    BYTES,
+    STATE,
+    UPDATE_TRAFFIC,
+    VIEWS,
+    layer_times,
+    peak_rate,
+    traffic,
+    update_time,
+)
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.machine import PRECISIONS, read_device
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS
+
+RUN = loads("""
+[model]
+name = "resnet50"
+[dataset]
+name = "imagenet"
+[machine]
+name = "summit"
+[strategy]
+nodes = 4
+""")
+RESNET = read_model("resnet50")
+DEVICES = [read_device(name) for name in catalog.names("devices")]
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@pytest.mark.parametrize("model", ["resnet50", "bert-base", "mlp-digits", "lstm-lm"])
+def test_layers_lie_between_their_rooflines(device, model):
+    model = read_model(model)
+    for batch in (1, 32, 1024):
+        times = layer_times(model, device, batch, "fp32")
+        rate = peak_rate(device, "fp32")
+        moved, weights = traffic(model)
+        memory = 4 * (batch * moved + weights) / device.memory_bandwidth
+        work = batch * model.layer_forward_flop
+        least = np.maximum(work / rate, memory)
+        most = (
+            work / (rate * device.efficiency)
+            + device.half_work / (rate * device.efficiency)
+            + memory
+            + device.launch
+        )
+        assert (times.forward >= least * (1 - 1e-12)).all()
+        assert (times.forward <= most * (1 + 1e-12)).all()
+        # Twice the work, twice the bytes, twice the kernels.
+        np.testing.assert_allclose(times.backward, 2 * times.forward, rtol=1e-12)
+
+
+def test_a_layer_by_hand():
+    """3 x 3 convolution, 64 to 64 channels, 56 x 56: w = 2 * 9 * 64 * 64 * 56^2 FLOP."""
+    device = read_device("v100-sxm2-16gb")
+    index = next(
+        i
+        for i, layer in enumerate(RESNET.layers)
+        if layer.kind == "conv"
+        and layer.input_shape == layer.output_shape == (64, 56, 56)
+        and layer.attributes["kernel"] in (3, (3, 3), [3, 3])
+    )
+    work = 32 * 2 * 9 * 64 * 64 * 56 * 56
+    by_flop = (work + device.half_work) / (device.peak["fp32"] * device.efficiency)
+    by_byte = 4 * (32 * 2 * 64 * 56 * 56 + 9 * 64 * 64) / device.memory_bandwidth
+    assert by_flop > by_byte
+    found = layer_times(RESNET, device, 32, "fp32").forward[index]
+    assert found == pytest.approx(by_flop + device.launch, rel=1e-12)
+
+
+def test_a_view_is_free_and_an_embedding_reads_its_rows_only():
+    for name in ("vgg16", "bert-base"):
+        model = read_model(name)
+        moved, weights = traffic(model)
+        for index, layer in enumerate(model.layers):
+            if layer.kind in VIEWS:
+                assert moved[index] == 0
+            if layer.kind == "embedding":
+                assert weights[index] == 0 and moved[index] > 0
+    device = read_device("v100-sxm2-16gb")
+    free = [layer.kind in VIEWS for layer in read_model("vgg16").layers]
+    assert any(free) and not layer_times(read_model("vgg16"), device, 8, "fp32").forward[free].any()
+
+
+@given(st.integers(1, 4096), st.integers(1, 4096))
+def test_a_bigger_batch_takes_longer_but_never_longer_a_sample(a, b):
+    small, big = sorted((a, b))
+    device = read_device("p100-sxm2")
+    one = layer_times(RESNET, device, small, "fp32").forward
+    more = layer_times(RESNET, device, big, "fp32").forward
+    assert (more >= one).all()
+    assert (more / big <= one / small * (1 + 1e-12)).all()
+
+
+def test_the_p40_computes_mixed_precision_at_its_fp32_rate():
+    device = read_device("p40")
+    assert device.peak["fp16"] < device.peak["fp32"]
+    for precision in ("fp16", "bf16"):
+        assert peak_rate(device, precision) == peak_rate(device, "fp32") == 11.8e12
+    assert layer_times(RESNET, device, 32, "fp16").forward.sum() < (
+        layer_times(RESNET, device, 32, "fp32").forward.sum()
+    )
+
+
+@pytest.mark.parametrize(
+    ("peak", "precision", "rate"),
+    [
+        ({"fp32": 1, "fp16": 8}, "fp16", 8),
+        ({"fp32": 1, "fp16": 8}, "bf16", 1),
+        ({"fp32": 1, "tf32": 4}, "tf32", 4),
+        ({"fp32": 1}, "tf32", 1),
+        ({"bf16": 9}, "fp32", 9),
+        ({"bf16": 9}, "fp16", 9),
+        ({"fp32": 1}, "fp64", None),
+    ],
+)
+def test_the_rate_of_a_precision(peak, precision, rate):
+    device = RUN.machine.device
+    found = peak_rate(type(device)(**{**vars(device), "peak": peak}), precision)
+    assert np.isnan(found) if rate is None else found == rate
+
+
+def test_a_precision_the_device_lacks_is_refused():
+    run = RUN.set({"machine.device.name": "tpu-v3", "strategy.precision": "fp64"})
+    with pytest.raises(SpecError, match=r"strategy\.precision = 'fp64'.*legal here"):
+        predict(run)
+
+
+@pytest.mark.parametrize("name", ["tensor", "pipeline", "spatial"])
+def test_what_is_not_modelled_is_refused_and_not_ignored(name):
+    with pytest.raises(SpecError, match=rf"strategy\.{name}"):
+        predict(RUN.set({f"strategy.{name}": 2}))
+
+
+def test_tables_cover_every_choice():
+    assert set(BYTES) == set(TRAINING_PRECISIONS) <= set(PRECISIONS)
+    assert set(STATE) == set(UPDATE_TRAFFIC) == set(OPTIMIZERS)
+    assert BYTES == {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+    # Momentum reads w, g, m and writes w, m; Adam also its second moment.
+    assert (UPDATE_TRAFFIC["sgd"], UPDATE_TRAFFIC["momentum"], UPDATE_TRAFFIC["adam"]) == (3, 5, 7)
+
+
+def test_the_update_moves_fp32_parameters():
+    device = read_device("v100-sxm2-16gb")
+    found = update_time(RESNET, device, "momentum")
+    assert found == pytest.approx(4 * 5 * 25_557_032 / device.memory_bandwidth, rel=1e-12)
+
+
+# --- calibration ---
+
+
+@pytest.mark.parametrize("allreduce", ALLREDUCES)
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("devices", [1, 2, 3, 6, 12, 24])
+@pytest.mark.parametrize("batch", [16, 64])
+def test_the_measured_rate_comes_back_at_the_measured_point(allreduce, overlap, devices, batch):
+    per_node = min(devices, 6)
+    run = RUN.set(
+        {
+            "strategy.allreduce": allreduce,
+            "strategy.overlap": overlap,
+            "strategy.nodes": devices // per_node,
+            "strategy.devices_per_node": per_node,
+            "strategy.batch": batch,
+            "calibration.rate": 100.0 * devices,
+            "calibration.devices": devices,
+            "calibration.batch": batch,
+        }
+    )
+    assert predict(run).throughput == pytest.approx(100.0 * devices, rel=1e-9)
+    elsewhere = predict(run.set({"strategy.nodes": 8, "strategy.devices_per_node": 6}))
+    assert elsewhere.compute_scale == pytest.approx(predict(run).compute_scale)
+
+
+@given(st.floats(1.0, 1000.0), st.integers(1, 512), st.floats(0, 0.2))
+def test_calibration_on_one_device_is_a_plain_factor(rate, batch, jitter):
+    run = RUN.set({"calibration.rate": rate, "calibration.batch": batch, "machine.jitter": jitter})
+    plain = predict(run.set({"calibration.rate": 0.0}))
+    scaled = predict(run)
+    for term in ("forward", "backward", "update"):
+        expected = scaled.compute_scale * getattr(plain, term)
+        assert getattr(scaled, term) == pytest.approx(expected, rel=1e-12)
+    assert predict(run).communication == plain.communication
+
+
+def test_no_measured_rate_leaves_the_roofline():
+    assert predict(RUN).compute_scale == 1.0
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_rate_that_the_links_cannot_carry_is_refused(overlap):
+    run = RUN.set({"strategy.overlap": overlap, "calibration.rate": 1e9, "calibration.devices": 6})
+    with pytest.raises(SpecError, match=r"calibration\.rate"):
+        predict(run)
+
+
+def test_calibration_on_a_part_of_a_node_too_many_is_refused():
+    with pytest.raises(SpecError, match=r"calibration\.devices = 7"):
+        predict(RUN.set({"calibration.rate": 100.0, "calibration.devices": 7}))
