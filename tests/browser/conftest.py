@@ -40,12 +40,12 @@ def _notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def _eventually(true: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Poll until `true()` is; return its value, or fail after `seconds`."""
+def _eventually(true: Callable[[], Any], seconds: float = 20.0, what: str = "it") -> Any:
+    """Poll until `true()` is; return its value, or fail after `seconds` naming `what`."""
     end = time.monotonic() + seconds
     while not (value := true()):
         if time.monotonic() > end:
-            pytest.fail(f"did not come true in {seconds:g} s")
+            pytest.fail(f"{what} did not come true in {seconds:g} s")
         time.sleep(0.05)
     return value
 

@@ -1,0 +1,241 @@
+"""The what-if explorer as a visitor uses it: every control moves something, and mistakes are told."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lib_dlhpc.explore.serve import served
+from lib_dlhpc.predict.replays import replay, replays
+from lib_dlhpc.spec.experiment import loads
+
+pytestmark = pytest.mark.browser
+
+DRAWN = "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === 6"
+# All that the results show: words, and the drawings themselves.
+SHOWN = """() => document.querySelector(".dlhpc-results").innerText
+  + [...document.querySelectorAll(".dlhpc-plot svg")].map(svg => svg.outerHTML).join("")"""
+DROPDOWNS = {
+    "Run": "You 2018: ImageNet in 20 minutes, 2,048 KNL",
+    "Model": "VGG-16",
+    "Machine": "ABCI",
+    "Precision": "fp16",
+    "Allreduce": "binomial reduce + broadcast",
+    "Storage": "in memory (no input)",
+    "Data set": "CosmoFlow (MLPerf)",
+}
+MOST_MEMORY = 180e6  # bytes of a visitor's kernel, thirty of which must fit a classroom server
+
+
+@pytest.fixture(scope="module")
+def explorer(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
+    with served(repository / "modules" / "00_what_if_explorer.ipynb", preheat=1) as server:
+        yield server
+
+
+@pytest.fixture
+def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    page = open_page(explorer[0])
+    page.wait_for_function(DRAWN)
+    return page
+
+
+@pytest.fixture
+def changes(eventually: Callable[..., Any]) -> Callable[[Any, Callable[[], Any]], str]:
+    """A function: changes(page, act) acts, waits until the results show something else, returns it."""
+
+    def changes(page: Any, act: Callable[[], Any]) -> str:
+        before = page.evaluate(SHOWN)
+        act()
+        eventually(lambda: page.evaluate(SHOWN) != before)
+        return str(page.evaluate(SHOWN))
+
+    return changes
+
+
+def dropdown(page: Any, label: str) -> Any:
+    return page.locator(f".widget-dropdown:has(label:text-is('{label}')) select")
+
+
+def options(page: Any, label: str) -> list[str]:
+    # The widget writes its labels with spaces that do not break.
+    texts = dropdown(page, label).locator("option").all_text_contents()
+    return [text.replace("\xa0", " ") for text in texts]
+
+
+def chosen(page: Any, label: str) -> str:
+    text = dropdown(page, label).locator("option:checked").text_content()
+    return str(text).replace("\xa0", " ")
+
+
+def slider(page: Any, label: str) -> Any:
+    return page.get_by_role("slider", name=label, exact=True)
+
+
+def upload(page: Any, text: bytes, name: str = "mine.toml") -> None:
+    file = {"name": name, "mimeType": "text/plain", "buffer": text}
+    page.locator(".dlhpc-file input[type=file]").set_input_files(file)
+
+
+def kernels(server: int) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(server).children():
+        with suppress(psutil.Error):
+            if any("ipykernel" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+@pytest.mark.parametrize("label", DROPDOWNS)
+def test_every_dropdown_moves_something(page: Any, changes: Any, label: str) -> None:
+    offered = options(page, label)
+    wanted = next(i for i, text in enumerate(offered) if text.startswith(DROPDOWNS[label]))
+    changes(page, lambda: dropdown(page, label).select_option(index=wanted))
+
+
+@pytest.mark.parametrize("label", ["Nodes", "Batch a device", "Bucket"])
+def test_every_slider_moves_something_by_keyboard(page: Any, changes: Any, label: str) -> None:
+    handle = slider(page, label)
+    first = changes(page, lambda: handle.press("ArrowLeft"))
+    assert changes(page, lambda: handle.press("ArrowLeft")) != first
+
+
+def test_overlap_and_epochs_move_something(page: Any, changes: Any) -> None:
+    changes(page, lambda: page.get_by_role("checkbox", name="Overlap with backward").uncheck())
+    epochs = page.locator("input[type=number]")
+    epochs.fill("45")
+    changes(page, lambda: epochs.press("Enter"))
+
+
+def test_every_historical_run_shows_its_publication(page: Any, eventually: Any) -> None:
+    for run in replays():
+        dropdown(page, "Run").select_option(label=run.title)
+        story = run.description[:40]
+        eventually(lambda story=story: story in page.locator(".dlhpc-controls").inner_text())
+        assert "published" in page.locator(".dlhpc-headline").inner_text()
+    slider(page, "Nodes").press("ArrowLeft")
+    headline = page.locator(".dlhpc-headline")
+    eventually(lambda: "published" not in headline.inner_text())
+
+
+def test_a_wall_says_by_how_much_and_the_charts_stay(page: Any, eventually: Any) -> None:
+    handle = slider(page, "Batch a device")
+    handle.press("End")
+    walls = page.locator(".dlhpc-walls")
+    eventually(lambda: "too much; the largest batch a device that fits is" in walls.inner_text())
+    page.wait_for_function(DRAWN)
+    charts = page.locator(".dlhpc-charts")
+    eventually(lambda: "does not fit" in charts.inner_text().lower())
+
+
+def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: Any) -> None:
+    page.locator(".dlhpc-results").get_by_text("Where every number comes from").click()
+    folds = page.locator(".dlhpc-why")
+    eventually(lambda: folds.count() == 8)
+    folds.first.locator("summary").click()
+    opened = folds.first.inner_text()
+    assert "Formula" in opened and "P100" in opened and "Assumes" in opened
+
+
+def test_a_slider_has_a_name_and_says_its_value(page: Any, eventually: Any) -> None:
+    for label in ("Nodes", "Batch a device", "Bucket"):
+        handle = slider(page, label)
+        handle.press("ArrowLeft")
+        reading = handle.locator("xpath=ancestor::*[contains(@class, 'widget-inline-hbox')][1]")
+        text = reading.locator(".widget-readout").inner_text()
+        eventually(lambda h=handle, t=text: h.get_attribute("aria-valuetext") == t)
+
+
+def test_a_saved_experiment_is_what_is_shown_and_loads_back(
+    page: Any, changes: Any, eventually: Any
+) -> None:
+    changes(page, lambda: slider(page, "Nodes").press("Home"))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as TOML").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert loads(text).strategy.nodes == 1
+    shown = page.locator(".dlhpc-headline").inner_text()
+    changes(page, lambda: slider(page, "Nodes").press("End"))
+    changes(page, lambda: upload(page, text.encode()))
+    eventually(lambda: page.locator(".dlhpc-headline").inner_text() == shown)
+    assert chosen(page, "Run") == "your own"
+
+
+HOSTILE = {
+    "broken": (b"[model\nname = ", "Not valid TOML"),
+    "binary": (bytes(range(256)) * 8, "Not valid TOML"),
+    "empty": (b"", "[model] is missing"),
+    "a list": (b'model = ["resnet50"]', "is missing"),
+    "unknown key": (b'[modle]\nname = "resnet50"', "Did you mean 'model'"),
+    "code": (b'[model]\nname = "__import__(\'os\').system(\'id\')"\n[dataset]\nname="imagenet"\n'
+             b'[machine]\nname="abci"', "not in the catalog"),
+    "markup": (b'[model]\nname = "<img src=x onerror=alert(1)>"\n[dataset]\nname="imagenet"\n'
+               b'[machine]\nname="abci"', "<img src=x"),
+    "outside": (b'[model]\nname = "../devices/k80"\n[dataset]\nname="imagenet"\n[machine]\n'
+                b'name="abci"', "not in the catalog"),
+    "deep": (b"a = " + b"[" * 100_000, "nested too deeply"),
+    "endless": (b'[model]\nfamily="resnet"\nblocks=[1000000000]\n[dataset]\nname="imagenet"\n'
+                b'[machine]\nname="abci"', "model"),
+    "huge": (b"x" * 30_000_000, "the most is 1,000,000"),
+}  # fmt: skip
+
+
+def test_no_file_harms_the_page(page: Any, changes: Any, eventually: Any) -> None:
+    problem = page.locator(".dlhpc-file .problem")
+    alarms: list[str] = []
+    page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
+    for name, (content, words) in HOSTILE.items():
+        before = page.locator(".dlhpc-headline").inner_text()
+        upload(page, content)
+        eventually(lambda words=words: words in problem.inner_text(), what=name)
+        assert page.locator(".dlhpc-headline").inner_text() == before, name
+    assert not alarms
+    changes(page, lambda: slider(page, "Nodes").press("Home"))
+    assert problem.inner_text() == ""
+
+
+def test_a_mistake_typed_into_the_text_is_told(page: Any, eventually: Any) -> None:
+    page.get_by_text("The experiment as text").click()
+    editor = page.get_by_role("textbox", name="Experiment as TOML")
+    editor.fill(editor.input_value().replace("nodes = 32", "nodes = 45"))
+    page.get_by_role("button", name="Use this text").click()
+    problem = page.locator(".dlhpc-file .problem")
+    eventually(lambda: "bigbasin has 44" in problem.inner_text())
+
+
+def test_a_visitor_sees_no_source_and_costs_little_memory(
+    page: Any, explorer: tuple[str, int], changes: Any
+) -> None:
+    for _ in range(3):
+        changes(page, lambda: slider(page, "Nodes").press("ArrowLeft"))
+    assert "from lib_dlhpc" not in page.content()
+    sizes = [kernel.memory_info().rss for kernel in kernels(explorer[1])]
+    assert sizes and max(sizes) < MOST_MEMORY
+
+
+def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: Any) -> None:
+    page = chromium.new_page()
+    page.goto(explorer[0])
+    page.wait_for_function(DRAWN)
+    # The preheated kernel that this page took, and the one that replaces it.
+    eventually(lambda: len(kernels(explorer[1])) == 2)
+    mine = {kernel.pid for kernel in kernels(explorer[1])}
+    page.close(run_before_unload=True)
+    eventually(lambda: len(mine & {kernel.pid for kernel in kernels(explorer[1])}) == 1)
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_nothing_is_cut_off(explorer: Any, open_page: Any, width: int) -> None:
+    page = open_page(explorer[0], width)
+    page.wait_for_function(DRAWN)
+    wide = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert wide <= 0
+
+
+def test_the_first_run_is_the_one_that_the_text_speaks_of(page: Any) -> None:
+    assert chosen(page, "Run") == replay("goyal-2017").title
