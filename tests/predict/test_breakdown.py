@@ -94,7 +94,7 @@ def experiments(draw):
     return machine, changes
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(experiments())
 def test_terms_add_up_and_the_step_lies_in_its_bounds(drawn):
     machine, changes = drawn
@@ -107,7 +107,7 @@ def test_terms_add_up_and_the_step_lies_in_its_bounds(drawn):
     assert low <= step * (1 + 1e-12) and step <= high * (1 + 1e-12)
     assert 0 < prediction.efficiency <= 1 + 1e-12
     assert prediction.speedup <= run.devices * (1 + 1e-12)
-    assert prediction.exposed_communication <= prediction.communication.total * (1 + 1e-12)
+    assert prediction.exposed_communication <= prediction.communication.total + 1e-12 * step
     assert prediction.throughput * step == pytest.approx(run.global_batch)
     assert all(np.isfinite(value) for value in values(prediction).values())
 

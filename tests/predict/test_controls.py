@@ -1,0 +1,264 @@
+"""No dead controls: every field of an experiment moves something, and in the direction of physics."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib_dlhpc import SpecError, loads
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.dataset import Dataset
+from lib_dlhpc.spec.experiment import Calibration, Run, Storage
+from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS, Strategy
+
+BASE = loads("""
+[model]
+name = "resnet50"
+[dataset]
+name = "imagenet"
+[machine]
+name = "summit"
+topology = "fat-tree"
+nodes_per_switch = 2
+oversubscription = 2.0
+[strategy]
+nodes = 4
+allreduce = "rabenseifner"
+overlap = false
+[storage]
+tier = "nvme"
+[calibration]
+rate = 1200.0
+devices = 6
+batch = 32
+[run]
+epochs = 90
+checkpoint_interval = "10 min"
+""")
+TABLES = {
+    "strategy": Strategy,
+    "storage": Storage,
+    "calibration": Calibration,
+    "run": Run,
+    "dataset": Dataset,
+    "machine": Machine,
+    "machine.device": Device,
+    "machine.intra_node": Link,
+    "machine.inter_node": Link,
+    "machine.storage.nvme": StorageTier,
+}
+# What only labels, and the seed of other engines.
+LABELS = {"name", "seed"}
+NOUNS = {"machine.device", "machine.intra_node", "machine.inter_node", "machine.storage"}
+UNCALIBRATED = {"calibration.rate": 0.0}
+BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
+FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
+
+# A legal change of each field, after others that give it something to do.
+CHANGES = {
+    "strategy.nodes": (8, {}),
+    "strategy.devices_per_node": (3, {}),
+    "strategy.batch": (64, {}),
+    "strategy.precision": ("fp16", {}),
+    "strategy.allreduce": ("ring", {}),
+    "strategy.overlap": (True, {}),
+    "strategy.bucket": (1e6, {}),
+    "strategy.optimizer": ("adam", {}),
+    "storage.tier": ("gpfs", {}),
+    "storage.operations_per_file": (30.0, FILES_BOUND),
+    "calibration.rate": (600.0, {}),
+    "calibration.devices": (12, {}),
+    "calibration.batch": (16, {}),
+    "run.epochs": (45.0, {}),
+    "run.checkpoint_interval": (60.0, {}),
+    "dataset.samples": (2_000_000, {}),
+    "dataset.bytes": (280e9, BYTES_BOUND),
+    "dataset.files": (1000, FILES_BOUND),
+    "dataset.directories": (10, {}),
+    "dataset.sample_shape": ([3, 32, 32], {}),
+    "machine.nodes": (3, {}),
+    "machine.devices_per_node": (12, {}),
+    "machine.nics": (4, {}),
+    "machine.topology": ("torus", {"strategy.nodes": 64}),
+    "machine.nodes_per_switch": (64, {}),
+    "machine.oversubscription": (4.0, {}),
+    "machine.jitter": (0.2, {}),
+    "machine.node_power": (900.0, {}),
+    "machine.pue": (1.5, {}),
+    "machine.device.peak": ({"fp32": 5e12}, UNCALIBRATED),
+    "machine.device.memory": (8e9, {"strategy.batch": 64}),
+    "machine.device.memory_bandwidth": (3e11, UNCALIBRATED),
+    "machine.device.idle_power": (80.0, {}),
+    "machine.device.busy_power": (500.0, {}),
+    "machine.device.reserved_memory": (3e9, {}),
+    "machine.device.efficiency": (0.2, UNCALIBRATED),
+    "machine.device.half_work": (5e10, UNCALIBRATED),
+    "machine.device.launch": (1e-3, UNCALIBRATED),
+    "machine.intra_node.latency": (1e-3, {}),
+    "machine.intra_node.bandwidth": (1e9, {"calibration.devices": 1, "calibration.rate": 200.0}),
+    "machine.intra_node.efficiency": (0.1, {}),
+    "machine.inter_node.latency": (1e-3, {}),
+    "machine.inter_node.bandwidth": (1e9, {}),
+    "machine.inter_node.efficiency": (0.1, {}),
+    "machine.storage.nvme.bandwidth": (1e6, {"storage.operations_per_file": 0.0}),
+    "machine.storage.nvme.scope": ("shared", FILES_BOUND),
+    "machine.storage.nvme.write_bandwidth": (1e8, {}),
+    "machine.storage.nvme.metadata_rate": (1e3, {}),
+    "machine.storage.nvme.capacity": (1e9, {}),
+}
+# predict refuses any value but 1 until these splits are modelled: refused, not ignored.
+REFUSED = {"strategy.tensor", "strategy.pipeline", "strategy.spatial"}
+# What the other splits leave over: every legal value says the same, every other one is refused.
+DERIVED = {"strategy.data"}
+
+
+def fields():
+    for table, cls in TABLES.items():
+        for item in dataclasses.fields(cls):
+            key = f"{table}.{item.name}"
+            if item.name not in LABELS and key not in NOUNS:
+                yield key
+
+
+def outcome(run):
+    """All that a user sees of a prediction."""
+    p = predict(run)
+    numbers = (p.step_time, p.memory_total, p.time_to_train, p.energy_to_train, p.start_time)
+    return (*map(float, numbers), *p.walls, bool(p.fits), float(p.throughput))
+
+
+def test_the_table_knows_every_field():
+    assert set(fields()) == set(CHANGES) | REFUSED | DERIVED
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_every_field_moves_something(key):
+    value, room = CHANGES[key]
+    run = BASE.set(room)
+    if key == "machine.nodes":  # only a limit: what it moves is what is legal
+        with pytest.raises(SpecError, match=r"strategy\.nodes"):
+            run.set({key: value})
+    else:
+        before, after = outcome(run), outcome(run.set({key: value}))
+        assert before != after
+        changed = max(
+            abs(a - b) / max(abs(a), abs(b), 1e-300)
+            for a, b in zip(before[:5], after[:5], strict=True)
+        )
+        assert changed > 1e-6 or before[5:] != after[5:]
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED))
+def test_a_field_that_is_not_modelled_is_refused(key):
+    with pytest.raises(SpecError, match="not modelled"):
+        predict(BASE.set({key: 2}))
+
+
+def test_data_is_what_the_other_splits_leave():
+    assert outcome(BASE.set({"strategy.data": 24})) == outcome(BASE)
+    for wrong in (1, 12, 48):
+        with pytest.raises(SpecError, match="24 devices"):
+            BASE.set({"strategy.data": wrong})
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("strategy.allreduce", ALLREDUCES),
+        ("strategy.optimizer", OPTIMIZERS),
+        ("strategy.precision", TRAINING_PRECISIONS),
+        ("machine.topology", ("single-switch", "fat-tree", "torus")),
+        ("machine.storage.nvme.scope", ("shared", "node")),
+    ],
+)
+def test_every_option_of_a_choice_differs_from_every_other(key, options):
+    room = FILES_BOUND if key.endswith("scope") else {"storage.operations_per_file": 0.0}
+    run = BASE.set({**UNCALIBRATED, **room, "strategy.nodes": 64})
+    run = run.set({"machine.device.peak.tf32": 6e13, "machine.device.peak.bf16": 1e14})
+    outcomes = {option: outcome(run.set({key: option})) for option in options}
+    assert len(set(outcomes.values())) == len(options), outcomes
+
+
+# --- the direction ---
+
+FASTER = [
+    *("machine.inter_node.bandwidth", "machine.intra_node.bandwidth", "machine.nics"),
+    *("machine.inter_node.efficiency", "machine.intra_node.efficiency"),
+    *("machine.device.memory_bandwidth", "machine.device.efficiency", "machine.nodes_per_switch"),
+    *("machine.storage.nvme.bandwidth", "machine.storage.nvme.metadata_rate"),
+    *("machine.storage.nvme.write_bandwidth", "run.checkpoint_interval"),
+]
+SLOWER = [
+    *("machine.inter_node.latency", "machine.intra_node.latency", "machine.device.launch"),
+    *("machine.device.half_work", "machine.jitter", "machine.oversubscription"),
+    *("storage.operations_per_file", "strategy.batch", "dataset.bytes"),
+]
+RANGES = {
+    "machine.nics": [1, 2, 3, 4, 8, 16],
+    "machine.nodes_per_switch": [1, 2, 4, 8, 16, 4096],
+    "strategy.batch": [1, 2, 7, 32, 100, 1000],
+    "machine.jitter": [0.0, 0.01, 0.1, 0.2, 0.5, 1.0],
+    "machine.oversubscription": [1.0, 1.5, 2.0, 4.0, 8.0, 64.0],
+    "machine.inter_node.latency": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
+    "machine.intra_node.latency": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
+    "machine.device.launch": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
+    "machine.device.half_work": [0.0, 1e3, 1e6, 1e8, 1e9, 1e12],
+    "storage.operations_per_file": [0.0, 1.0, 3.0, 10.0, 100.0, 1000.0],
+    "dataset.bytes": [1e6, 1e9, 1e11, 1e12, 1e14, 1e16],
+    "run.checkpoint_interval": [1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0],
+}
+SHARES = [0.01, 0.05, 0.1, 0.5, 0.9, 1.0]
+RATES = [1e5, 1e7, 1e9, 1e10, 1e11, 1e13]
+
+
+def range_of(key):
+    return np.array(RANGES.get(key, SHARES if key.endswith("efficiency") else RATES))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("allreduce", ALLREDUCES)
+@pytest.mark.parametrize(("key", "sign"), [*((k, -1) for k in FASTER), *((k, 1) for k in SLOWER)])
+def test_more_of_it_never_goes_the_wrong_way(key, sign, allreduce, overlap):
+    run = BASE.set({**UNCALIBRATED, "strategy.allreduce": allreduce, "strategy.overlap": overlap})
+    run = run.set({"strategy.nodes": 64})
+    steps = np.broadcast_to(predict(run.set({key: range_of(key)})).step_time, (6,))
+    assert (sign * np.diff(steps) >= -1e-12 * steps[1:]).all()
+
+
+@pytest.mark.parametrize("allreduce", ALLREDUCES)
+def test_more_nodes_never_communicate_less(allreduce):
+    nodes = 2 ** np.arange(12)
+    for devices in (1, 4, 6):
+        run = BASE.set(
+            {
+                **UNCALIBRATED,
+                "strategy.allreduce": allreduce,
+                "strategy.devices_per_node": devices,
+                "machine.topology": "single-switch",
+                "strategy.nodes": nodes,
+            }
+        )
+        total = predict(run).communication.total
+        assert (np.diff(total) >= -1e-12 * total[1:]).all() or allreduce == "torus_2d"
+        assert total[-1] > total[0]
+
+
+@given(
+    st.sampled_from(["fp32", "fp16"]), st.integers(1, 512), st.integers(1, 512), st.integers(1, 100)
+)
+def test_throughput_grows_with_batch_and_the_run_ends_sooner(precision, a, b, nodes):
+    small, big = sorted((a, b))
+    run = BASE.set(
+        {
+            **UNCALIBRATED,
+            "strategy.precision": precision,
+            "strategy.nodes": nodes,
+            "storage.tier": "nvme",
+        }
+    )
+    one, more = (predict(run.set({"strategy.batch": batch})) for batch in (small, big))
+    assert more.throughput >= one.throughput * (1 - 1e-12)
+    assert more.memory_total >= one.memory_total

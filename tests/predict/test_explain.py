@@ -1,0 +1,104 @@
+"""Laws of an explanation: it shows the number that was used, and where that number comes from."""
+
+import pytest
+
+from lib_dlhpc import loads
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.explain import ALLREDUCE_FORMULAS, explain
+from lib_dlhpc.predict.replays import replays
+from lib_dlhpc.predict.report import as_dict, as_text
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.strategy import ALLREDUCES
+
+RUN = loads("""
+[model]
+name = "resnet50"
+[dataset]
+name = "imagenet"
+[machine]
+name = "summit"
+[strategy]
+nodes = 4
+[storage]
+tier = "nvme"
+""")
+
+
+def inputs_of(run, part):
+    found = {item.name: item for item in explain(predict(run))}[part]
+    return {name: (value, source) for name, value, source in found.inputs}
+
+
+def test_every_allreduce_has_its_formula_and_source():
+    assert set(ALLREDUCE_FORMULAS) == set(ALLREDUCES)
+    for allreduce in ALLREDUCES:
+        explanation = explain(predict(RUN.set({"strategy.allreduce": allreduce})))
+        formulas = [item.formula for item in explanation]
+        assert ALLREDUCE_FORMULAS[allreduce] in formulas
+        assert all(item.source and item.assumes and item.value for item in explanation)
+
+
+def test_the_machine_is_the_source_where_it_overrides_the_link():
+    link = catalog.read("links", "ib-edr")
+    machine = catalog.read("machines", "summit")
+    found = inputs_of(RUN, "communication")
+    assert machine["sources"]["inter_node.efficiency"]["from"] in found["share of it reached"][1]
+    assert link["sources"]["bandwidth"]["from"] in found["its line rate"][1]
+    one = inputs_of(RUN.set({"strategy.nodes": 1}), "communication")
+    assert machine["sources"]["intra_node.bandwidth"]["from"] in one["its line rate"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "name"),
+    [
+        ({"machine.inter_node.bandwidth": 1e9}, "communication", "its line rate"),
+        ({"machine.inter_node.efficiency": 0.5}, "communication", "share of it reached"),
+        ({"machine.nics": 3}, "communication", "NICs a node"),
+        ({"machine.device.peak.fp32": 1e12}, "compute", "peak rate"),
+        ({"machine.device.memory_bandwidth": 1e9}, "compute", "memory bandwidth"),
+        ({"machine.storage.nvme.bandwidth": 1e9}, "input stall", "read bandwidth"),
+        ({"machine.device.memory": 8e9}, "memory of one device", "capacity"),
+    ],
+)
+def test_a_number_that_was_changed_is_given_and_no_publication_stands_behind_it(change, part, name):
+    assert inputs_of(RUN, part)[name][1] not in ("", "given")
+    assert inputs_of(RUN.set(change), part)[name][1] == "given"
+
+
+@pytest.mark.parametrize("replay", replays(), ids=lambda replay: replay.name)
+def test_every_replay_can_be_read_explained_and_written(replay):
+    prediction = predict(replay.experiment)
+    text = as_text(prediction, explained=True)
+    assert "nan" not in text and "None" not in text
+    plain = as_dict(prediction)
+    assert sum(plain["terms"].values()) == pytest.approx(plain["step_time"])
+    assert replay.published_time > 0 and replay.source
+
+
+def test_extremes_are_explained_too():
+    nothing = {"machine.device.idle_power": 0, "machine.device.busy_power": 0}
+    quiet = RUN.set({**nothing, "machine.node_power": 0})
+    alone = RUN.set({"strategy.nodes": 1, "strategy.devices_per_node": 1, "storage.tier": ""})
+    extra = RUN.set({"machine.storage.ram": {"bandwidth": 1e9}, "storage.tier": "ram"})
+    for run in (quiet, alone, extra):
+        assert "nan" not in as_text(predict(run), explained=True)
+
+
+def test_a_machine_written_out_has_no_source_but_you():
+    run = loads("""
+        model = "mlp-digits"
+        dataset = "digits"
+        [machine.device]
+        peak = { fp32 = "1 TFLOP/s" }
+        memory = "16 GB"
+        memory_bandwidth = "100 GB/s"
+        idle_power = 0
+        busy_power = 10
+        [machine.intra_node]
+        latency = 0
+        bandwidth = "1 GB/s"
+        [machine.inter_node]
+        latency = 0
+        bandwidth = "1 GB/s"
+    """)
+    assert {inputs_of(run, "compute")[n][1] for n in ("peak rate", "memory bandwidth")} == {"given"}

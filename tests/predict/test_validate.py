@@ -1,0 +1,143 @@
+"""Laws of validation: published rows are met or their miss is explained, and nothing is scored by itself."""
+
+import re
+
+import pytest
+
+from lib_dlhpc import SpecError
+from lib_dlhpc.predict import collectives
+from lib_dlhpc.predict.validate import Row, results, summary, validate
+from lib_dlhpc.spec import catalog
+
+ROWS = validate()
+FAMILIES = {name: catalog.read("published", name) for name in catalog.names("published")}
+ENTRIES = [
+    (name, {**entry, "id": identity})
+    for name, table in FAMILIES.items()
+    for entry in table["rows"]
+    for identity in entry.get("ids", [entry.get("id")])
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_row_is_met_or_its_miss_has_a_reason(row):
+    assert row.verdict in ("ok", "miss"), f"{row.error:+.1%}"
+    if row.verdict == "miss":
+        assert len(row.reason) > 20
+    if row.known_error:
+        assert row.reason and row.known_error > row.tolerance
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_arithmetic_is_exact_to_the_publications_digits(row):
+    if row.group in ("memory", "checkpoint", "energy", "definition"):
+        assert abs(row.error) <= 0.03
+
+
+def test_data_parallel_rows_are_accurate():
+    found = summary(ROWS)["data parallel"]
+    assert found["rows"] >= 60
+    assert found["median"] >= 0.95 and found["mean"] >= 0.85
+
+
+def test_misses_are_few():
+    assert sum(row.verdict == "miss" for row in ROWS) <= len(ROWS) / 10
+
+
+def test_every_row_is_scored_once_and_is_published():
+    ids = [row.id for row in ROWS]
+    assert len(ids) == len(set(ids)) and set(ids) <= set(results())
+    for row in ROWS:
+        assert row.published == float(results()[row.id]["value"])
+
+
+def test_no_row_starts_from_itself_and_inputs_are_published_measurements():
+    """A measured rate comes from the row that is named: same publication or machine, fewer or as many devices."""
+    for _, entry in ENTRIES:
+        if "from" in entry:
+            measured = results()[entry["from"]]
+            assert entry["from"] != entry["id"]
+            assert measured["quantity"] == "throughput"
+            assert int(measured["count"]) <= int(results()[entry["id"]]["count"])
+
+
+def test_no_chain_of_inputs_comes_back_to_its_start():
+    source = {entry["id"]: entry["from"] for _, entry in ENTRIES if "from" in entry}
+    for start in source:
+        seen, at = {start}, source[start]
+        while at in source:
+            assert at not in seen
+            seen.add(at)
+            at = source[at]
+
+
+def test_rates_are_the_published_ones_and_are_written_nowhere_else():
+    by_id = {entry["id"]: entry for _, entry in ENTRIES}
+    for row in ROWS:
+        measured = by_id[row.id].get("from")
+        if row.experiment and measured:
+            assert row.experiment.calibration.rate == float(results()[measured]["value"])
+            assert row.experiment.calibration.devices == int(results()[measured]["count"])
+        assert not any("calibration" in key for key in by_id[row.id].get("set", {}))
+    written = {
+        name for name, table in FAMILIES.items() if "calibration" in table.get("experiment", {})
+    }
+    assert written == {"goyal17"}
+
+
+def test_goyals_rate_is_256_images_in_the_step_that_the_notes_derive():
+    notes = results()["goyal17-r50-epoch8"]["notes"]
+    step = float(re.search(r"([\d.]+) s at 8 GPUs", notes)[1])
+    rate = FAMILIES["goyal17"]["experiment"]["calibration"]["rate"]
+    assert rate == pytest.approx(256 / step, rel=1e-4)
+
+
+def test_the_rings_two_points_are_published_and_not_scored():
+    scored = {row.id for row in ROWS}
+    for entry in FAMILIES["arb32"]["rows"]:
+        for size, bandwidth in (entry["inputs"]["small"], entry["inputs"]["large"]):
+            point = results()[f"arb32-{size}"]
+            assert float(point["value"]) * 1e9 == pytest.approx(bandwidth)
+            assert point["id"] not in scored
+
+
+def test_verdicts():
+    def row(predicted, known=0.0):
+        return Row("a", "g", "q", predicted, 100.0, "", 0.1, "why", known)
+
+    assert [row(v).verdict for v in (90.0, 110.0, 110.1, 89.0)] == ["ok", "ok", "FAIL", "FAIL"]
+    assert row(130.0, known=0.3).verdict == "miss" and row(131.0, known=0.3).verdict == "FAIL"
+    assert row(130.0).error == pytest.approx(0.3) and row(70.0).error == pytest.approx(-0.3)
+    assert row(130.0).accuracy == row(70.0).accuracy == pytest.approx(0.7)
+
+
+def test_a_miss_counts_in_every_average():
+    rows = [Row("a", "g", "q", value, 1.0, "", 0.1, "why", 1.0) for value in (1.0, 1.0, 1.6)]
+    found = summary(rows)
+    assert found["g"] == found["all"]
+    assert (found["g"]["rows"], found["g"]["ok"], found["g"]["worst"]) == (3, 2, pytest.approx(0.4))
+    assert found["g"]["mean"] == pytest.approx(0.8) and found["g"]["median"] == 1.0
+
+
+def test_families_can_be_chosen_and_a_wrong_one_is_named():
+    assert {row.id for row in validate(["goyal17"])} < {row.id for row in ROWS}
+    with pytest.raises(SpecError, match="Did you mean 'goyal17'"):
+        validate(["goyal18"])
+
+
+def scaled(algorithm, **factors):
+    def changed(n, net):
+        cost = algorithm(n, net)
+        return cost._replace(**{key: getattr(cost, key) * f for key, f in factors.items()})
+
+    return changed
+
+
+@pytest.mark.parametrize("factors", [{"bandwidth": 2.0}, {"bandwidth": 0.25}])
+def test_a_wrong_link_bandwidth_would_be_noticed(monkeypatch, factors):
+    """The rows do constrain the model: half the bandwidth, or four times as much, breaks some."""
+    for name, algorithm in collectives.ALGORITHMS.items():
+        monkeypatch.setitem(collectives.ALGORITHMS, name, scaled(algorithm, **factors))
+    rows = validate()
+    failed = [row.id for row in rows if row.verdict == "FAIL"]
+    assert len(failed) >= 3
