@@ -226,7 +226,8 @@ def _energy(p: Breakdown) -> Explanation:
     device = p.experiment.machine.device
     whole = sum(p.energy.values())
     shares = tuple(
-        (name, f"{float(joules / whole):.1%}", "computed") for name, joules in p.energy.items()
+        (name, f"{float(joules / whole) if whole else 0.0:.1%}", "computed")
+        for name, joules in p.energy.items()
     )
     return Explanation(
         "energy to train (modelled)",
