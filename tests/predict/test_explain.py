@@ -53,6 +53,11 @@ def test_the_machine_is_the_source_where_it_overrides_the_link():
     [
         ({"machine.inter_node.bandwidth": 1e9}, "communication", "its line rate"),
         ({"machine.inter_node.efficiency": 0.5}, "communication", "share of it reached"),
+        (
+            {"machine.inter_node": {"name": "ib-hdr", "efficiency": 0.92}},
+            "communication",
+            "share of it reached",
+        ),
         ({"machine.nics": 3}, "communication", "NICs a node"),
         ({"machine.device.peak.fp32": 1e12}, "compute", "peak rate"),
         ({"machine.device.memory_bandwidth": 1e9}, "compute", "memory bandwidth"),
