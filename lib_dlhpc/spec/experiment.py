@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -213,6 +214,12 @@ def _check_together(experiment: Experiment) -> None:
             f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices of {s.nodes} nodes x "
             f"{experiment.devices_per_node} devices."
         )
+    measured = experiment.calibration.devices
+    if np.any(np.greater(measured, machine.nodes * machine.devices_per_node)):
+        raise SpecError(
+            f"calibration.devices = {np.max(measured)}: {machine.name or 'the machine'} has"
+            f" {machine.nodes} nodes of {machine.devices_per_node} devices."
+        )
     if experiment.storage.tier:
         storage_tier(machine, experiment.storage.tier)
     if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
@@ -227,6 +234,9 @@ def loads(source: str) -> Experiment:
         raise SpecError(
             f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}."
         )
+    # tomllib takes time with the square of a dotted key's length; no experiment has such keys.
+    if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
+        raise SpecError("Tables or lists are nested too deeply for an experiment.")
     try:
         return read_experiment(tomllib.loads(source))
     except SpecError:

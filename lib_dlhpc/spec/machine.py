@@ -45,7 +45,7 @@ class Device:
 class Link:
     """One connection: alpha is `latency`, beta is 1 / (bandwidth * efficiency), in one direction."""
 
-    latency: float = number("s")
+    latency: float = number("s", most=60.0)
     bandwidth: float = number("B/s", positive=True)
     name: str = text()
     efficiency: float = number(default=1.0, positive=True, most=1.0)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, dump, dumps, load, loads
-from lib_dlhpc.predict.replays import replays
+from lib_dlhpc.predict.replays import replay, replays
 from lib_dlhpc.predict.validate import validate
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import LARGEST_FILE, SECTIONS, read_experiment
+from lib_dlhpc.spec.experiment import LARGEST_FILE, SECTIONS, read_experiment, to_tables
 from lib_dlhpc.spec.machine import read_link, read_machine
 
 BASE = """
@@ -81,7 +81,7 @@ def test_a_model_without_a_name_is_built_from_its_family():
     tables = tomllib.loads(BASE)
     named = read_experiment({**tables, "model": "mlp-digits"}).model
     built = read_experiment({**tables, "model": catalog.body("models", "mlp-digits")}).model
-    assert named.name == "mlp-digits" and built.name == "mlp"
+    assert named.name == "mlp-digits" and built.name == "mlp network"
     assert built.layers == named.layers
 
 
@@ -456,3 +456,22 @@ def test_a_path_is_no_catalog_name(tmp_path, monkeypatch):
     for name in ("../x", "../../catalog/machines/summit", "x/../x"):
         message = refusal(BASE.replace('"imagenet"', f'"{name}"'))
         assert "dataset.name" in message and "not in the catalog" in message
+
+
+@pytest.mark.parametrize("family", ["alexnet", "lenet5", "frnn"])
+def test_a_family_called_like_an_entry_is_not_that_entry(family):
+    experiment = loads(
+        f'model.family = "{family}"\ndataset.name = "imagenet"\nmachine.name = "abci"'
+    )
+    assert "name" not in to_tables(experiment)["model"]
+    assert loads(dumps(experiment)) == experiment
+
+
+def test_a_very_long_dotted_key_is_refused_at_once():
+    with pytest.raises(SpecError, match="nested too deeply"):
+        loads("a" + ".a" * 400_000 + " = 1")
+
+
+def test_a_rate_measured_on_more_devices_than_there_are():
+    with pytest.raises(SpecError, match=r"calibration.devices = 361: bigbasin has 44 nodes of 8"):
+        replay("goyal-2017").experiment.set({"calibration.devices": 361})

@@ -59,7 +59,8 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
         raise SpecError(
             f"model family {family!r}: options must be numbers, text, lists and tables: {error}."
         ) from None
-    return _build(family, key, name or family)
+    # A name with a space is never one of the catalog's, which would stand for other options.
+    return _build(family, key, name or f"{family} network")
 
 
 @lru_cache(maxsize=64)
