@@ -49,15 +49,15 @@ LEDGER = {
 LINES = {  # colour and dash
     "predicted": ("#0072b2", [1, 0]),
     "ideal": ("#999999", [2, 3]),
-    "if everything were hidden (bound)": ("#009e73", [8, 3]),
-    "if nothing were hidden (bound)": ("#d55e00", [5, 2, 1, 2]),
+    "all hidden (bound)": ("#009e73", [8, 3]),
+    "nothing hidden (bound)": ("#d55e00", [5, 2, 1, 2]),
 }
 TOTALS = {
     "time": ("#0072b2", [1, 0]),
     "energy": ("#d55e00", [6, 3]),
     "device-hours": ("#009e73", [2, 2]),
 }
-HIDDEN, EXPOSED = "if everything were hidden (bound)", "if nothing were hidden (bound)"
+HIDDEN, EXPOSED = "all hidden (bound)", "nothing hidden (bound)"
 LIGHT_INK = {"backward"}  # white letters on these, black on all others
 
 
@@ -176,11 +176,12 @@ def _points(
         kind = "now" if name == "now" else "published"
         # The lines run from lower left to upper right: words stand below them at first, above later.
         late = bool(count.size) and x > count.max() ** 0.6
+        line = 1 if kind == "now" else 2
         above = (kind == "published") == (now is None or best >= now[1] / now[0])
         _append(
             points, kind=kind, devices=x, speedup=y, efficiency=y / x,
             words=f"{name}: {y:,.3g}× ({y / x:.0%})", side="right" if late else "left",
-            shift=-12 if late else 12, drop=-14 if late else 16, fall=-14 if above else 18,
+            shift=-12 if late else 12, drop=-15 * line if late else 16 * line, fall=-14 if above else 18,
         )  # fmt: skip
     return points
 

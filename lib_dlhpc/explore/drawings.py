@@ -27,7 +27,7 @@ HALO: dict[str, Any] = {
     "stroke": "var(--jp-layout-color0, Canvas)",
     "strokeWidth": 3,
 }  # round words over lines
-WORD = 6.6  # px, a character of the labels
+WORD = 7.0  # px, a character of the labels
 
 
 def step_chart() -> dict[str, Any]:
@@ -77,7 +77,7 @@ def scaling_chart() -> dict[str, Any]:
     band = band.encode(x=x, y=y, y2="high:Q")
     names, styles = list(LINES), list(LINES.values())
     legend = alt.Legend(
-        title=None, orient="none", legendX=-50, legendY=-50, direction="horizontal", columns=2,
+        title=None, orient="none", legendX=-50, legendY=-76, direction="horizontal", columns=2,
         symbolType="stroke", symbolSize=400, symbolStrokeWidth=2, columnPadding=16, labelLimit=240,
     )  # fmt: skip
     lines = alt.Chart(alt.NamedData("lines")).mark_line(strokeWidth=2).encode(
@@ -89,7 +89,7 @@ def scaling_chart() -> dict[str, Any]:
     )  # fmt: skip
     chart = alt.layer(band, lines, *_points(x, y, "drop"))
     return _finished(
-        chart, "How much faster more devices are", 250, left=64, top=62, bottom=44,
+        chart, "How much faster more devices are", 250, left=64, top=88, bottom=44,
         table={"lines": {"line": "", "devices": "devices", "speedup": "speed-up"},
                "points": {"words": "point", "devices": "devices", "speedup": "speed-up"}},
     )  # fmt: skip

@@ -1,12 +1,14 @@
 """Figures on a page: they draw, follow the controls, share one Vega, and leave nothing behind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from lib_dlhpc.explore.serve import served
 
 pytestmark = pytest.mark.browser
 
@@ -45,9 +47,18 @@ BARS = """index => [...document.querySelectorAll(".dlhpc-plot")[index].querySele
           .map(path => Math.round(path.getBBox().width))"""
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tuple[str, int]]:
+    """Address and process of a server that all tests here share; each page has its own kernel."""
+    folder = tmp_path_factory.mktemp("two")
+    with served(notebook(folder / "01_two.ipynb", "# 01 Two figures\n\n$a^2$", TWO_FIGURES)) as at:
+        yield at
+
+
 @pytest.fixture
-def two(tmp_path: Path, notebook: Any, serve: Callable[..., tuple[str, int]]) -> tuple[str, int]:
-    return serve(notebook(tmp_path / "01_two.ipynb", "# 01 Two figures\n\n$a^2$", TWO_FIGURES))
+def alone(tmp_path: Path, notebook: Any, serve: Callable[..., tuple[str, int]]) -> tuple[str, int]:
+    """The same page from a server that no other test has used."""
+    return serve(notebook(tmp_path / "two.ipynb", "# Two figures", TWO_FIGURES))
 
 
 def drawn(page: Any, figures: int = 2) -> Any:
@@ -89,6 +100,16 @@ def test_the_last_state_wins_under_fast_dragging(eventually: Any, two: Any, open
     eventually(lambda: page.evaluate(BARS, 0) == page.evaluate(BARS, 1))
     eventually(lambda: abs(page.evaluate(BARS, 0)[0] - full) <= 1)
     assert "Bar a is 100." in page.locator(".dlhpc-words").first.inner_text()
+
+
+def test_a_figure_out_of_sight_follows_when_the_controls_rest(
+    eventually: Any, two: Any, open_page: Any
+) -> None:
+    page = drawn(open_page(two[0]))
+    before = page.evaluate(BARS, 1)[0]
+    page.add_style_tag(content=".dlhpc-figure-view:last-child { margin-top: 3000px; }")
+    page.get_by_role("slider").press("PageUp")
+    eventually(lambda: page.evaluate(BARS, 1)[0] > before)
 
 
 def test_the_words_and_numbers_say_what_the_drawing_shows(
@@ -142,8 +163,10 @@ def test_the_page_can_be_dark(two: Any, open_page: Any) -> None:
     assert light(ink) > 0.7 and light(paper) < 0.2
 
 
-def test_a_closed_page_takes_its_kernel_with_it(eventually: Any, two: Any, open_page: Any) -> None:
-    address, server = two
+def test_a_closed_page_takes_its_kernel_with_it(
+    eventually: Any, alone: Any, open_page: Any
+) -> None:
+    address, server = alone
     page = drawn(open_page(address))
     assert len(kernels(server)) == 1
     page.reload()
@@ -153,15 +176,13 @@ def test_a_closed_page_takes_its_kernel_with_it(eventually: Any, two: Any, open_
     eventually(lambda: kernels(server) == [])
 
 
-def test_a_visitor_costs_little_memory(two: Any, open_page: Any) -> None:
-    drawn(open_page(two[0]))
-    (kernel,) = kernels(two[1])
+def test_a_visitor_costs_little_memory(alone: Any, open_page: Any) -> None:
+    drawn(open_page(alone[0]))
+    (kernel,) = kernels(alone[1])
     assert kernel.memory_info().rss < 180e6
 
 
 def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_path: Path) -> None:
-    from lib_dlhpc.explore.serve import served
-
     with served(notebook(tmp_path / "one.ipynb", "1 + 1"), preheat=1) as (_, server):
         left = eventually(lambda: kernels(server))
     assert psutil.wait_procs(left, timeout=20)[1] == []

@@ -91,6 +91,15 @@ def test_efficiency_is_speedup_over_devices_and_bounds_are_called_bounds() -> No
     assert "16 devices" in summary
 
 
+@pytest.mark.parametrize("devices", [2, 200])
+def test_words_of_points_in_one_place_do_not_meet(devices: int) -> None:
+    near = [(devices, 0.9 * devices, "a paper")]
+    data, _ = charts.scaling_state(NODES, NODES, now=(devices, 0.91 * devices), published=near)
+    for column in ("drop", "fall"):
+        now, then = data["points"][column]
+        assert abs(now - then) >= 14
+
+
 def test_every_total_is_one_at_the_present_choice() -> None:
     data, summary = STATES["totals"]
     assert {row["relative"] for row in rows(data["curves"]) if row["nodes"] == 8} == {1.0}
