@@ -147,6 +147,7 @@ def _answers(page: Any, turns: int) -> dict[str, float]:
     times, views, unchanged, silent = [], 0, 0, 0
     picture, key = page.screenshot(), ""
     for turn in range(turns + 3):
+        page.wait_for_timeout(150)  # the screenshot of the turn before keeps the browser busy
         waiting = page.evaluate_handle(f"({{ turn: ({TURN})() }})")
         at_end = slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax")
         key = "ArrowLeft" if at_end or key == "ArrowRight" else "ArrowRight"

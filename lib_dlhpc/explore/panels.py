@@ -18,7 +18,7 @@ def headline_html(entries: Iterable[tuple[str, str, str]]) -> str:
 
 def walls_html(walls: Iterable[str]) -> str:
     """Return the limits that are broken, or one quiet line."""
-    broken = [f"<p><b>⛔ Wall.</b> {escape(wall)}</p>" for wall in walls]
+    broken = [f"<p><b>✕ Wall.</b> {escape(wall)}</p>" for wall in walls]
     if not broken:
         return '<div class="dlhpc-walls" role="status"><p>✓ This run fits the machine.</p></div>'
     return f'<div class="dlhpc-walls broken" role="alert">{"".join(broken)}</div>'
