@@ -1,0 +1,148 @@
+"""The data: a Round of messages, and a Schedule of rounds. Everything else in this room makes or reads these.
+
+Every rank has one buffer of `elements` numbers. A message takes `count` of them, from `offset` on, to
+the same place in the buffer of another rank, where they are combined with what is there (reduce) or
+replace it (copy). The messages of a round start together once the ranks involved have finished the
+round before. A rank may send and receive at once, and what it sends is what it held when the round
+began. A message of no elements is legal: it still costs its latency.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+
+Ints: TypeAlias = NDArray[np.int64]
+KINDS = {"reduce": True, "copy": False}
+FIELDS = ("source", "target", "offset", "count")
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Messages that start together: five arrays of one length, one entry a message."""
+
+    source: Ints  # rank
+    target: Ints  # rank
+    offset: Ints  # first element, the same on both sides
+    count: Ints  # elements
+    reduce: NDArray[np.bool_]  # True: the target combines; False: it overwrites
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{s} -> {t}: {'reduce' if r else 'copy'} {elements_text(o, o + c)}"
+            for s, t, o, c, r in list(zip(*self.arrays, strict=True))[:8]
+        ]
+        more = [f"... {len(self) - 8} more"] if len(self) > 8 else []
+        return f"Round({'; '.join(shown + more)})"
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Source, target, offset, count, reduce."""
+        return self.source, self.target, self.offset, self.count, self.reduce
+
+
+# What a student may yield in place of a Round: [(source, target, offset, count, "reduce" or "copy"), ...]
+RoundLike: TypeAlias = Round | Sequence[tuple[int, int, int, int, str]]
+Rounds: TypeAlias = Iterable[RoundLike]
+Algorithm: TypeAlias = Callable[..., Rounds]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Who sends what to whom, for `ranks` buffers of `elements` numbers each.
+
+    The rounds are made anew by `generate` for each reader, so that a schedule of half a billion
+    messages takes no memory: `for round in schedule`, or `tuple(schedule)` to keep them.
+    """
+
+    name: str
+    ranks: int
+    elements: int
+    generate: Callable[[], Rounds]
+    goal: str = "allreduce"  # what it is for: a key of `GOALS`
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield the rounds from the first to the last. Raises SpecError where one is no round."""
+        for number, messages_of_round in enumerate(self.generate()):
+            yield as_round(messages_of_round, f"{self.name}, round {number}")
+
+    def __iter__(self) -> Iterator[Round]:
+        return self.rounds()
+
+
+def messages(
+    source: ArrayLike, target: ArrayLike, offset: ArrayLike, count: ArrayLike, reduce: ArrayLike
+) -> Round:
+    """Return the round of these messages; a single value stands for all of them.
+
+    source, target: ranks. offset, count: elements. reduce: True to combine, False to overwrite.
+    Raises SpecError for anything but whole numbers and truth values.
+    """
+    numbers = [np.asarray(value) for value in (source, target, offset, count)]
+    kind = np.asarray(reduce)
+    for name, value in zip(FIELDS, numbers, strict=True):
+        if value.size and value.dtype.kind not in "iu":
+            raise SpecError(
+                f"{name} = {value.flat[0]}: expected whole numbers (use // in place of /)."
+            )
+    if kind.size and kind.dtype.kind != "b":
+        raise SpecError(f"reduce = {kind.flat[0]}: expected True (combine) or False (overwrite).")
+    try:
+        s, t, o, c, r, _ = np.broadcast_arrays(*numbers, kind, np.empty(1))
+    except ValueError:
+        lengths = ", ".join(
+            f"{n} {v.size}" for n, v in zip([*FIELDS, "reduce"], [*numbers, kind], strict=True)
+        )
+        raise SpecError(f"A round needs arrays of one length; here: {lengths}.") from None
+    s, t, o, c = (array.reshape(-1).astype(np.int64, copy=False) for array in (s, t, o, c))
+    return Round(s, t, o, c, r.reshape(-1).astype(np.bool_, copy=False))
+
+
+def as_round(value: RoundLike, where: str = "round") -> Round:
+    """Return `value` if it is a Round, else the round of its tuples (source, target, offset, count, kind).
+
+    Raises SpecError that names `where` and the tuple at fault.
+    """
+    if isinstance(value, Round):
+        return value
+    try:
+        rows = list(value)
+    except TypeError:
+        raise SpecError(f"{where}: {value!r} is no round; yield a list of messages.") from None
+    for row in rows:
+        _check_row(row, where)
+    source, target, offset, count, kinds = zip(*rows, strict=True) if rows else [()] * 5
+    return messages(source, target, offset, count, [KINDS[kind] for kind in kinds])
+
+
+def elements_text(start: int, stop: int) -> str:
+    """Say which elements start .. stop - 1 are."""
+    if stop - start == 1:
+        return f"element {start}"
+    return f"elements {start} to {stop - 1}" if stop > start else "no elements"
+
+
+def _check_row(row: Any, where: str) -> None:
+    if not isinstance(row, tuple | list) or len(row) != 5:
+        raise SpecError(
+            f"{where}: {row!r} is no message; write (source, target, offset, count, 'reduce' or 'copy')."
+        )
+    *numbers, kind = row
+    for name, value in zip(FIELDS, numbers, strict=True):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise SpecError(
+                f"{where}: {name} = {value!r} in {row!r}: expected a whole number (use // in place of /)."
+            )
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SpecError(
+            f"{where}: {kind!r} in {row!r}: expected 'reduce' or 'copy'.{suggest(str(kind), KINDS)}"
+        )
