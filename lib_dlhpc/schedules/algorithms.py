@@ -6,16 +6,47 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.schedules.double_tree import double_binary_tree
+from lib_dlhpc.schedules.doubling import rabenseifner, recursive_doubling
+from lib_dlhpc.schedules.exchange import (
+    bruck_allgather,
+    halo_exchange,
+    pairwise_all_to_all,
+    parameter_server,
+)
+from lib_dlhpc.schedules.hierarchy import hierarchical, torus_2d
 from lib_dlhpc.schedules.rings import ring, ring_allgather, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Algorithm, Schedule
+from lib_dlhpc.schedules.trees import (
+    binomial,
+    binomial_broadcast,
+    binomial_reduce,
+    chain_broadcast,
+    van_de_geijn_broadcast,
+)
 from lib_dlhpc.spec.errors import SpecError, suggest
 
 COLLECTIVES: dict[str, dict[str, Algorithm]] = {
     "allreduce": {
         "ring": ring,
+        "recursive_doubling": recursive_doubling,
+        "rabenseifner": rabenseifner,
+        "binomial": binomial,
+        "double_binary_tree": double_binary_tree,
+        "hierarchical": hierarchical,
+        "torus_2d": torus_2d,
+        "parameter_server": parameter_server,
     },
+    "broadcast": {
+        "binomial_broadcast": binomial_broadcast,
+        "van_de_geijn_broadcast": van_de_geijn_broadcast,
+        "chain_broadcast": chain_broadcast,
+    },
+    "reduce": {"binomial_reduce": binomial_reduce},
     "reduce_scatter": {"ring_reduce_scatter": ring_reduce_scatter},
-    "allgather": {"ring_allgather": ring_allgather},
+    "allgather": {"ring_allgather": ring_allgather, "bruck_allgather": bruck_allgather},
+    "all_to_all": {"pairwise_all_to_all": pairwise_all_to_all},
+    "halo": {"halo_exchange": halo_exchange},
 }
 ALGORITHMS: dict[str, Algorithm] = {
     name: function for family in COLLECTIVES.values() for name, function in family.items()

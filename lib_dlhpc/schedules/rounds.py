@@ -72,8 +72,11 @@ class Schedule:
 
     def rounds(self) -> Iterator[Round]:
         """Yield the rounds from the first to the last. Raises SpecError where one is no round."""
-        for number, messages_of_round in enumerate(self.generate()):
-            yield as_round(messages_of_round, f"{self.name}, round {number}")
+        stream = self.generate()
+        if not isinstance(stream, Iterable):
+            raise SpecError(f"{self.name} returned {stream!r}; it must yield rounds.")
+        for number, value in enumerate(stream):
+            yield as_round(value, f"{self.name}, round {number}")
 
     def __iter__(self) -> Iterator[Round]:
         return self.rounds()

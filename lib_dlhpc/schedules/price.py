@@ -1,0 +1,127 @@
+"""Price of a schedule in alpha (latency), beta (1 / bandwidth) and gamma (reduction) terms.
+
+A rank sends one message at a time and receives one at a time, both at once; then it combines. A round
+takes as long as its busiest rank, and a schedule as long as its rounds one after another. So priced,
+an algorithm's schedule gives its textbook formula, with ceil(n/p) where n/p is no whole number.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
+from lib_dlhpc.spec.errors import SpecError
+
+Floats = NDArray[np.float64]
+
+
+class Cost(NamedTuple):
+    """Seconds of a schedule, by cause."""
+
+    latency: float
+    bandwidth: float
+    reduction: float
+
+    @property
+    def total(self) -> float:
+        """All three terms together, in s."""
+        return self.latency + self.bandwidth + self.reduction
+
+
+class LevelLike(Protocol):
+    """`ranks` partners on equal links: alpha in s, beta in s/B."""
+
+    @property
+    def ranks(self) -> Any: ...
+    @property
+    def alpha(self) -> Any: ...
+    @property
+    def beta(self) -> Any: ...
+
+
+class NetworkLike(Protocol):
+    """Two levels: `inner.ranks` neighbouring ranks in a node, `outer.ranks` nodes; gamma in s/B."""
+
+    @property
+    def inner(self) -> LevelLike: ...
+    @property
+    def outer(self) -> LevelLike: ...
+    @property
+    def gamma(self) -> Any: ...
+
+
+def price(
+    schedule: Schedule,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    gamma: float = 0.0,
+    *,
+    network: NetworkLike | None = None,
+    itemsize: int = 4,
+) -> Cost:
+    """Return what `schedule` costs.
+
+    alpha: s a message. beta, gamma: s/B moved, combined. network: in place of the three, two levels;
+    the ranks of a node share its NICs, whose rate outer.beta is. itemsize: B an element. Not modelled:
+    contention beyond the NICs, and ranks that run ahead (the simulator has both). Source: Thakur,
+    Rabenseifner & Gropp (2005), section 3.
+    """
+    if network is None:
+        levels = _Levels(schedule.ranks, 1, (alpha, beta), (alpha, beta), gamma, itemsize)
+    else:
+        (inner, outer), node = (network.inner, network.outer), int(network.inner.ranks)
+        if node * int(outer.ranks) != schedule.ranks:
+            raise SpecError(
+                f"network: {node} x {outer.ranks} ranks, but the schedule is for {schedule.ranks}."
+            )
+        levels = _Levels(
+            *(schedule.ranks, node, (inner.alpha, inner.beta), (outer.alpha, outer.beta)),
+            *(network.gamma, itemsize),
+        )
+    total = np.zeros(3)
+    for part in schedule.rounds():
+        if len(part):
+            total += _busiest(part, levels)
+    return Cost(*total.tolist())
+
+
+class _Levels(NamedTuple):
+    ranks: int
+    node: int  # ranks in one
+    inner: tuple[float, float]  # alpha, beta
+    outer: tuple[float, float]
+    gamma: float
+    itemsize: int
+
+
+def _busiest(part: Round, at: _Levels) -> Floats:
+    """Latency, bandwidth and reduction of the rank that is busy longest in this round."""
+    size = part.count * float(at.itemsize)
+    far = part.source // at.node != part.target // at.node
+    if at.node == 1:
+        far[:] = True
+    alpha = np.where(far, at.outer[0], at.inner[0])
+    seconds = size * np.where(far, at.outer[1], at.inner[1])
+    sends = _port(part.source, far, alpha, seconds, at)
+    receives = _port(part.target, far, alpha, seconds, at)
+    latency, bandwidth = np.where(sends.sum(0) >= receives.sum(0), sends, receives)
+    reduction = _sums(part.target, size * part.reduce, at.ranks) * at.gamma
+    rank = int(np.argmax(latency + bandwidth + reduction))
+    return np.array([latency[rank], bandwidth[rank], reduction[rank]])
+
+
+def _port(
+    rank: Ints, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
+) -> Floats:
+    """Latency and bandwidth seconds of each rank's port in one direction; a node's NICs are one port of all."""
+    latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
+    nics = _sums(rank // at.node, seconds * far, -(-at.ranks // at.node))
+    crosses = _sums(rank, far * 1.0, at.ranks) > 0
+    shared = np.where(crosses, nics[np.arange(at.ranks) // at.node], 0.0)
+    return np.stack([latency, np.maximum(bandwidth, shared)])
+
+
+def _sums(index: Ints, values: Floats, length: int) -> Floats:
+    """Add up `values` by `index`."""
+    return np.bincount(index, weights=values, minlength=length)

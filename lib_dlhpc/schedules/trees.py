@@ -1,0 +1,107 @@
+"""Binomial trees and chains: reduce, broadcast, gather and scatter with any root.
+
+Ranks are counted from the root: v = (rank - root) mod p. Sources: Chan, Heimlich, Purkayastha & van de
+Geijn, "Collective communication: theory, practice, and experience" (2007), section 4 (binomial) and
+section 5 (scatter and allgather); Thakur, Rabenseifner & Gropp (2005), section 4.2.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lib_dlhpc.schedules.compose import then, within
+from lib_dlhpc.schedules.rings import cuts, ring_allgather
+from lib_dlhpc.schedules.rounds import Ints, Round, messages
+
+
+def binomial(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
+    """Allreduce: reduce to the root along a binomial tree, then broadcast down the same tree.
+
+    2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma.
+    """
+    yield from then(
+        binomial_reduce(ranks, elements, root), binomial_broadcast(ranks, elements, root)
+    )
+
+
+def binomial_reduce(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
+    """Reduce: at distance 1, 2, 4 ... every second rank still in play hands its sum down and is done.
+
+    ceil(lg p) (alpha + n beta + n gamma).
+    """
+    for child, parent in _pairs(ranks):
+        yield from within([messages(child, parent, 0, elements, True)], _from(root, ranks))
+
+
+def binomial_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
+    """Broadcast: the reduce's tree from the root outwards, the farthest partner first.
+
+    ceil(lg p) (alpha + n beta).
+    """
+    for child, parent in reversed(_pairs(ranks)):
+        yield from within([messages(parent, child, 0, elements, False)], _from(root, ranks))
+
+
+def binomial_gather(ranks: int, elements: int) -> Iterator[Round]:
+    """Gather block r of each rank r to rank 0; a rank hands on what its subtree has.
+
+    ceil(lg p) alpha + (p-1)/p n beta.
+    """
+    for child, parent, offset, count in _subtrees(ranks, elements):
+        yield messages(child, parent, offset, count, False)
+
+
+def binomial_scatter(ranks: int, elements: int) -> Iterator[Round]:
+    """Scatter: block r of rank 0's buffer to each rank r; the gather backwards.
+
+    ceil(lg p) alpha + (p-1)/p n beta.
+    """
+    for child, parent, offset, count in reversed(list(_subtrees(ranks, elements))):
+        yield messages(parent, child, offset, count, False)
+
+
+def van_de_geijn_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
+    """Broadcast of long messages: scatter the blocks, then let everyone collect them round a ring.
+
+    (ceil(lg p) + p - 1) alpha + 2 (p-1)/p n beta.
+    """
+    both = then(binomial_scatter(ranks, elements), ring_allgather(ranks, elements))
+    yield from within(both, _from(root, ranks))
+
+
+def chain_broadcast(
+    ranks: int, elements: int, root: int = 0, segments: int = 16
+) -> Iterator[Round]:
+    """Broadcast down a line of ranks in s segments, so that all links work at once.
+
+    (p + s - 2) (alpha + n/s beta); best s = sqrt((p-2) n beta / alpha). At most n segments are made.
+    """
+    many = max(1, min(segments, elements))
+    cut = cuts(elements, many)
+    for step in range(ranks + many - 2):
+        v = np.arange(max(0, step - many + 1), min(step, ranks - 2) + 1)
+        segment = step - v
+        count = cut[segment + 1] - cut[segment]
+        yield from within([messages(v, v + 1, cut[segment], count, False)], _from(root, ranks))
+
+
+def _pairs(ranks: int) -> list[tuple[Ints, Ints]]:
+    """Children and parents at distance 1, 2, 4 ..., the order of a reduce."""
+    pairs = []
+    for distance in [2**k for k in range((ranks - 1).bit_length())]:
+        child = np.arange(distance, ranks, 2 * distance)
+        pairs.append((child, child - distance))
+    return pairs
+
+
+def _subtrees(ranks: int, elements: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Children, parents, and the blocks of the children's subtrees (child .. child + distance - 1)."""
+    cut = cuts(elements, ranks)
+    for child, parent in _pairs(ranks):
+        end = np.minimum(2 * child - parent, ranks)
+        yield child, parent, cut[child], cut[end] - cut[child]
+
+
+def _from(root: int, ranks: int) -> Ints:
+    """The rank that stands at v = 0, 1, 2 ... from the root."""
+    return (np.arange(ranks) + root) % ranks
