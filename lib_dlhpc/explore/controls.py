@@ -6,8 +6,8 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.explore.views import node_counts
-from lib_dlhpc.predict.compute import peak_rate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ALLREDUCES, TRAINING_PRECISIONS

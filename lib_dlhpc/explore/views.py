@@ -111,8 +111,8 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
         ("One step", show(float(prediction.step_time), "s"), f"bounds {low} to {high}"),
         (
             "Throughput",
-            f"{show(float(prediction.throughput), '')} samples/s",
-            f"batch {int(e.global_batch):,}",
+            f"{show(float(prediction.throughput), '')}/s",
+            f"samples, in batches of {int(e.global_batch):,}",
         ),
         (
             "Efficiency",
@@ -125,5 +125,5 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
             f"{float(prediction.energy_to_train) / 3.6e6:,.3g} kWh",
             "PUE included",
         ),
-        ("Cost", f"{float(prediction.device_hours):,.3g} device-hours", ""),
+        ("Cost", f"{float(prediction.device_hours):,.0f} h", "device-hours"),
     )
