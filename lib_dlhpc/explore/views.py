@@ -122,8 +122,14 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
         ("Time to train", time, remark),
         (
             "Energy (modelled)",
-            f"{float(prediction.energy_to_train) / 3.6e6:,.3g} kWh",
+            f"{_plain(prediction.energy_to_train / 3.6e6)} kWh",
             "PUE included",
         ),
-        ("Cost", f"{float(prediction.device_hours):,.0f} h", "device-hours"),
+        ("Cost", f"{_plain(prediction.device_hours)} h", "device-hours"),
     )
+
+
+def _plain(value: Any) -> str:
+    """Three digits, or all of them before the point: 0.254, 25.4, 25,400."""
+    number = float(value)
+    return f"{number:,.3g}" if number < 1000 else f"{number:,.0f}"
