@@ -48,13 +48,12 @@ def prepared(
         for step in mine:
             requests: list[Any] = []
             steps.append((requests, list(_set_up(step, comm, buffer, received, requests))))
-        start_all = [type(requests[0]) if requests else None for requests, _ in steps]
 
         def run() -> None:
-            for (requests, arrivals), request in zip(steps, start_all, strict=True):
-                if request is not None:
-                    request.Startall(requests)
-                    request.Waitall(requests)
+            for requests, arrivals in steps:
+                if requests:
+                    requests[0].Startall(requests)
+                    requests[0].Waitall(requests)
                 for place, arrived, reduce in arrivals:
                     if reduce:
                         op(place, arrived, out=place)

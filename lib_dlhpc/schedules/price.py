@@ -5,7 +5,7 @@ takes as long as its busiest rank, and a schedule as long as its rounds one afte
 an algorithm's schedule gives its textbook formula, with ceil(n/p) where n/p is no whole number.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
 from lib_dlhpc.spec.errors import SpecError
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = NDArray[Any]
 
 
 class Cost(NamedTuple):
@@ -99,8 +99,6 @@ def _busiest(part: Round, at: _Levels) -> Floats:
     """Latency, bandwidth and reduction of the rank that is busy longest in this round."""
     size = part.count * float(at.itemsize)
     far = part.source // at.node != part.target // at.node
-    if at.node == 1:
-        far[:] = True
     alpha = np.where(far, at.outer[0], at.inner[0])
     seconds = size * np.where(far, at.outer[1], at.inner[1])
     sends = _port(part.source, far, alpha, seconds, at)

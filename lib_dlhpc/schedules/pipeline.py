@@ -1,0 +1,154 @@
+"""Pipelines as streams of small instructions, one stream a rank: GPipe, 1F1B, interleaved 1F1B.
+
+p ranks hold v chunks of the network each; stage s of the p v stages is chunk s // p of rank s % p. A
+batch is cut into m microbatches, which go forward through all stages and backward through all again.
+A send never waits, a receive does. Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al.,
+"Efficient large-scale language model training on GPU clusters" (2021), section 2.2.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lib_dlhpc.spec.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Compute the output of a chunk and keep what its backward needs."""
+
+    microbatch: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Compute the gradients of a chunk and let go what its forward kept."""
+
+    microbatch: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Send:
+    """Give what stage `stage` made, an "activation" or a "gradient", to rank `peer`."""
+
+    what: str
+    microbatch: int
+    stage: int
+    peer: int
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Wait for what stage `stage` made on rank `peer`."""
+
+    what: str
+    microbatch: int
+    stage: int
+    peer: int
+
+
+Instruction: TypeAlias = Forward | Backward | Send | Receive
+Work: TypeAlias = Forward | Backward
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A stream of instructions for each of `ranks` ranks."""
+
+    name: str
+    ranks: int
+    microbatches: int
+    chunks: int
+    streams: tuple[tuple[Instruction, ...], ...]
+
+
+def gpipe(ranks: int, microbatches: int) -> Pipeline:
+    """All forward, then all backward, last first. Bubble (p-1)/m; every microbatch is kept at once."""
+
+    def order(rank: int) -> Iterator[Work]:
+        yield from (Forward(i, 0) for i in range(microbatches))
+        yield from (Backward(i, 0) for i in reversed(range(microbatches)))
+
+    return _pipeline("gpipe", ranks, microbatches, 1, order)
+
+
+def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
+    """As soon as the pipe is full, one forward and one backward in turn. Bubble (p-1)/m; rank r keeps p - r."""
+
+    def order(rank: int) -> Iterator[Work]:
+        forward = (Forward(i, 0) for i in range(microbatches))
+        backward = (Backward(i, 0) for i in range(microbatches))
+        yield from _one_by_one(forward, backward, ranks - rank - 1, microbatches)
+
+    return _pipeline("1f1b", ranks, microbatches, 1, order)
+
+
+def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
+    """1F1B with v chunks a rank, so that the pipe fills v times sooner. Bubble (p-1)/(v m).
+
+    Microbatches go round in groups of p. Raises SpecError unless p divides m.
+    """
+    if ranks > 0 and microbatches % ranks:
+        raise SpecError(
+            f"microbatches = {microbatches}: expected a multiple of the {ranks} ranks (interleaved)."
+        )
+
+    def turn(i: int) -> tuple[int, int]:
+        group, place = divmod(i, ranks * chunks)
+        return group * ranks + place % ranks, place // ranks
+
+    def order(rank: int) -> Iterator[Work]:
+        many = microbatches * chunks
+        turns = [turn(i) for i in range(many)]
+        forward = (Forward(i, chunk) for i, chunk in turns)
+        backward = (Backward(i, chunks - 1 - chunk) for i, chunk in turns)
+        warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
+        yield from _one_by_one(forward, backward, warm_up, many)
+
+    return _pipeline("interleaved", ranks, microbatches, chunks, order)
+
+
+PIPELINES: dict[str, Callable[..., Pipeline]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+}
+
+
+def _one_by_one(
+    forward: Iterator[Work], backward: Iterator[Work], warm_up: int, many: int
+) -> Iterator[Work]:
+    """Yield `warm_up` forwards, then one of each in turn, then the backwards that are left."""
+    for i in range(many):
+        yield next(forward)
+        if i >= warm_up:
+            yield next(backward)
+    yield from backward
+
+
+def _pipeline(
+    name: str, ranks: int, microbatches: int, chunks: int, order: Callable[[int], Iterator[Work]]
+) -> Pipeline:
+    """Add to each rank's work what it must receive before and send after."""
+    for field, value in (("ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
+    streams = tuple(
+        tuple(step for work in order(rank) for step in _with_messages(work, rank, ranks, chunks))
+        for rank in range(ranks)
+    )
+    return Pipeline(name, ranks, microbatches, chunks, streams)
+
+
+def _with_messages(work: Work, rank: int, ranks: int, chunks: int) -> Iterator[Instruction]:
+    stage = work.chunk * ranks + rank
+    ahead = isinstance(work, Forward)
+    what, step = ("activation", 1) if ahead else ("gradient", -1)
+    before, after, ends = stage - step, stage + step, range(ranks * chunks)
+    if before in ends and before % ranks != rank:
+        yield Receive(what, work.microbatch, before, before % ranks)
+    yield work
+    if after in ends and after % ranks != rank:
+        yield Send(what, work.microbatch, stage, after % ranks)

@@ -1,0 +1,138 @@
+"""Pipelines carried out in the mind: who computes what when, the bubble, what is kept, and the proof.
+
+A rank does its instructions in order. A send costs it nothing; the message is there `transfer` s later.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.schedules.proof import ProofError
+
+
+class Span(NamedTuple):
+    """An instruction of a rank, from `start` to `stop` in s."""
+
+    rank: int
+    instruction: Instruction
+    start: float
+    stop: float
+
+
+def timetable(
+    pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0, transfer: float = 0.0
+) -> list[Span]:
+    """Return when each rank does what, in s.
+
+    forward, backward: of one chunk. transfer: from one rank to the next. A wait is part of the Receive.
+    Raises ProofError, naming who waits for whom, if the ranks wait for each other for ever.
+    """
+    cost = {Forward: forward, Backward: backward}
+    clock = [0.0] * pipeline.ranks
+    todo = [deque(stream) for stream in pipeline.streams]
+    under_way: dict[tuple[int, int, Receive], float] = {}  # (from, to, as received): arrival
+    spans: list[Span] = []
+    moved = True
+    while moved:
+        moved = False
+        for rank, stream in enumerate(todo):
+            while stream:
+                step, start = stream[0], clock[rank]
+                if isinstance(step, Receive):
+                    letter = (step.peer, rank, step)
+                    if letter not in under_way:
+                        break
+                    clock[rank] = max(start, under_way.pop(letter))
+                elif isinstance(step, Send):
+                    received = Receive(step.what, step.microbatch, step.stage, rank)
+                    under_way[rank, step.peer, received] = start + transfer
+                else:
+                    clock[rank] += cost[type(step)]
+                spans.append(Span(rank, stream.popleft(), start, clock[rank]))
+                moved = True
+    if any(todo):
+        waits = [f"rank {r} waits for {_letter(s[0])}" for r, s in enumerate(todo) if s]
+        raise ProofError(f"Deadlock: {'; '.join(waits)}.", next(r for r, s in enumerate(todo) if s))
+    for source, target, lost in under_way:
+        raise ProofError(f"Nobody receives {_letter(lost)}, sent to rank {target}.", source)
+    return spans
+
+
+def bubble(pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0) -> float:
+    """Return the time a rank is idle over the time it computes: (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved."""
+    makespan = max(span.stop for span in timetable(pipeline, forward, backward))
+    return makespan / (pipeline.microbatches * pipeline.chunks * (forward + backward)) - 1
+
+
+def kept(pipeline: Pipeline) -> list[int]:
+    """Return for each rank the most chunks of activations that it keeps at once."""
+    most = []
+    for stream in pipeline.streams:
+        now = peak = 0
+        for step in stream:
+            now += isinstance(step, Forward) - isinstance(step, Backward)
+            peak = max(peak, now)
+        most.append(peak)
+    return most
+
+
+def prove_pipeline(pipeline: Pipeline) -> list[Span]:
+    """Check that every microbatch goes once forward and once backward through every stage; return the timetable.
+
+    Raises ProofError that names the rank and the instruction: done twice, never, too early, without
+    its data, or waited for for ever.
+    """
+    spans = timetable(pipeline)
+    for rank, stream in enumerate(pipeline.streams):
+        done: set[Instruction] = set()
+        for step in stream:
+            _check_exists(step, rank, pipeline)
+            for needed in _needs(step, rank, pipeline):
+                if needed not in done:
+                    raise ProofError(f"Rank {rank}: {step} comes before {needed}.", rank)
+            if step in done:
+                raise ProofError(f"Rank {rank}: {step} is done twice.", rank)
+            done.add(step)
+        for microbatch in range(pipeline.microbatches):
+            for chunk in range(pipeline.chunks):
+                for wanted in (Forward(microbatch, chunk), Backward(microbatch, chunk)):
+                    if wanted not in done:
+                        raise ProofError(f"Rank {rank}: {wanted} is never done.", rank)
+    return spans
+
+
+def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruction]:
+    """Yield what the rank must have done before this instruction."""
+    ranks, microbatch = pipeline.ranks, step.microbatch
+    if isinstance(step, Send):
+        made = Forward if step.what == "activation" else Backward
+        yield made(microbatch, step.stage // ranks)
+    elif not isinstance(step, Receive):
+        stage = step.chunk * ranks + rank
+        ahead = isinstance(step, Forward)
+        before = stage - 1 if ahead else stage + 1
+        if not ahead:
+            yield Forward(microbatch, step.chunk)
+        if before in range(ranks * pipeline.chunks):
+            if before % ranks == rank:
+                yield type(step)(microbatch, before // ranks)
+            else:
+                what = "activation" if ahead else "gradient"
+                yield Receive(what, microbatch, before, before % ranks)
+
+
+def _check_exists(step: Instruction, rank: int, pipeline: Pipeline) -> None:
+    if step.microbatch not in range(pipeline.microbatches):
+        legal = f"microbatches 0 to {pipeline.microbatches - 1}"
+    elif isinstance(step, Forward | Backward) and step.chunk not in range(pipeline.chunks):
+        legal = f"chunks 0 to {pipeline.chunks - 1}"
+    else:
+        return
+    raise ProofError(f"Rank {rank}: {step} cannot be; there are {legal}.", rank)
+
+
+def _letter(step: Instruction) -> str:
+    if not isinstance(step, Receive):
+        return str(step)
+    return f"the {step.what} of microbatch {step.microbatch} from rank {step.peer} (stage {step.stage})"
