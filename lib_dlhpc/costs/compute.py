@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.predict.network import last_axis
+from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 

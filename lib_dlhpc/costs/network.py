@@ -1,14 +1,34 @@
 """The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.predict.collectives import Level, Network
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 
+Array = Any  # a float or a numpy array; everything here broadcasts
 BYTES_MOVED_TO_REDUCE = 3  # read two numbers, write one
+
+
+class Level(NamedTuple):
+    """`ranks` equal partners, each with a full-duplex link: alpha in s, beta in s/B."""
+
+    ranks: Array
+    alpha: Array
+    beta: Array
+
+
+class Network(NamedTuple):
+    """What a collective runs on; `congestion(distance)` is the slow-down of an exchange between all
+    pairs of nodes that far apart in rank order, `all_to_all` that of everyone with everyone."""
+
+    inner: Level
+    outer: Level
+    gamma: Array
+    congestion: Callable[[int], Array] = lambda distance: 1.0
+    all_to_all: Array = 1.0
 
 
 def last_axis(value: Any) -> Any:

@@ -1,12 +1,10 @@
 """Closed forms: what a run costs, before anything runs.
 
 breakdown.py    predict(experiment): one step and the whole run; compute_scale: from a measured rate
-compute.py      layer times by roofline; optimiser update
 collectives.py  every allreduce in alpha, beta and gamma
-network.py      the machine as the collectives see it, congestion included
 overlap.py      gradient buckets against backward
 memory.py       ledger of one device; checkpoint sizes
-storage.py      input stall, metadata, checkpoint time
+storage.py      checkpoint time
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
 sensitivity.py  what would help most

@@ -16,15 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.costs.network import Network
+
 Array = Any  # a float or a numpy array; everything here broadcasts
-
-
-class Level(NamedTuple):
-    """`ranks` equal partners, each with a full-duplex link: alpha in s, beta in s/B."""
-
-    ranks: Array
-    alpha: Array
-    beta: Array
 
 
 class Cost(NamedTuple):
@@ -38,17 +32,6 @@ class Cost(NamedTuple):
     def total(self) -> Array:
         """All three terms together, in s."""
         return self.latency + self.bandwidth + self.reduction
-
-
-class Network(NamedTuple):
-    """What a collective runs on; `congestion(distance)` is the slow-down of an exchange between all
-    pairs of nodes that far apart in rank order, `all_to_all` that of everyone with everyone."""
-
-    inner: Level
-    outer: Level
-    gamma: Array
-    congestion: Callable[[int], Array] = lambda distance: 1.0
-    all_to_all: Array = 1.0
 
 
 def ring(n: Array, net: Network) -> Cost:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from lib_dlhpc.predict.collectives import Level, Network, bus_bandwidth, ring
+from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.predict.collectives import bus_bandwidth, ring
 from lib_dlhpc.predict.energy import facility_energy
 from lib_dlhpc.predict.memory import attention_activation_saved, model_state_bytes
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.predict.breakdown import Breakdown
-from lib_dlhpc.predict.compute import peak_rate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import load_machine, read_device, read_link
 from lib_dlhpc.spec.units import format_quantity as show

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.predict.compute import BYTES, MIXED, STATE, traffic
+from lib_dlhpc.costs.compute import BYTES, MIXED, STATE, traffic
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 

@@ -1,46 +1,10 @@
-"""Input and checkpoints: what the storage tier lets through, in bytes and in metadata operations."""
+"""Checkpoints: what the storage tier takes, in bytes."""
 
 from typing import Any
-
-import numpy as np
 
 from lib_dlhpc.predict.memory import checkpoint_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
-
-
-def read_operations(experiment: Experiment) -> Any:
-    """Return the metadata operations of a whole run: files, each stat, opened and closed, each epoch."""
-    return experiment.dataset.files * experiment.storage.operations_per_file * experiment.run.epochs
-
-
-def input_time(experiment: Experiment) -> Any:
-    """Return the seconds that storage needs to deliver one global batch: bytes or metadata, the slower.
-
-    A shared tier serves the whole batch; a tier in each node serves the node's part.
-    """
-    if not experiment.storage.tier:
-        return 0.0
-    tier, dataset = storage_tier(experiment.machine, experiment.storage.tier), experiment.dataset
-    samples = experiment.global_batch / _servers(experiment)
-    files = np.minimum(dataset.files / dataset.samples, 1.0)
-    operations = samples * files * experiment.storage.operations_per_file
-    return np.maximum(
-        samples * dataset.sample_bytes / tier.bandwidth, operations / tier.metadata_rate
-    )
-
-
-def start_time(experiment: Experiment) -> Any:
-    """Return the seconds before the first step in which every device lists every directory and file name."""
-    if not experiment.storage.tier:
-        return 0.0
-    tier = storage_tier(experiment.machine, experiment.storage.tier)
-    return (
-        experiment.devices
-        * experiment.dataset.directories
-        / _servers(experiment)
-        / tier.metadata_rate
-    )
 
 
 def checkpoint_time(experiment: Experiment) -> Any:
@@ -52,8 +16,3 @@ def checkpoint_time(experiment: Experiment) -> Any:
         checkpoint_bytes(experiment.model, strategy.precision, strategy.optimizer)
         / tier.write_bandwidth
     )
-
-
-def _servers(experiment: Experiment) -> Any:
-    tier = storage_tier(experiment.machine, experiment.storage.tier)
-    return experiment.strategy.nodes if tier.scope == "node" else 1

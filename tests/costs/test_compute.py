@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.compute import (
+from lib_dlhpc.costs.compute import (
     BYTES,
     STATE,
     UPDATE_TRAFFIC,
@@ -17,10 +16,11 @@ from lib_dlhpc.predict.compute import (
     traffic,
     update_time,
 )
+from lib_dlhpc.predict import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import PRECISIONS, read_device
-from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS
+from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
 
 RUN = loads("""
 [model]
@@ -153,56 +153,3 @@ def test_the_update_moves_fp32_parameters():
     device = read_device("v100-sxm2-16gb")
     found = update_time(RESNET, device, "momentum")
     assert found == pytest.approx(4 * 5 * 25_557_032 / device.memory_bandwidth, rel=1e-12)
-
-
-# --- calibration ---
-
-
-@pytest.mark.parametrize("allreduce", ALLREDUCES)
-@pytest.mark.parametrize("overlap", [True, False])
-@pytest.mark.parametrize("devices", [1, 2, 3, 6, 12, 24])
-@pytest.mark.parametrize("batch", [16, 64])
-def test_the_measured_rate_comes_back_at_the_measured_point(allreduce, overlap, devices, batch):
-    per_node = min(devices, 6)
-    run = RUN.set(
-        {
-            "strategy.allreduce": allreduce,
-            "strategy.overlap": overlap,
-            "strategy.nodes": devices // per_node,
-            "strategy.devices_per_node": per_node,
-            "strategy.batch": batch,
-            "calibration.rate": 100.0 * devices,
-            "calibration.devices": devices,
-            "calibration.batch": batch,
-        }
-    )
-    assert predict(run).throughput == pytest.approx(100.0 * devices, rel=1e-9)
-    elsewhere = predict(run.set({"strategy.nodes": 8, "strategy.devices_per_node": 6}))
-    assert elsewhere.compute_scale == pytest.approx(predict(run).compute_scale)
-
-
-@given(st.floats(1.0, 1000.0), st.integers(1, 512), st.floats(0, 0.2))
-def test_calibration_on_one_device_is_a_plain_factor(rate, batch, jitter):
-    run = RUN.set({"calibration.rate": rate, "calibration.batch": batch, "machine.jitter": jitter})
-    plain = predict(run.set({"calibration.rate": 0.0}))
-    scaled = predict(run)
-    for term in ("forward", "backward", "update"):
-        expected = scaled.compute_scale * getattr(plain, term)
-        assert getattr(scaled, term) == pytest.approx(expected, rel=1e-12)
-    assert predict(run).communication == plain.communication
-
-
-def test_no_measured_rate_leaves_the_roofline():
-    assert predict(RUN).compute_scale == 1.0
-
-
-@pytest.mark.parametrize("overlap", [True, False])
-def test_a_rate_that_the_links_cannot_carry_is_refused(overlap):
-    run = RUN.set({"strategy.overlap": overlap, "calibration.rate": 1e9, "calibration.devices": 6})
-    with pytest.raises(SpecError, match=r"calibration\.rate"):
-        predict(run)
-
-
-def test_calibration_on_a_part_of_a_node_too_many_is_refused():
-    with pytest.raises(SpecError, match=r"calibration\.devices = 7"):
-        predict(RUN.set({"calibration.rate": 100.0, "calibration.devices": 7}))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.predict.stragglers import largest_of, slowest
+from lib_dlhpc.costs.stragglers import largest_of, slowest
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8, 16, 64, 256, 1024])

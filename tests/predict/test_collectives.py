@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.predict.collectives import ALGORITHMS, Level, Network, bus_bandwidth, ring
+from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.predict.collectives import ALGORITHMS, bus_bandwidth, ring
 
 RANKS = [*range(1, 18), 32, 64]
 POWERS = [1, 2, 4, 8, 16, 32, 64]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import loads
+from lib_dlhpc.costs.input import input_time, read_operations, start_time
 from lib_dlhpc.predict import predict, storage
 from lib_dlhpc.predict.memory import checkpoint_bytes
 
@@ -40,28 +41,28 @@ SAMPLES = 4 * 6 * 32
 
 def test_input_by_hand():
     """A node fetches 192 samples: 19.2 MB at 2 GB/s, or 576 operations at 10 k/s."""
-    assert storage.input_time(RUN) == pytest.approx(192 * 3 / 10e3)
+    assert input_time(RUN) == pytest.approx(192 * 3 / 10e3)
     bytes_only = RUN.set({"storage.operations_per_file": 0.0})
-    assert storage.input_time(bytes_only) == pytest.approx(192 * 1e5 / 2e9)
+    assert input_time(bytes_only) == pytest.approx(192 * 1e5 / 2e9)
 
 
 def test_a_shared_tier_serves_all_nodes():
     far = RUN.set({"storage.tier": "far"})
-    assert storage.input_time(far) == pytest.approx(4 * storage.input_time(RUN))
-    assert storage.start_time(far) == pytest.approx(4 * storage.start_time(RUN))
+    assert input_time(far) == pytest.approx(4 * input_time(RUN))
+    assert start_time(far) == pytest.approx(4 * start_time(RUN))
 
 
 def test_records_of_many_samples_need_fewer_operations():
     records = RUN.set({"dataset.files": 1000})
-    assert storage.input_time(records) == pytest.approx(192 * 1e5 / 2e9)
-    assert storage.read_operations(RUN) == 3e6
-    assert storage.read_operations(RUN.set({"run.epochs": 90})) == 2.7e8
-    assert storage.read_operations(records) == 3000
+    assert input_time(records) == pytest.approx(192 * 1e5 / 2e9)
+    assert read_operations(RUN) == 3e6
+    assert read_operations(RUN.set({"run.epochs": 90})) == 2.7e8
+    assert read_operations(records) == 3000
 
 
 def test_start_by_hand():
     """Six devices of a node list a thousand directories each at 10 k/s."""
-    assert storage.start_time(RUN) == pytest.approx(0.6)
+    assert start_time(RUN) == pytest.approx(0.6)
     prediction = predict(RUN)
     expected = prediction.start_time + prediction.steps * prediction.step_time
     assert prediction.time_to_train == pytest.approx(expected)
@@ -78,7 +79,7 @@ def test_a_checkpoint_is_weights_and_optimiser_state_written_by_one_node():
 
 def test_data_in_memory_costs_nothing():
     run = RUN.set({"storage.tier": ""})
-    assert storage.input_time(run) == storage.start_time(run) == storage.checkpoint_time(run) == 0
+    assert input_time(run) == start_time(run) == storage.checkpoint_time(run) == 0
     assert predict(run).input_stall == 0
 
 
@@ -96,4 +97,4 @@ def test_a_step_is_never_shorter_than_its_input_and_stalls_only_for_the_rest(ban
 
 def test_an_unlimited_tier_is_free():
     free = {f"machine.storage.fast.{key}": math.inf for key in ("bandwidth", "metadata_rate")}
-    assert storage.input_time(RUN.set(free)) == storage.start_time(RUN.set(free)) == 0
+    assert input_time(RUN.set(free)) == start_time(RUN.set(free)) == 0

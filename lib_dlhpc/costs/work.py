@@ -1,0 +1,58 @@
+"""One device's part of a step: seconds of forward, backward and when its gradient buckets are ready."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import buckets, compute
+from lib_dlhpc.costs.network import last_axis
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds of one device's forward and backward, and when its gradient buckets are ready."""
+
+    forward: Any
+    backward: Any
+    ready: Any
+    sizes: Any
+
+
+def device_work(experiment: Experiment, scale: Any) -> Work:
+    """Return the work of one device, its compute time being `scale` times the roofline's.
+
+    Layers are priced once for each distinct batch: sweeps repeat few of them many times.
+    """
+    strategy, model = experiment.strategy, experiment.model
+    batch, inverse = strategy.batch, None
+    device = experiment.machine.device
+    others = (strategy.bucket, *(value for key, value in vars(device).items() if key != "peak"))
+    if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
+        batch, inverse = np.unique(batch, return_inverse=True)
+    times = compute.layer_times(model, device, batch, strategy.precision)
+    cut = buckets.buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
+    forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
+    ready = buckets.ready_times(times.backward, cut.last_layer)
+    if inverse is not None:
+        at = inverse.reshape(strategy.batch.shape)
+        forward, backward, ready = forward[at], backward[at], ready[at]
+    return Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes)
+
+
+def check(experiment: Experiment) -> None:
+    """Raise SpecError where a split is not modelled or the device lacks the precision."""
+    strategy, device = experiment.strategy, experiment.machine.device
+    for name in ("tensor", "pipeline", "spatial"):
+        if np.any(np.not_equal(getattr(strategy, name), 1)):
+            raise SpecError(
+                f"strategy.{name} = {getattr(strategy, name)}: not modelled yet; only data parallelism is,"
+                f" so the legal value is 1."
+            )
+    if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
+        raise SpecError(
+            f"strategy.precision = {strategy.precision!r}: {device.name or 'the device'} has no such peak;"
+            f" legal here: {', '.join(device.peak)}."
+        )

@@ -1,0 +1,175 @@
+"""The event table that every engine fills: who did what, on which stream, from when to when.
+
+A row is one event of one rank. What counts as what is said by the engine, in `stream` and `kind`, and
+never guessed from a name:
+
+    stream compute        forward, backward, update: work; wait, input, checkpoint: work stands still
+                          for the exchange, for the next batch, for a checkpoint being written
+    stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
+                          with a peer >= 0 one row a message, rank to peer
+    stream input          a batch being fetched; stream checkpoint: a checkpoint being written
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+
+STREAMS = ("compute", "communication", "input", "checkpoint")
+KINDS = ("forward", "backward", "update", "communication", "wait", "input", "checkpoint")
+COLUMNS = {
+    "rank": np.int32,
+    "stream": np.int8,
+    "kind": np.int8,
+    "name": np.int32,
+    "start": np.float64,
+    "stop": np.float64,
+    "bytes": np.int64,
+    "peer": np.int32,
+}
+Column: TypeAlias = NDArray[Any]
+
+
+class Event(NamedTuple):
+    """One row, in words: for engines that meet their events one at a time."""
+
+    rank: int
+    stream: str
+    kind: str
+    name: str
+    start: float  # s
+    stop: float  # s
+    bytes: int = 0
+    peer: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Events as columns of one length; `names[name]` and `KINDS[kind]` are their words."""
+
+    rank: Column
+    stream: Column  # index into STREAMS
+    kind: Column  # index into KINDS
+    name: Column  # index into names
+    start: Column  # s
+    stop: Column  # s
+    bytes: Column
+    peer: Column  # rank, -1: none
+    names: tuple[str, ...]
+    ranks: int
+    source: str  # "simulated", "measured" ...
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the rows as Events, in words."""
+        for row in zip(*(getattr(self, column).tolist() for column in COLUMNS), strict=True):
+            rank, stream, kind, name, *others = row
+            yield Event(rank, STREAMS[stream], KINDS[kind], self.names[name], *others)
+
+    def select(self, rows: Any) -> "Timeline":
+        """Return the rows of a mask or of a list of indices."""
+        return replace(self, **{column: getattr(self, column)[rows] for column in COLUMNS})
+
+    def sorted(self) -> "Timeline":
+        """Return the rows by rank, then by start; rows that start together keep their order."""
+        return self.select(np.lexsort((self.start, self.rank)))
+
+    def where(self, stream: str = "", *kinds: str) -> NDArray[np.bool_]:
+        """Return the mask of the rows on `stream` ("": any) of one of `kinds` (none: any)."""
+        mask = np.ones(len(self), dtype=np.bool_)
+        if stream:
+            mask &= self.stream == _index(STREAMS, "stream", stream)
+        if kinds:
+            mask &= np.isin(self.kind, [_index(KINDS, "kind", kind) for kind in kinds])
+        return mask
+
+
+def columns(
+    *,
+    rank: Any,
+    stream: str,
+    kind: str,
+    name: Any,
+    start: Any,
+    stop: Any,
+    names: Sequence[str],
+    ranks: int,
+    source: str,
+    bytes: Any = 0,
+    peer: Any = -1,
+) -> Timeline:
+    """Return the Timeline of arrays that broadcast together: for engines that meet many events at once.
+
+    All rows share `stream` and `kind`; `name` indexes `names`. Shapes may have any number of axes.
+    Raises SpecError for what is no table: see `check`.
+    """
+    given = {"rank": rank, "name": name, "start": start, "stop": stop, "bytes": bytes, "peer": peer}
+    arrays = np.broadcast_arrays(*given.values())
+    values = {key: array.reshape(-1) for key, array in zip(given, arrays, strict=True)}
+    rows = values["rank"].size
+    values["stream"] = np.full(rows, _index(STREAMS, "stream", stream))
+    values["kind"] = np.full(rows, _index(KINDS, "kind", kind))
+    typed = {column: values[column].astype(kind_of) for column, kind_of in COLUMNS.items()}
+    return check(Timeline(**typed, names=tuple(names), ranks=ranks, source=source))
+
+
+def from_rows(rows: Iterable[Sequence[Any]], ranks: int, source: str) -> Timeline:
+    """Return the Timeline of Events, or of tuples like them. Raises SpecError: see `check`."""
+    events = [Event(*row) for row in rows]
+    numbers: dict[str, int] = {}
+    table = {
+        "rank": [event.rank for event in events],
+        "stream": [_index(STREAMS, "stream", event.stream) for event in events],
+        "kind": [_index(KINDS, "kind", event.kind) for event in events],
+        "name": [numbers.setdefault(event.name, len(numbers)) for event in events],
+        "start": [event.start for event in events],
+        "stop": [event.stop for event in events],
+        "bytes": [event.bytes for event in events],
+        "peer": [event.peer for event in events],
+    }
+    typed = {column: np.array(table[column], dtype=kind) for column, kind in COLUMNS.items()}
+    return check(Timeline(**typed, names=tuple(numbers), ranks=ranks, source=source))
+
+
+def join(parts: Sequence[Timeline]) -> Timeline:
+    """Return all rows of the parts, which must be of the same ranks and source."""
+    first = parts[0]
+    names = {
+        name: number for number, name in enumerate(dict.fromkeys(sum((p.names for p in parts), ())))
+    }
+    renamed = [
+        np.array([names[name] for name in part.names], dtype=np.int32)[part.name] for part in parts
+    ]
+    stacked = {
+        column: np.concatenate([getattr(part, column) for part in parts]) for column in COLUMNS
+    }
+    stacked["name"] = np.concatenate(renamed)
+    return Timeline(**stacked, names=tuple(names), ranks=first.ranks, source=first.source)
+
+
+def check(timeline: Timeline) -> Timeline:
+    """Return the timeline; raises SpecError at the first row that ends before it starts or has no such rank."""
+    backwards = ~(timeline.stop >= timeline.start)  # also true of NaN
+    strangers = (timeline.rank < 0) | (timeline.rank >= timeline.ranks)
+    for wrong, why in ((backwards, "ends before it starts"), (strangers, "is of no such rank")):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise SpecError(
+                f"Event {row} ({timeline.names[timeline.name[row]]}, rank {timeline.rank[row]} of"
+                f" {timeline.ranks}, {timeline.start[row]:g} s to {timeline.stop[row]:g} s) {why}."
+            )
+    return timeline
+
+
+def _index(legal: tuple[str, ...], field: str, value: str) -> int:
+    if value not in legal:
+        raise SpecError(
+            f"{field} = {value!r}: expected one of {', '.join(legal)}.{suggest(value, legal)}"
+        )
+    return legal.index(value)
