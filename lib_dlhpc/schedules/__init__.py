@@ -10,6 +10,7 @@ double_tree.py  two binary trees at once
 hierarchy.py    hierarchical, 2-D torus
 exchange.py     parameter server, all-to-all, Bruck's allgather, halos
 goals.py        what each collective is to achieve
+checks.py       ProofError; messages between ranks and elements that exist
 proof.py        prove(schedule): every contribution exactly once, or a ProofError that says where not
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
 execute.py      execute(schedule, comm, buffer): for real, with MPI
@@ -24,16 +25,17 @@ A new algorithm is one function that yields rounds:
 
     prove(schedule(everyone_to_everyone, ranks=4, elements=100))
 
-That one fails, and the error says why: from the second step on, ranks pass on more than their own.
+That one fails, and the error says why: ranks pass on what they were given, so it arrives twice.
 """
 
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
+from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.execute import execute, prepared
 from lib_dlhpc.schedules.pipeline import PIPELINES
 from lib_dlhpc.schedules.pipeline_proof import prove_pipeline, timetable
 from lib_dlhpc.schedules.price import Cost, price
-from lib_dlhpc.schedules.proof import Proof, ProofError, prove
+from lib_dlhpc.schedules.proof import Proof, prove
 from lib_dlhpc.schedules.rounds import Round, Schedule, messages
 
 __all__ = [

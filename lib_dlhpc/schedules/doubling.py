@@ -9,35 +9,54 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lib_dlhpc.schedules.compose import within
+from lib_dlhpc.schedules.compose import beside, within
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.spec.errors import SpecError
 
 
-def recursive_doubling(ranks: int, elements: int) -> Iterator[Round]:
+def recursive_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
     """Allreduce: exchange everything with the partner 1, 2, 4 ... ranks away.
 
-    lg p (alpha + n beta + n gamma); with folding, 2 alpha + 2 n beta + n gamma more.
+    lg p (alpha + n beta + n gamma); with folding, 2 alpha + 2 n beta + n gamma more. node_size: ranks
+    fold and double inside each node first, then each with its like in the other nodes.
     """
-    core, surplus, host = _fold(ranks)
-    if len(surplus):
-        yield messages(surplus, host, 0, elements, True)
-    yield from within(_doubling(len(core), elements), core)
-    if len(surplus):
-        yield messages(host, surplus, 0, elements, False)
+    nodes = node_grid(ranks, node_size)
+    for group in (nodes, nodes.T):
+        core, surplus, host = _fold(group.shape[1])
+        yield from within(_hand(surplus, host, elements, True), group)
+        yield from within(_doubling(len(core), elements), group[:, core])
+        yield from within(_hand(host, surplus, elements, False), group)
 
 
-def rabenseifner(ranks: int, elements: int) -> Iterator[Round]:
+def rabenseifner(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
     """Allreduce: reduce-scatter by recursive halving, nearest partner first, then the way back.
 
     2 lg p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma; with folding, 2 alpha + 2 n beta + n gamma more.
+    node_size: ranks fold and halve inside each node first, then each with its like in the other nodes.
     """
-    core, surplus, host = _fold(ranks)
-    if len(surplus):
-        yield messages(surplus, host, 0, elements, True)
-    yield from within(_halving_doubling(len(core), elements), core)
-    if len(surplus):
-        yield messages(host, surplus, 0, elements, False)
+    nodes = node_grid(ranks, node_size)
+    core, surplus, host = _fold(node_size)
+    yield from within(_hand(surplus, host, elements, True), nodes)
+    yield from within(_halving(len(core), elements), nodes[:, core])
+    if ranks > node_size:
+        offset, count = _own_block(len(core), elements)
+        like = (
+            within(rabenseifner(len(nodes), int(count[c]), len(nodes)), nodes[:, i], int(offset[c]))
+            for c, i in enumerate(core)
+        )
+        yield from beside(*like)
+    yield from within(_doubling_back(len(core), elements), nodes[:, core])
+    yield from within(_hand(host, surplus, elements, False), nodes)
+
+
+def node_grid(ranks: int, node_size: int) -> Ints:
+    """Return the ranks of each node, a row a node. Raises SpecError if they do not fill whole nodes."""
+    if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
+        raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
+    if ranks % node_size:
+        raise SpecError(f"node_size = {node_size}: expected a divisor of the {ranks} ranks.")
+    return np.arange(ranks).reshape(-1, node_size)
 
 
 def _doubling(ranks: int, elements: int) -> Iterator[Round]:
@@ -46,19 +65,45 @@ def _doubling(ranks: int, elements: int) -> Iterator[Round]:
         yield messages(rank, rank ^ distance, 0, elements, True)
 
 
-def _halving_doubling(ranks: int, elements: int) -> Iterator[Round]:
+def _halving(ranks: int, elements: int) -> Iterator[Round]:
+    """Reduce-scatter: give half of what you work on to the partner, keep the other half."""
+    rank = np.arange(ranks)
+    for distance, _, (offset, count) in _halves(ranks, elements):
+        yield messages(rank, rank ^ distance, offset, count, True)
+
+
+def _doubling_back(ranks: int, elements: int) -> Iterator[Round]:
+    """Allgather: the way back, give what you kept."""
+    rank = np.arange(ranks)
+    for distance, (offset, count), _ in reversed(_halves(ranks, elements)):
+        yield messages(rank, rank ^ distance, offset, count, False)
+
+
+def _own_block(ranks: int, elements: int) -> tuple[Ints, Ints]:
+    """Offset and count of what each rank has after halving."""
+    halves = _halves(ranks, elements)
+    return halves[-1][1] if halves else (np.zeros(1, np.int64), np.array([elements]))
+
+
+def _halves(ranks: int, elements: int) -> list[tuple[int, tuple[Ints, Ints], tuple[Ints, Ints]]]:
+    """For each distance what each rank keeps and what it gives away: offset and count."""
     cut, rank = cuts(elements, ranks), np.arange(ranks)
     first = np.zeros(ranks, np.int64)  # of the blocks that the rank still works on
-    way_back = []
+    halves = []
     for distance in _powers(ranks):
         half = ranks // (2 * distance)
-        upper = rank & distance != 0  # these ranks keep the upper half of their blocks
+        upper = rank & distance != 0  # these ranks keep the upper half
         kept, given = first + half * upper, first + half * ~upper
-        yield messages(rank, rank ^ distance, cut[given], cut[given + half] - cut[given], True)
-        way_back.append((distance, cut[kept], cut[kept + half] - cut[kept]))
+        keep, give = ((cut[b], cut[b + half] - cut[b]) for b in (kept, given))
+        halves.append((distance, keep, give))
         first = kept
-    for distance, offset, count in reversed(way_back):
-        yield messages(rank, rank ^ distance, offset, count, False)
+    return halves
+
+
+def _hand(source: Ints, target: Ints, elements: int, reduce: bool) -> Iterator[Round]:
+    """Surplus ranks to their hosts, or back; no round if there are none."""
+    if len(source):
+        yield messages(source, target, 0, elements, reduce)
 
 
 def _powers(ranks: int) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib_dlhpc.schedules.compose import beside, then, within
+from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.rings import cuts, ring, ring_allgather, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Round
 from lib_dlhpc.schedules.trees import binomial_gather, binomial_scatter
@@ -22,7 +23,8 @@ def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     2 (g-1 + ceil(lg g)) alpha + 4 (g-1)/g n beta + (g-1)/g n gamma, and the ring of p/g leaders.
     The last node may have fewer ranks.
     """
-    _at_least_one("node_size", node_size)
+    if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
+        raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
     leaders = range(0, ranks, node_size)
     nodes = [range(leader, min(leader + node_size, ranks)) for leader in leaders]
     yield from beside(*(within(_to_leader(len(node), elements), node) for node in nodes))
@@ -36,7 +38,6 @@ def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) ->
     x columns, y = p/x rows: 2 (x-1 + y-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma. columns: x; by
     default a row holds whole nodes and is as near to sqrt(p) as their number allows.
     """
-    _at_least_one("node_size", node_size)
     x = columns or row_length(ranks, node_size)
     if x < 1 or ranks % x:
         raise SpecError(f"columns = {columns}: expected a divisor of the {ranks} ranks.")
@@ -55,9 +56,7 @@ def row_length(ranks: int, node_size: int = 1) -> int:
 
     Raises SpecError if `ranks` are not whole nodes.
     """
-    if ranks % node_size:
-        raise SpecError(f"node_size = {node_size}: expected a divisor of the {ranks} ranks.")
-    nodes = ranks // node_size
+    nodes = len(node_grid(ranks, node_size))
     divisors = [m for m in range(1, nodes + 1) if nodes % m == 0]
     return node_size * min(divisors, key=lambda m: (abs(np.log(m * m * node_size / nodes)), m))
 
@@ -68,8 +67,3 @@ def _to_leader(ranks: int, elements: int) -> Iterator[Round]:
 
 def _from_leader(ranks: int, elements: int) -> Iterator[Round]:
     yield from then(binomial_scatter(ranks, elements), ring_allgather(ranks, elements))
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise SpecError(f"{name} = {value!r}: expected a whole number, at least 1.")

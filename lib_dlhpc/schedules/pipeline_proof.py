@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
-from lib_dlhpc.schedules.proof import ProofError
 
 
 class Span(NamedTuple):

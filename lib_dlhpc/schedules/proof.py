@@ -11,31 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.schedules.checks import ProofError, checked
 from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, Goal
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, elements_text
 from lib_dlhpc.spec.errors import SpecError, suggest
 
 NOTHING = -1  # the content of a block whose data has not arrived yet
-MOST_ROUNDS = 100_000
 MANY = 100  # counts stop here: enough to know that it is too often
-
-
-class ProofError(SpecError):
-    """A schedule that does not do what it is for.
-
-    rank and elements (first, one after the last): where it shows. round: where it first went wrong,
-    None if it is something that never happens.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        rank: int | None = None,
-        elements: tuple[int, int] = (0, 0),
-        round: int | None = None,
-    ) -> None:
-        super().__init__(text)
-        self.rank, self.elements, self.round = rank, elements, round
 
 
 @dataclass(frozen=True)
@@ -68,7 +50,7 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
         )
     options = dict(schedule.options) | ({} if root is None else {"root": root})
     wanted = GOALS[goal](schedule.ranks, schedule.elements, options)
-    rounds = _checked(schedule)
+    rounds = checked(schedule)
     places = [array for part in rounds for array in (part.offset, part.offset + part.count)]
     edges: Ints = np.unique(
         np.concatenate([np.array([0, schedule.elements]), wanted.cuts, *places])
@@ -83,58 +65,6 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
         sum(len(part) for part in rounds),
         sum(int(part.count.sum()) for part in rounds),
     )
-
-
-def _checked(schedule: Schedule) -> list[Round]:
-    """Return the rounds; refuse what is none, and a loop that does not end."""
-    rounds: list[Round] = []
-    try:
-        for part in schedule.rounds():
-            _check_places(part, len(rounds), schedule)
-            rounds.append(part)
-            if len(rounds) > MOST_ROUNDS:
-                raise ProofError(
-                    f"More than {MOST_ROUNDS} rounds: does the loop that yields them end?"
-                )
-    except ProofError:
-        raise
-    except SpecError as error:
-        raise ProofError(str(error), round=len(rounds)) from None
-    return rounds
-
-
-def _check_places(part: Round, number: int, schedule: Schedule) -> None:
-    """Refuse messages between ranks or elements that do not exist."""
-    p, n = schedule.ranks, schedule.elements
-    lengths = {len(array) for array in part.arrays}
-    if len(lengths) > 1:
-        raise ProofError(
-            f"Round {number}: its arrays have lengths {sorted(lengths)}, not one.", round=number
-        )
-    for name, rank in (("source", part.source), ("target", part.target)):
-        for i in np.flatnonzero((rank < 0) | (rank >= p))[:1]:
-            raise ProofError(
-                f"Round {number}: {name} {rank[i]} of message {i} is no rank; there are ranks 0 to {p - 1}.",
-                int(rank[i]),
-                round=number,
-            )
-    for i in np.flatnonzero(part.source == part.target)[:1]:
-        raise ProofError(
-            f"Round {number}: rank {part.source[i]} sends a message to itself.",
-            int(part.source[i]),
-            round=number,
-        )
-    end = part.offset + part.count
-    for i in np.flatnonzero((part.offset < 0) | (part.count < 0) | (end > n))[:1]:
-        raise ProofError(
-            f"Round {number}: the message from rank {part.source[i]} to rank {part.target[i]} has offset"
-            f" {part.offset[i]} and count {part.count[i]}; the buffer has elements 0 to {n - 1}."
-            if n
-            else f"Round {number}: a message has count {part.count[i]}, but the buffer is empty.",
-            int(part.source[i]),
-            (int(part.offset[i]), int(end[i])),
-            number,
-        )
 
 
 class _Cells(NamedTuple):
@@ -217,7 +147,7 @@ class _Memory:
             faults.append(f"lacks the contribution of {_ranks_text(lacks)}")
         if len(repeats):
             faults.append(
-                f"has the contribution of {_ranks_text(repeats)} {counts[repeats[0]]} times"
+                f"has the contribution of {_ranks_text(repeats)} {_times(counts[repeats[0]])}"
             )
         if len(strange):
             faults.append(
@@ -311,6 +241,10 @@ class _Memory:
 def _earlier(one: Ints, other: Ints) -> Ints:
     """The earlier of two rounds, NOTHING standing for never."""
     return np.where(one == NOTHING, other, np.where(other == NOTHING, one, np.minimum(one, other)))
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times" if count < MANY else "very often"
 
 
 def _ranks_text(ranks: Ints) -> str:

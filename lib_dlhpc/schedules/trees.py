@@ -10,18 +10,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib_dlhpc.schedules.compose import then, within
+from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.rings import cuts, ring_allgather
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
 
-def binomial(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
+def binomial(ranks: int, elements: int, root: int = 0, node_size: int = 1) -> Iterator[Round]:
     """Allreduce: reduce to the root along a binomial tree, then broadcast down the same tree.
 
-    2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma.
+    2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma. node_size: a tree in each node, and one of the
+    nodes.
     """
-    yield from then(
-        binomial_reduce(ranks, elements, root), binomial_broadcast(ranks, elements, root)
-    )
+    nodes = node_grid(ranks, node_size)
+    (node, place), (many, size) = divmod(root, node_size), nodes.shape
+    leaders = nodes[:, place]
+    yield from within(binomial_reduce(size, elements, place), nodes)
+    yield from within(binomial_reduce(many, elements, node), leaders)
+    yield from within(binomial_broadcast(many, elements, node), leaders)
+    yield from within(binomial_broadcast(size, elements, place), nodes)
 
 
 def binomial_reduce(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:

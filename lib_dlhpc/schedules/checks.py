@@ -1,0 +1,78 @@
+"""What must be true of a schedule before anyone follows it: its ranks and elements exist, and it ends."""
+
+import numpy as np
+
+from lib_dlhpc.schedules.rounds import Round, Schedule
+from lib_dlhpc.spec.errors import SpecError
+
+MOST_ROUNDS = 100_000
+
+
+class ProofError(SpecError):
+    """A schedule that does not do what it is for.
+
+    rank and elements (first, one after the last): where it shows. round: where it first went wrong,
+    None if it is something that never happens.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        rank: int | None = None,
+        elements: tuple[int, int] = (0, 0),
+        round: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.rank, self.elements, self.round = rank, elements, round
+
+
+def checked(schedule: Schedule) -> list[Round]:
+    """Return the rounds; refuse what is none, and a loop that does not end."""
+    rounds: list[Round] = []
+    try:
+        for part in schedule.rounds():
+            _check_places(part, len(rounds), schedule)
+            rounds.append(part)
+            if len(rounds) > MOST_ROUNDS:
+                raise ProofError(
+                    f"More than {MOST_ROUNDS} rounds: does the loop that yields them end?"
+                )
+    except ProofError:
+        raise
+    except SpecError as error:
+        raise ProofError(str(error), round=len(rounds)) from None
+    return rounds
+
+
+def _check_places(part: Round, number: int, schedule: Schedule) -> None:
+    """Refuse messages between ranks or elements that do not exist."""
+    p, n = schedule.ranks, schedule.elements
+    lengths = {len(array) for array in part.arrays}
+    if len(lengths) > 1:
+        raise ProofError(
+            f"Round {number}: its arrays have lengths {sorted(lengths)}, not one.", round=number
+        )
+    for name, rank in (("source", part.source), ("target", part.target)):
+        for i in np.flatnonzero((rank < 0) | (rank >= p))[:1]:
+            raise ProofError(
+                f"Round {number}: {name} {rank[i]} of message {i} is no rank; there are ranks 0 to {p - 1}.",
+                int(rank[i]),
+                round=number,
+            )
+    for i in np.flatnonzero(part.source == part.target)[:1]:
+        raise ProofError(
+            f"Round {number}: rank {part.source[i]} sends a message to itself.",
+            int(part.source[i]),
+            round=number,
+        )
+    end = part.offset + part.count
+    for i in np.flatnonzero((part.offset < 0) | (part.count < 0) | (end > n))[:1]:
+        raise ProofError(
+            f"Round {number}: the message from rank {part.source[i]} to rank {part.target[i]} has offset"
+            f" {part.offset[i]} and count {part.count[i]}; the buffer has elements 0 to {n - 1}."
+            if n
+            else f"Round {number}: a message has count {part.count[i]}, but the buffer is empty.",
+            int(part.source[i]),
+            (int(part.offset[i]), int(end[i])),
+            number,
+        )
