@@ -36,6 +36,11 @@ def last_axis(value: Any) -> Any:
     return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
 
 
+def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
+    """Return the network of `ranks` nodes of one device: alpha in s, beta and gamma in s/B."""
+    return Network(Level(1, 0.0, 0.0), Level(ranks, alpha, beta), gamma)
+
+
 def network_of(experiment: Experiment) -> Network:
     """Return the levels and the reduction rate of the devices that take part in the exchange.
 

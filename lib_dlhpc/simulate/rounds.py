@@ -1,0 +1,273 @@
+"""A schedule played out round by round, all ranks at once: max-plus arithmetic on arrays.
+
+With t the times at which the ranks finish a round, and d the duration of a message s -> r,
+
+    t[s] <- t[s] + d                  the sender's port is busy for d from when the sender is there
+    t[r] <- max(t[s], t[r]) + d       the receiver's port is busy for d from when both are there
+
+all t on the right being those of the round before: an early sender does not wait for a late receiver
+(its data waits in a buffer), a receiver waits for its sender. Where everyone sends and receives messages
+of one duration, as on a ring, this is the message-level program "send takes d; put; get".
+d = alpha + bytes beta (+ bytes gamma if the target combines), with alpha and beta of the level, within
+a node or between nodes. A rank has one port a direction: several messages of one round from or to one
+rank go one after another, in the order of the round. The NICs of a node are shared: what leaves (or
+enters) it in a round takes as long as all of those bytes together.
+
+Not modelled here: any contention beyond the NICs (`events` does). Source of the arithmetic: Baccelli,
+Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lib_dlhpc.costs.network import Network
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
+from lib_dlhpc.spec.errors import SpecError
+
+Floats: TypeAlias = NDArray[np.float64]
+# noise(number of the round, round) -> factors of the durations, (..., messages)
+Noise: TypeAlias = Callable[[int, Round], ArrayLike]
+
+
+class Run(NamedTuple):
+    """A round that is played `repeat` times in a row; only offsets, which take no time, may differ."""
+
+    round: Round
+    repeat: int
+
+
+class Program(NamedTuple):
+    """A schedule's rounds, equal ones in a row kept once: for many runs of one schedule."""
+
+    ranks: int
+    runs: tuple[Run, ...]
+
+
+def program(schedule: Schedule) -> Program:
+    """Return the rounds of `schedule`, kept. A ring whose blocks are all of one size is two rounds."""
+    return Program(schedule.ranks, tuple(_runs(schedule)))
+
+
+def finish_times(
+    schedule: Schedule | Program,
+    network: Network,
+    element_bytes: float = 4,
+    arrival: ArrayLike = 0.0,
+    noise: Noise | None = None,
+) -> Floats:
+    """Return when each rank is through with the schedule, in s, shape (..., ranks).
+
+    network: alpha, beta (s/B) of two levels and gamma (s/B); arrays need a last axis of 1, for the
+    ranks, and whatever stands before it is a batch of what-if scenarios. element_bytes: B an element.
+    arrival: s at which each rank starts, (..., ranks). noise: see Noise.
+    Raises SpecError if the network has not as many ranks as the schedule.
+    """
+    size = int(network.inner.ranks) * int(network.outer.ranks)
+    if size != schedule.ranks:
+        raise SpecError(
+            f"network: {network.inner.ranks} x {network.outer.ranks} ranks,"
+            f" but the schedule is for {schedule.ranks}."
+        )
+    time = _start(schedule.ranks, network, arrival)
+    routes: _Routes | None = None
+    number = 0
+    for part, repeat in schedule.runs if isinstance(schedule, Program) else _runs(schedule):
+        if not len(part):
+            number += repeat
+            continue
+        if routes is None or not routes.fit(part):
+            routes = _Routes(part, schedule.ranks, int(network.inner.ranks))
+        if noise is None:
+            routes.play(time, routes.durations(part, network, element_bytes), repeat)
+        else:
+            for again in range(repeat):
+                factor = np.asarray(noise(number + again, part))
+                spent = [
+                    seconds * factor[..., rows] if factor.ndim else seconds * factor
+                    for rows, seconds in zip(
+                        routes.levels,
+                        routes.durations(part, network, element_bytes),
+                        strict=True,
+                    )
+                ]
+                routes.play(time, spent, 1)
+        number += repeat
+    return time
+
+
+def durations(part: Round, network: Network, element_bytes: float = 4) -> Floats:
+    """Return the seconds of each message of a round with at most one message a port, (..., messages)."""
+    node = int(network.inner.ranks)
+    return _durations(part, network, element_bytes, *_far(part, node), node)
+
+
+class _Routes:
+    """What can be said of a round from its sources and targets alone, kept while they stay the same.
+
+    levels: messages that no port keeps apart, as indices into the round; mostly there is one level.
+    shift: k where everyone sends to the rank k on, modulo the number of ranks; then views will do.
+    """
+
+    def __init__(self, part: Round, ranks: int, node: int) -> None:
+        self.source, self.target, self.ranks, self.node = part.source, part.target, ranks, node
+        self.levels: list[Any] = _levels(part)
+        self.shift = 0
+        self.giver: Ints | None = None
+        if len(self.levels) == 1 and len(part) == ranks:
+            if (part.source == np.arange(ranks)).all():
+                shifts = (part.target - part.source) % ranks
+                self.shift = int(shifts[0]) if (shifts == shifts[0]).all() else 0
+            else:  # any order of a permutation: play it in the order of the sources
+                self.levels = [np.argsort(part.source)]
+            self.giver = np.empty(ranks, np.int64)
+            self.giver[part.target] = part.source
+        self.level_far = [_far(_take(part, rows), node) for rows in self.levels]
+
+    def fit(self, part: Round) -> bool:
+        return _same(part.source, self.source) and _same(part.target, self.target)
+
+    def durations(self, part: Round, network: Network, element_bytes: float) -> list[Floats]:
+        return [
+            _durations(_take(part, rows), network, element_bytes, *far, self.node)
+            for rows, far in zip(self.levels, self.level_far, strict=True)
+        ]
+
+    def play(self, time: Floats, spent: list[Floats], repeat: int) -> None:
+        """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`."""
+        if self.giver is not None:
+            self._play_permutation(time, self.giver, spent[0], repeat)
+            return
+        for _ in range(repeat):
+            sends, receives = time.copy(), time.copy()
+            for rows, seconds in zip(self.levels, spent, strict=True):
+                source, target = self.source[rows], self.target[rows]
+                start = sends[..., source]
+                sends[..., source] = start + seconds
+                receives[..., target] = np.maximum(start, receives[..., target]) + seconds
+            np.maximum(sends, receives, out=time)
+
+    def _play_permutation(self, time: Floats, giver: Ints, spent: Floats, repeat: int) -> None:
+        """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
+        send = np.ascontiguousarray(
+            np.broadcast_to(spent, np.broadcast_shapes(spent.shape, (self.ranks,)))
+        )
+        own = np.maximum(send, send[..., giver])
+        alike = bool((own == send).all())
+        sent, got = np.empty_like(time), np.empty_like(time)
+        k, add, maximum = self.shift, np.add, np.maximum
+        busy = sent if alike else np.empty_like(time)
+        parts = [
+            (busy[..., k:], sent[..., :-k], time[..., k:]),
+            (busy[..., :k], sent[..., -k:], time[..., :k]),
+        ]
+        for _ in range(repeat):
+            add(time, send, sent)
+            if not alike:
+                add(time, own, busy)
+            if k:  # the giver is k ranks back: views in place of copies
+                for mine, givers, out in parts:
+                    maximum(mine, givers, out)
+            else:
+                np.take(sent, giver, axis=-1, out=got, mode="clip")
+                maximum(busy, got, out=time)
+
+
+def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
+    before: Round | None = None
+    repeat = 0
+    for part in rounds:
+        if before is not None and all(
+            _same(getattr(part, field), getattr(before, field))
+            for field in ("source", "target", "reduce", "count")
+        ):
+            repeat += 1
+            continue
+        if before is not None:
+            yield Run(before, repeat)
+        before, repeat = part, 1
+    if before is not None:
+        yield Run(before, repeat)
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two columns are equal; a large piece of memory is not compared with itself."""
+    if len(a) != len(b):
+        return False
+    if a.size < 4096:
+        return a is b or a.tobytes() == b.tobytes()
+    if a.strides == b.strides and a.ctypes.data == b.ctypes.data:
+        return True
+    return bool((a == b).all())
+
+
+def _start(ranks: int, network: Network, arrival: ArrayLike) -> Floats:
+    values = (network.inner.alpha, network.inner.beta, network.outer.alpha, network.outer.beta)
+    shapes = [np.shape(value) for value in (*values, network.gamma)]
+    shape = np.broadcast_shapes(*shapes, np.shape(arrival), (ranks,))
+    if shape[-1] != ranks:
+        raise SpecError(
+            f"network, arrival: the last axis of arrays is for the {ranks} ranks (or 1);"
+            f" here it is {shape[-1]} long."
+        )
+    return np.array(np.broadcast_to(np.asarray(arrival, dtype=np.float64), shape))
+
+
+def _far(part: Round, node: int) -> tuple[NDArray[np.bool_], bool]:
+    """Which messages leave their node, and whether any of them share a node's NICs."""
+    if node == 1:
+        return np.ones(len(part), np.bool_), False
+    here, there = part.source // node, part.target // node
+    far = here != there
+    alone = all(len(np.unique(side[far])) == far.sum() for side in (here, there))
+    return far, not alone
+
+
+def _durations(
+    part: Round,
+    network: Network,
+    element_bytes: float,
+    far: NDArray[np.bool_],
+    shared: bool,
+    node: int,
+) -> Floats:
+    (_, alpha_in, beta_in), (_, alpha_out, beta_out) = network.inner, network.outer
+    size = part.count * float(element_bytes)
+    through = size
+    if shared:
+        out = np.bincount(part.source // node, weights=size * far)
+        into = np.bincount(part.target // node, weights=size * far)
+        together = np.maximum(out[part.source // node], into[part.target // node])
+        through = np.where(far, together, size)
+    if node == 1:
+        moved = alpha_out + through * beta_out
+    elif far.any():
+        moved = np.where(far, alpha_out, alpha_in) + through * np.where(far, beta_out, beta_in)
+    else:
+        moved = alpha_in + through * beta_in
+    combined = size * part.reduce * network.gamma
+    return np.asarray(moved + combined, dtype=np.float64)
+
+
+def _take(part: Round, rows: Any) -> Round:
+    if isinstance(rows, slice):
+        return part
+    return Round(*(column[rows] for column in part.arrays))
+
+
+def _levels(part: Round) -> list[Any]:
+    """Split a round by its ports: a level has at most one message from a rank and one to a rank."""
+    if all(len(np.unique(ranks)) == len(part) for ranks in (part.source, part.target)):
+        return [slice(None)]
+    level_of = np.empty(len(part), np.int64)
+    sends: dict[int, int] = {}
+    receives: dict[int, int] = {}
+    for row, (source, target) in enumerate(
+        zip(part.source.tolist(), part.target.tolist(), strict=True)
+    ):
+        level = max(sends.get(source, 0), receives.get(target, 0))
+        level_of[row] = level
+        sends[source] = receives[target] = level + 1
+    return [np.flatnonzero(level_of == level) for level in range(int(level_of.max()) + 1)]
