@@ -11,6 +11,7 @@ hierarchy.py    hierarchical, 2-D torus
 exchange.py     parameter server, all-to-all, Bruck's allgather, halos
 goals.py        what each collective is to achieve
 checks.py       ProofError; messages between ranks and elements that exist
+faults.py       what can be wrong, in words
 proof.py        prove(schedule): every contribution exactly once, or a ProofError that says where not
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
 execute.py      execute(schedule, comm, buffer): for real, with MPI

@@ -83,6 +83,10 @@ def schedule(
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least {least}.")
     _check_options(name, function, options, int(ranks))
     p, n = int(ranks), int(elements)
+    if options:
+        next(
+            iter(function(p, n, **options)), None
+        )  # a wrong value shows here, not at the first reader
     return Schedule(
         name, p, n, lambda: function(p, n, **options), goal, MappingProxyType(dict(options))
     )

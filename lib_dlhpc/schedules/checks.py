@@ -5,7 +5,7 @@ import numpy as np
 from lib_dlhpc.schedules.rounds import Round, Schedule
 from lib_dlhpc.spec.errors import SpecError
 
-MOST_ROUNDS = 100_000
+MOST_ROUNDS = 20_000
 
 
 class ProofError(SpecError):
@@ -51,6 +51,13 @@ def _check_places(part: Round, number: int, schedule: Schedule) -> None:
     if len(lengths) > 1:
         raise ProofError(
             f"Round {number}: its arrays have lengths {sorted(lengths)}, not one.", round=number
+        )
+    kinds = [array.dtype.kind for array in part.arrays]
+    if kinds != ["i"] * 4 + ["b"]:
+        raise ProofError(
+            f"Round {number}: expected four arrays of whole numbers and one of truth values;"
+            " messages(...) makes a round of them.",
+            round=number,
         )
     for name, rank in (("source", part.source), ("target", part.target)):
         for i in np.flatnonzero((rank < 0) | (rank >= p))[:1]:

@@ -13,6 +13,7 @@ from lib_dlhpc.spec.errors import SpecError
 
 ALL = -2  # the contribution of every rank, once
 ANY = -3  # whatever it is
+NOTHING = -1  # what a rank has of its own where it begins with no data
 
 
 class Goal(NamedTuple):

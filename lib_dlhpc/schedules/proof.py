@@ -2,21 +2,19 @@
 
 The buffer falls into blocks between all places where a message begins or ends; nothing ever happens to
 a part of a block. What a rank holds of a block is a content: how often each rank contributed to it.
-Contents are kept once each in a table, ranks hold numbers of its rows, so the proof is exact and fast.
+Contents are kept in a table and ranks hold the numbers of its rows, so the proof is exact and fast.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.schedules.checks import ProofError, checked
-from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, Goal
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, elements_text
+from lib_dlhpc.schedules.checks import checked
+from lib_dlhpc.schedules.faults import Cells, Trace, not_there, race, wrong_at_the_end
+from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
 from lib_dlhpc.spec.errors import SpecError, suggest
 
-NOTHING = -1  # the content of a block whose data has not arrived yet
 MANY = 100  # counts stop here: enough to know that it is too often
 
 
@@ -45,9 +43,8 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
     """
     goal = goal or schedule.goal
     if goal not in GOALS:
-        raise SpecError(
-            f"goal = {goal!r}: expected one of {', '.join(GOALS)}.{suggest(goal, GOALS)}"
-        )
+        legal = ", ".join(GOALS)
+        raise SpecError(f"goal = {goal!r}: expected one of {legal}.{suggest(goal, GOALS)}")
     options = dict(schedule.options) | ({} if root is None else {"root": root})
     wanted = GOALS[goal](schedule.ranks, schedule.elements, options)
     rounds = checked(schedule)
@@ -58,196 +55,102 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
     memory = _Memory(schedule.ranks, edges, wanted)
     for number, part in enumerate(rounds):
         memory.play(part, number)
-    memory.compare(wanted)
-    return Proof(
-        goal,
-        len(rounds),
-        sum(len(part) for part in rounds),
-        sum(int(part.count.sum()) for part in rounds),
-    )
-
-
-class _Cells(NamedTuple):
-    """Messages cut into blocks: one entry for each block of each message."""
-
-    source: Ints
-    target: Ints
-    block: Ints
-    reduce: NDArray[np.bool_]
+    memory.compare(rounds)
+    moved = sum(int(part.count.sum()) for part in rounds)
+    return Proof(goal, len(rounds), memory.played, moved)
 
 
 class _Memory:
-    """What every rank holds of every block, and when that last changed."""
+    """What every rank holds of every block, and which messages made it so."""
 
     def __init__(self, ranks: int, edges: Ints, goal: Goal) -> None:
-        self.ranks, self.edges = ranks, edges
-        self.table = np.zeros(
-            (2 * ranks, ranks), np.uint8
-        )  # content -> how often each rank is in it
-        np.fill_diagonal(self.table, 1)
-        self.rows = ranks
-        self.part = np.searchsorted(goal.cuts, edges[:-1], side="right") - 1  # of the goal's parts
-        own = np.arange(ranks)[:, None]
-        self.held = np.where(goal.begins[:, self.part], own, NOTHING)
-        self.last = np.full(self.held.shape, NOTHING)  # the round that wrote there last
-        self.writer = np.full(self.held.shape, NOTHING)  # and the rank it came from
-        self.lost = np.full(
-            self.held.shape, NOTHING
-        )  # the round that first overwrote a contribution
-        self.repeated = np.full(self.held.shape, NOTHING)  # that first counted a contribution twice
+        self.edges = edges
+        self.table = np.eye(ranks, dtype=np.uint8)  # content -> how often each rank is in it
+        self.played = 0  # messages so far
+        part = np.searchsorted(goal.cuts, edges[:-1], side="right") - 1  # of the goal's parts
+        self.wanted = goal.wanted[:, part]
+        self.held = np.where(goal.begins[:, part], np.arange(ranks)[:, None], NOTHING)
+        # For each rank and block, the number of the message that ...
+        self.last = np.full(self.held.shape, NOTHING)  # wrote there last
+        self.lost = self.last.copy()  # first overwrote a contribution
+        self.repeated = self.last.copy()  # first added a contribution that was there already
 
     def play(self, part: Round, number: int) -> None:
         """Carry out one round."""
         cells = self._cells(part)
-        self._check_race(cells, number)
-        sent, there = self.held[cells.source, cells.block], self.held[cells.target, cells.block]
-        self._check_sent(cells, sent, there, number)
-        after = sent.copy()
-        at = np.flatnonzero(cells.reduce)
-        after[at] = self._combined(sent[at], there[at])
-        place = (cells.target, cells.block)
-        copied = ~cells.reduce & (there != NOTHING) & (there != sent)
-        gone = np.zeros(len(sent), np.bool_)
-        gone[copied] = (self.table[there[copied]] > self.table[sent[copied]]).any(1)
-        twice = np.zeros(len(sent), np.bool_)
-        twice[at] = (self.table[after[at]] > 1).any(1)
+        origin, place = (cells.source, cells.block), (cells.target, cells.block)
+        sent, there = self.held[origin], self.held[place]
+        race(cells, self.edges, number)
+        not_there(cells, sent, there, self.edges, number)
+        after = np.where(cells.reduce, self._combined(sent, there, cells.reduce), sent)
+        twice = cells.reduce & (self.table[after] > 1).any(1)
+        gone = ~cells.reduce & (there != NOTHING)
+        gone[gone] = (self.table[there[gone]] > self.table[sent[gone]]).any(1)
+        message = self.played + cells.message
         for mark, now in ((self.lost, gone), (self.repeated, twice)):
-            old = np.where(cells.reduce, mark[place], NOTHING)  # a copy brings the sender's history
-            first = _earlier(old, mark[cells.source, cells.block])
-            mark[place] = np.where((first == NOTHING) & now, number, first)
-        self.held[place], self.last[place], self.writer[place] = after, number, cells.source
+            # A copy brings the sender's history along, a combination has both.
+            first = _earlier(np.where(cells.reduce, mark[place], NOTHING), mark[origin])
+            mark[place] = np.where(now & (first == NOTHING), message, first)
+        self.held[place], self.last[place] = after, message
+        self.played += len(part)
 
-    def compare(self, goal: Goal) -> None:
-        """Raise ProofError for the first rank and block that does not hold what the goal wants."""
-        wanted = goal.wanted[:, self.part]
-        full = np.zeros(self.rows, np.bool_)
-        full[:] = (self.table[: self.rows] == 1).all(1)
-        right = np.where(
-            wanted == ALL, full[self.held] & (self.held != NOTHING), self.held == wanted
-        )
-        wrong = np.argwhere(~right & (wanted != ANY))
-        if len(wrong):
-            rank, block = (int(i) for i in wrong[0])
-            self._explain(rank, block, int(wanted[rank, block]), len(np.unique(wrong[:, 0])))
-
-    def _explain(self, rank: int, block: int, wanted: int, ranks: int) -> None:
-        held = self.held[rank, block]
-        counts = self.table[held].astype(int) if held != NOTHING else np.zeros(self.ranks, int)
-        target = (
-            np.ones(self.ranks, int) if wanted == ALL else np.eye(self.ranks, dtype=int)[wanted]
-        )
-        lacks, repeats = (
-            np.flatnonzero(counts < target),
-            np.flatnonzero((counts > target) & (counts > 1)),
-        )
-        strange = np.flatnonzero((counts == 1) & (target == 0))
-        place = elements_text(int(self.edges[block]), int(self.edges[block + 1]))
-        faults = []
-        if len(lacks):
-            faults.append(f"lacks the contribution of {_ranks_text(lacks)}")
-        if len(repeats):
-            faults.append(
-                f"has the contribution of {_ranks_text(repeats)} {_times(counts[repeats[0]])}"
-            )
-        if len(strange):
-            faults.append(
-                f"has the contribution of {_ranks_text(strange)}, which does not belong there"
-            )
-        last, writer = int(self.last[rank, block]), int(self.writer[rank, block])
-        lost, repeated = int(self.lost[rank, block]), int(self.repeated[rank, block])
-        if len(repeats) and repeated != NOTHING:
-            when, cause = (
-                repeated,
-                f"Round {repeated} first combined data that held the same contribution.",
-            )
-        elif len(lacks) and lost != NOTHING and wanted == ALL:
-            when, cause = (
-                lost,
-                f"Round {lost} overwrote a contribution: 'copy' where 'reduce' was due?",
-            )
-        elif last == NOTHING:
-            when, cause = NOTHING, "No message ever brings it anything there: is one missing?"
-        else:
-            when, cause = (
-                last,
-                f"The last message to get there is rank {writer}'s in round {last}: too early, or one is missing?",
-            )
-        others = f" ({ranks - 1} more ranks are wrong.)" if ranks > 1 else ""
-        raise ProofError(
-            f"Rank {rank}, {place}: at the end it {' and '.join(faults)}. {cause}{others}",
+    def compare(self, rounds: list[Round]) -> None:
+        """Raise ProofError for the first rank and block that does not hold what is wanted."""
+        complete = (self.table == 1).all(1)[self.held] & (self.held != NOTHING)
+        right = np.where(self.wanted == ALL, complete, self.held == self.wanted)
+        wrong = np.argwhere(~right & (self.wanted != ANY))
+        if not len(wrong):
+            return
+        rank, block = (int(i) for i in wrong[0])
+        held, wanted = self.held[rank, block], self.wanted[rank, block]
+        counts = np.zeros(len(self.held), np.int64) if held == NOTHING else self.table[held]
+        target = np.ones(len(self.held)) if wanted == ALL else np.arange(len(self.held)) == wanted
+        marks = (mark[rank, block] for mark in (self.last, self.lost, self.repeated))
+        raise wrong_at_the_end(
             rank,
             (int(self.edges[block]), int(self.edges[block + 1])),
-            None if when == NOTHING else when,
+            counts.astype(np.int64),
+            target.astype(np.int64),
+            Trace(*(_message(rounds, int(mark)) for mark in marks)),
+            len(np.unique(wrong[:, 0])) - 1,
         )
 
-    def _cells(self, part: Round) -> _Cells:
+    def _cells(self, part: Round) -> Cells:
         first = np.searchsorted(self.edges, part.offset)
         many = np.searchsorted(self.edges, part.offset + part.count) - first
         message = np.repeat(np.arange(len(part)), many)
-        within = np.arange(len(message)) - np.repeat(np.cumsum(many) - many, many)
-        block = first[message] + within
-        return _Cells(part.source[message], part.target[message], block, part.reduce[message])
+        further = np.arange(len(message)) - np.repeat(np.cumsum(many) - many, many)
+        return Cells(
+            message,
+            part.source[message],
+            part.target[message],
+            first[message] + further,
+            part.reduce[message],
+        )
 
-    def _check_race(self, cells: _Cells, number: int) -> None:
-        key = cells.target * len(self.edges) + cells.block
-        order = np.argsort(key, kind="stable")
-        for i in np.flatnonzero(np.diff(key[order]) == 0)[:1]:
-            a, b = order[i], order[i + 1]
-            target, place = int(cells.target[a]), self._place(int(cells.block[a]))
-            raise ProofError(
-                f"Round {number}: the messages from ranks {cells.source[a]} and {cells.source[b]} both write"
-                f" {elements_text(*place)} of rank {target}; which comes first is luck. Use two rounds.",
-                target,
-                place,
-                number,
-            )
-
-    def _check_sent(self, cells: _Cells, sent: Ints, there: Ints, number: int) -> None:
-        for i in np.flatnonzero(sent == NOTHING)[:1]:
-            source, place = int(cells.source[i]), self._place(int(cells.block[i]))
-            raise ProofError(
-                f"Round {number}: rank {source} sends {elements_text(*place)} to rank {cells.target[i]},"
-                " but has received nothing there yet.",
-                source,
-                place,
-                number,
-            )
-        for i in np.flatnonzero(cells.reduce & (there == NOTHING))[:1]:
-            target, place = int(cells.target[i]), self._place(int(cells.block[i]))
-            raise ProofError(
-                f"Round {number}: rank {target} is to combine {elements_text(*place)} from rank"
-                f" {cells.source[i]} with its own, but has nothing there yet: 'reduce' where 'copy' was due?",
-                target,
-                place,
-                number,
-            )
-
-    def _place(self, block: int) -> tuple[int, int]:
-        return int(self.edges[block]), int(self.edges[block + 1])
-
-    def _combined(self, one: Ints, other: Ints) -> Ints:
-        """Return the contents of `one` and `other` together, new rows of the table."""
-        low, high = np.minimum(one, other), np.maximum(one, other)
-        pairs, which = np.unique(low * self.rows + high, return_inverse=True)
-        low, high = pairs // self.rows, pairs % self.rows
-        start, self.rows = self.rows, self.rows + len(pairs)
-        if self.rows > len(self.table):
-            more = np.zeros((self.rows, self.ranks), np.uint8)
-            self.table = np.concatenate([self.table, more])
-        self.table[start : self.rows] = np.minimum(self.table[low] + self.table[high], MANY)
-        return start + which
+    def _combined(self, sent: Ints, there: Ints, reduce: np.ndarray) -> Ints:
+        """Return the content of both together where `reduce`; new rows of the table."""
+        rows, result = len(self.table), sent.copy()
+        low, high = np.minimum(sent, there)[reduce], np.maximum(sent, there)[reduce]
+        pairs, which = np.unique(low * rows + high, return_inverse=True)
+        low, high = pairs // rows, pairs % rows
+        new = np.minimum(self.table[low] + self.table[high], MANY)
+        self.table = np.concatenate([self.table, new])
+        result[reduce] = rows + which
+        return result
 
 
 def _earlier(one: Ints, other: Ints) -> Ints:
-    """The earlier of two rounds, NOTHING standing for never."""
+    """The earlier of two messages, NOTHING standing for none."""
     return np.where(one == NOTHING, other, np.where(other == NOTHING, one, np.minimum(one, other)))
 
 
-def _times(count: int) -> str:
-    return "twice" if count == 2 else f"{count} times" if count < MANY else "very often"
-
-
-def _ranks_text(ranks: Ints) -> str:
-    shown = ", ".join(map(str, ranks[:4]))
-    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+def _message(rounds: list[Round], message: int) -> tuple[int, int, int] | None:
+    """Round, source and target of message number `message` of all."""
+    if message == NOTHING:
+        return None
+    for number, part in enumerate(rounds):
+        if message < len(part):
+            return number, int(part.source[message]), int(part.target[message])
+        message -= len(part)
+    raise IndexError(message)
