@@ -1,4 +1,4 @@
-"""The command line: dlhpc predict | validate | catalog | explore."""
+"""The command line: dlhpc predict | simulate | validate | catalog | explore."""
 
 import argparse
 import contextlib
@@ -38,15 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("predict", help="predict a run in closed form")
-    one.add_argument("experiment", help="a TOML file, or the name of a replay such as goyal-2017")
-    one.add_argument(
-        "--set",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change fields: --set strategy.nodes=64 strategy.batch=16",
-    )
+    _add_experiment(one)
     one.add_argument(
         "--explain", action="store_true", help="show formula, inputs and sources of every number"
     )
@@ -55,6 +47,23 @@ def _parser() -> argparse.ArgumentParser:
         "--save", metavar="FILE", help="write the experiment, changes included, as TOML"
     )
     one.set_defaults(command=_predict)
+
+    played = commands.add_parser(
+        "simulate", help="play steps of a run on every rank, beside the prediction"
+    )
+    _add_experiment(played)
+    played.add_argument(
+        "--fidelity",
+        default="rounds",
+        help="rounds: no contention beyond the NICs (default); events: messages share the links",
+    )
+    played.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
+    played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
+    played.add_argument(
+        "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
+    )
+    played.add_argument("--json", action="store_true", help="print JSON in SI units")
+    played.set_defaults(command=_simulate)
 
     many = commands.add_parser("validate", help="compare predictions with published results")
     many.add_argument(
@@ -83,6 +92,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.set_defaults(command=_explore)
     return parser
+
+
+def _add_experiment(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "experiment", help="a TOML file, or the name of a replay such as goyal-2017"
+    )
+    command.add_argument(
+        "--set",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change fields: --set strategy.nodes=64 strategy.batch=16",
+    )
 
 
 def _experiment(name: str, changes: Sequence[str]) -> Experiment:
@@ -126,6 +149,26 @@ def _predict(options: argparse.Namespace) -> int:
         if options.json
         else as_text(prediction, options.explain)
     )
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.predict import predict
+    from lib_dlhpc.simulate import compare, simulate
+    from lib_dlhpc.timeline import breakdown, export_chrome
+
+    experiment = _experiment(options.experiment, options.set)
+    timeline = simulate(experiment, options.fidelity, options.seed, options.steps)
+    if options.trace:
+        try:
+            export_chrome(timeline, options.trace)
+        except OSError as error:
+            raise SpecError(f"--trace {options.trace}: {error.strerror}.") from None
+    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    measured = breakdown(timeline)
+    shown = compare.as_dict if options.json else compare.as_text
+    result = shown(experiment, options.fidelity, measured, predicted)
+    print(json.dumps(result, indent=2) if options.json else result)
     return 0
 
 

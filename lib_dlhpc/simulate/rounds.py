@@ -221,7 +221,7 @@ def _far(part: Round, node: int) -> tuple[NDArray[np.bool_], bool]:
         return np.ones(len(part), np.bool_), False
     here, there = part.source // node, part.target // node
     far = here != there
-    alone = all(len(np.unique(side[far])) == far.sum() for side in (here, there))
+    alone = _distinct(here[far]) and _distinct(there[far])
     return far, not alone
 
 
@@ -251,6 +251,10 @@ def _durations(
     return np.asarray(moved + combined, dtype=np.float64)
 
 
+def _distinct(numbers: Ints) -> bool:
+    return bool(np.bincount(numbers).max(initial=0) <= 1)
+
+
 def _take(part: Round, rows: Any) -> Round:
     if isinstance(rows, slice):
         return part
@@ -259,7 +263,7 @@ def _take(part: Round, rows: Any) -> Round:
 
 def _levels(part: Round) -> list[Any]:
     """Split a round by its ports: a level has at most one message from a rank and one to a rank."""
-    if all(len(np.unique(ranks)) == len(part) for ranks in (part.source, part.target)):
+    if _distinct(part.source) and _distinct(part.target):
         return [slice(None)]
     level_of = np.empty(len(part), np.int64)
     sends: dict[int, int] = {}

@@ -12,7 +12,7 @@ block of a real bucket can be one number longer. A step writes no checkpoint.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,7 +222,9 @@ def _exchange(experiment: Experiment, fidelity: str) -> Exchange:
 def _plan(experiment: Experiment) -> Schedule:
     """Return the schedule of the allreduce on as few elements as cut evenly into all its blocks."""
     ranks, algorithm = int(experiment.devices), experiment.strategy.allreduce
-    options = {"node_size": int(experiment.devices_per_node)} if algorithm in BY_NODE else {}
+    options: dict[str, Any] = (
+        {"node_size": int(experiment.devices_per_node)} if algorithm in BY_NODE else {}
+    )
     return schedule(algorithm, ranks, ranks << (ranks.bit_length() - 1), **options)
 
 

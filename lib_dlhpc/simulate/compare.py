@@ -1,0 +1,143 @@
+"""A simulated step beside the predicted one, term by term, and why they differ where they do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lib_dlhpc.spec.experiment import Experiment, to_tables
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Measured
+
+NOTABLE = 1e-6  # of a step; less is rounding
+CONGESTED = ("recursive_doubling", "rabenseifner", "parameter_server")
+BY_DISTANCE = ("recursive_doubling", "rabenseifner", "binomial")
+
+
+def as_text(
+    experiment: Experiment, fidelity: str, measured: Measured, predicted: Mapping[str, float]
+) -> str:
+    """Return a table of the terms, predicted and simulated, and a sentence for each reason to differ."""
+    step = sum(predicted.values())
+    e, slowest = experiment, measured.slowest_terms
+    lines = [
+        f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
+        f" {int(e.devices)} ranks, {e.strategy.allreduce}, fidelity {fidelity}, steps {measured.steps}",
+        "",
+        f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}   difference of the step",
+        _line("one step", step, measured.step_time, measured.step_time, step),
+    ]
+    lines += [
+        _line(f"  {name}", seconds, measured.terms[name], slowest[name], step)
+        for name, seconds in predicted.items()
+        if seconds or measured.terms[name]
+    ]
+    lines += [
+        "",
+        f"  simulated: mean of the ranks; rank {measured.slowest} is the one that computes longest",
+    ]
+    reasons = why(experiment, fidelity, measured.terms, predicted)
+    lines += [f"  differs: {reason}" for reason in reasons] or ["  no term differs"]
+    return "\n".join(lines)
+
+
+def as_dict(
+    experiment: Experiment, fidelity: str, measured: Measured, predicted: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the same as nested plain values in SI units, ready for JSON."""
+    return {
+        "experiment": to_tables(experiment),
+        "fidelity": fidelity,
+        "ranks": int(experiment.devices),
+        "steps": measured.steps,
+        "step_time": measured.step_time,
+        "terms": measured.terms,
+        "slowest_rank": measured.slowest,
+        "slowest_terms": measured.slowest_terms,
+        "predicted_step_time": sum(predicted.values()),
+        "predicted_terms": dict(predicted),
+        "reasons": why(experiment, fidelity, measured.terms, predicted),
+    }
+
+
+def why(
+    experiment: Experiment,
+    fidelity: str,
+    simulated: Mapping[str, float],
+    predicted: Mapping[str, float],
+) -> list[str]:
+    """Return a sentence for each reason why terms differ by more than rounding; none where none does."""
+    notable = NOTABLE * sum(predicted.values())
+    apart = {name for name in predicted if abs(simulated[name] - predicted[name]) > notable}
+    reasons = []
+    if "checkpoint" in apart:
+        reasons.append(
+            "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
+        )
+    apart -= {"checkpoint"}
+    if apart and experiment.machine.jitter:
+        reasons.append(
+            "the simulation draws the jitter of every rank once a step; the prediction takes the expected"
+            f" slowest of {int(experiment.devices)}. More steps come nearer."
+        )
+    exchange = _exchange_reasons(experiment, fidelity)
+    if apart - {"waiting for the slowest"} and (
+        not experiment.machine.jitter or "exposed communication" in apart
+    ):
+        reasons += exchange
+        if not exchange and not experiment.machine.jitter:
+            reasons.append(
+                "ranks that are done with a bucket early begin the next one before the others; the"
+                " prediction lets all buckets follow one another whole."
+            )
+    return reasons
+
+
+def _exchange_reasons(experiment: Experiment, fidelity: str) -> list[str]:
+    algorithm, machine = experiment.strategy.allreduce, experiment.machine
+    nodes, here = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    reasons = []
+    if algorithm == "parameter_server" and here > 1:
+        reasons.append(
+            "the prediction lets the host of a node sum its devices first; in the schedule each device is a"
+            " worker and a server of its own."
+        )
+    if (
+        algorithm in BY_DISTANCE
+        and here > 1
+        and nodes > 1
+        and (here & here - 1 or nodes & nodes - 1)
+    ):
+        reasons.append(
+            f"{here} x {nodes} devices are not powers of two: the schedule pairs ranks by number, across the"
+            " borders of nodes, where the prediction treats each level by itself."
+        )
+    if fidelity == "events":
+        reasons.append(
+            "messages share the links of the machine as they come; the prediction knows congestion only as"
+            " a factor of whole rounds."
+        )
+    elif machine.topology != "single-switch" and algorithm in CONGESTED and nodes > 1:
+        reasons.append(
+            f"the prediction has the congestion of the {machine.topology}; fidelity rounds has none beyond"
+            " the NICs. Try --fidelity events."
+        )
+    if algorithm in ("ring", "torus_2d") and here > 1 and nodes > 1:
+        inner, outer = machine.intra_node, machine.inter_node
+        rates = [
+            inner.bandwidth * inner.efficiency,
+            outer.bandwidth * outer.efficiency * machine.nics,
+        ]
+        if (inner.latency > outer.latency) != (rates[0] < rates[1]):
+            reasons.append(
+                "one link has the longer latency and the other the lower bandwidth; the prediction takes"
+                " the worse of each."
+            )
+    if reasons and experiment.calibration.rate and int(experiment.calibration.devices) > 1:
+        reasons.append(
+            "the measured rate holds some of the exchange, so what is left for compute differs as well."
+        )
+    return reasons
+
+
+def _line(name: str, predicted: float, simulated: float, slowest: float, step: float) -> str:
+    shown = [f"{show(value, 's'):>10}" for value in (predicted, simulated, slowest)]
+    return f"  {name:<25} {' '.join(shown)}   {(simulated - predicted) / step:+.4%}"
