@@ -7,15 +7,18 @@ ever hear of, so all such links are settled in one pass.
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+Capacity: TypeAlias = Sequence[float] | NDArray[Any]
 
 FEW = 24  # flows below which plain Python is faster than numpy
 SAME = 1 + 1e-12  # two shares that differ by rounding
 
 
-def fair_rates(routes: Sequence[Sequence[int]], capacity: ArrayLike) -> list[float]:
+def fair_rates(routes: Sequence[Sequence[int]], capacity: Capacity) -> list[float]:
     """Return the max-min fair rate of each flow, in the unit of `capacity`.
 
     routes: the links that each flow takes, at least one. capacity: of each link (links,), above 0.
@@ -29,7 +32,7 @@ def fair_rates(routes: Sequence[Sequence[int]], capacity: ArrayLike) -> list[flo
 
 
 def fill(
-    flow: NDArray[np.int64], link: NDArray[np.int64], capacity: ArrayLike
+    flow: NDArray[np.int64], link: NDArray[np.int64], capacity: Capacity
 ) -> NDArray[np.float64]:
     """Return the rates of flows 0, 1, 2 ...; `flow[i]` takes `link[i]`, one pair for each hop."""
     left = np.array(capacity, dtype=np.float64)
@@ -52,13 +55,13 @@ def fill(
     return rate
 
 
-def _few(routes: Sequence[Sequence[int]], capacity: ArrayLike) -> list[float]:
+def _few(routes: Sequence[Sequence[int]], capacity: Capacity) -> list[float]:
     """The same, one full link after another."""
     flows: dict[int, list[int]] = {}
     for flow, route in enumerate(routes):
         for link in route:
             flows.setdefault(link, []).append(flow)
-    left = {link: float(capacity[link]) for link in flows}  # type: ignore[index]
+    left = {link: float(capacity[link]) for link in flows}
     users = {link: len(on) for link, on in flows.items()}
     rate = [-1.0] * len(routes)
     while users:

@@ -1,0 +1,243 @@
+"""Processes on a platform that compute and exchange messages: SimPy, with flows that share links.
+
+A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. It
+does not wait for a late receiver. An exchange is over when all is sent and all has arrived.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from math import inf
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import simpy
+from numpy.typing import ArrayLike
+from simpy.events import Event, Timeout
+
+from lib_dlhpc.simulate.flows import Flows
+from lib_dlhpc.simulate.platform import Platform
+from lib_dlhpc.simulate.watchdog import Cancelled, DeadlockError, Progress, Wait
+from lib_dlhpc.spec.errors import SpecError
+
+Process: TypeAlias = Generator[Event, Any, None]
+STEPS_BETWEEN_PROGRESS = 4096
+
+
+class Message(NamedTuple):
+    """On its way from source to target; `tag` is known to both and unique in a simulation."""
+
+    tag: int
+    source: int
+    target: int
+    bytes: float
+    links: tuple[int, ...]
+    latency: float  # s
+
+
+class Traffic(NamedTuple):
+    """Others' messages on the same links: the first at `start`, then one a while after the last arrived.
+
+    bytes may be infinite: a flow that never ends and takes its fair share for good.
+    """
+
+    source: int  # rank
+    target: int  # rank
+    bytes: float
+    start: float = 0.0  # s
+    pause: float = inf  # s between two; infinite: there is only one
+
+
+# record(source, target, start, stop, bytes, round): called when a message has arrived.
+Record: TypeAlias = Callable[[int, int, float, float, float, int], None]
+
+
+class Simulation:
+    """Ranks as processes on a platform; `exchange`, `compute` and `until` are what a process yields.
+
+    speed: of each rank, 1 is normal, 0.5 takes twice as long to compute. sharing: False for links
+    without contention. After `run`: `delivered` messages, `steps` events, `flows.work` rates set.
+    """
+
+    def __init__(
+        self,
+        on: Platform,
+        speed: ArrayLike = 1.0,
+        sharing: bool = True,
+        record: Record | None = None,
+    ) -> None:
+        self.platform, self.record = on, record
+        self.env = simpy.Environment()
+        self.flows = Flows(self.env, on.capacity.tolist(), sharing)
+        self.speed = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks).tolist()
+        if not all(value > 0 for value in self.speed):
+            raise SpecError(
+                f"speed = {min(self.speed):g}: expected a number above 0 for each rank."
+            )
+        self.stopped: list[int] = []  # ranks that failed
+        self.delivered = self.steps = 0
+        self._alive = 0  # processes to wait for
+        self._moving = 0  # messages and computations of theirs under way
+        self._tags = 0
+        self._open: dict[_Exchange, None] = {}
+        self._expected: dict[int, _Exchange] = {}  # by the tag of the message that is to come
+        self._arrived: set[int] = set()  # tags that nobody has asked for yet
+
+    def start(self, process: Process) -> None:
+        """Let a process run; `run` waits for its end."""
+        self._alive += 1
+        self.env.process(process).callbacks.append(self._ended)
+
+    def background(self, traffic: Sequence[Traffic]) -> None:
+        """Add others' traffic; nobody waits for it."""
+        for each in traffic:
+            self.env.process(self._others(each))
+
+    def until(self, time: float) -> Event:
+        """Wait for a point in time (now, if it has passed)."""
+        return self._busy(max(time - self.env.now, 0.0))
+
+    def compute(self, rank: int, seconds: float) -> Event:
+        """Compute for that long, longer on a slow rank."""
+        return self._busy(seconds / self.speed[rank])
+
+    def exchange(
+        self, rank: int, sends: Sequence[Message], receives: Sequence[Message], number: int = 0
+    ) -> Event:
+        """Send and receive, both at once; `number` is the round, for whoever asks what goes on."""
+        return _Exchange(self, rank, sends, receives, number).done
+
+    def messages(self, source: ArrayLike, target: ArrayLike, size: ArrayLike) -> list[Message]:
+        """Return new messages of `size` bytes, with their routes."""
+        links, latency = self.platform.routes(source, target)
+        rows = links.tolist()
+        routes = [tuple(row) for row in rows]
+        if (links < 0).any():
+            routes = [tuple(link for link in row if link >= 0) for row in rows]
+        columns = np.broadcast_arrays(np.atleast_1d(source), target, np.asarray(size, np.float64))
+        tags = range(self._tags, self._tags + len(routes))
+        self._tags += len(routes)
+        return list(map(Message, tags, *(c.tolist() for c in columns), routes, latency.tolist()))
+
+    def run(self, progress: Progress | None = None) -> float:
+        """Run until all processes have ended; return the time in s.
+
+        Raises DeadlockError that names who waits for whom when nothing can move, and Cancelled when
+        `progress` (called now and then) returns False.
+        """
+        env, flows, steps = self.env, self.flows, 0
+        while self._alive:
+            if env.peek() > env.now:  # all that happens at this instant has happened
+                if flows.changed:
+                    flows.settle()
+                elif not self._moving and (self._open or env.peek() == inf):
+                    raise DeadlockError(env.now, self._waits(), self.stopped)
+            env.step()
+            steps += 1
+            if (
+                progress is not None
+                and steps % STEPS_BETWEEN_PROGRESS == 0
+                and progress(env.now, self.delivered) is False
+            ):
+                raise Cancelled(env.now, self.delivered)
+        self.steps += steps
+        return float(env.now)
+
+    def _busy(self, seconds: float) -> Event:
+        self._moving += 1
+        event = Timeout(self.env, seconds)
+        event.callbacks.append(self._idle)
+        return event
+
+    def _idle(self, _: Event) -> None:
+        self._moving -= 1
+
+    def _ended(self, _: Event) -> None:
+        self._alive -= 1
+
+    def _deliver(self, message: Message) -> None:
+        self.delivered += 1
+        receiver = self._expected.pop(message.tag, None)
+        if receiver is None:
+            self._arrived.add(message.tag)
+        else:
+            receiver.part_done()
+
+    def _waits(self) -> list[Wait]:
+        return [
+            Wait(
+                each.rank,
+                each.number,
+                tuple(m.source for m in each.receives if m.tag in self._expected),
+            )
+            for each in self._open
+        ]
+
+    def _others(self, traffic: Traffic) -> Process:
+        links, latency = self.platform.route(traffic.source, traffic.target)
+        yield Timeout(self.env, traffic.start)
+        while True:
+            yield Timeout(self.env, latency)
+            arrived = Event(self.env)
+            self.flows.start(links, traffic.bytes, arrived.succeed)
+            yield arrived
+            if traffic.pause == inf:
+                return
+            yield Timeout(self.env, traffic.pause)
+
+
+class _Exchange:
+    """A rank's part in a round: what it still has to send, and how many messages it still waits for."""
+
+    __slots__ = ("done", "missing", "number", "rank", "receives", "sends", "sim", "since")
+
+    def __init__(
+        self,
+        sim: Simulation,
+        rank: int,
+        sends: Sequence[Message],
+        receives: Sequence[Message],
+        number: int,
+    ) -> None:
+        self.sim, self.rank, self.number, self.receives = sim, rank, number, receives
+        self.done = Event(sim.env)
+        self.missing = 1
+        self.sends = iter(sends)
+        sim._open[self] = None
+        for message in receives:
+            if message.tag in sim._arrived:
+                sim._arrived.remove(message.tag)
+            else:
+                sim._expected[message.tag] = self
+                self.missing += 1
+        sim._moving += 1
+        self.send_next()
+
+    def send_next(self) -> None:
+        message = next(self.sends, None)
+        if message is None:
+            self.sim._moving -= 1
+            self.part_done()
+            return
+        self.since = self.sim.env.now
+        Timeout(self.sim.env, message.latency, message).callbacks.append(self.flow)
+
+    def flow(self, latency: Event) -> None:
+        message = cast(Message, latency.value)
+        if message.bytes:
+            self.sim.flows.start(message.links, message.bytes, lambda: self.sent(message))
+        else:
+            self.sent(message)
+
+    def sent(self, message: Message) -> None:
+        sim = self.sim
+        if sim.record is not None:
+            sim.record(
+                message.source, message.target, self.since, sim.env.now, message.bytes, self.number
+            )
+        sim._deliver(message)
+        self.send_next()
+
+    def part_done(self) -> None:
+        self.missing -= 1
+        if not self.missing:
+            del self.sim._open[self]
+            self.done.succeed()
