@@ -44,7 +44,7 @@ def pairwise_all_to_all(ranks: int, elements: int) -> Iterator[Round]:
 def bruck_allgather(ranks: int, elements: int) -> Iterator[Round]:
     """Allgather in few rounds: what rank r has, blocks r, r+1 ... , it sends to rank r - 1, r - 2, r - 4 ...
 
-    ceil(lg p) alpha + (p-1)/p n beta, and one alpha more in every round after the first: blocks stay
+    ceil(lg p) alpha + (p-1)/p n beta, and one alpha more where more than one block is sent: blocks stay
     in place here, so a run that passes the end of the buffer is two messages. Source: Bruck, Ho,
     Kipnis, Upfal & Weathersby, "Efficient algorithms for all-to-all communications" (1997), section 4.
     """

@@ -223,7 +223,7 @@ def mine(*rounds, p=2, n=4, goal="allreduce"):
         ),
         (
             mine([(0, 1, 0, 4, "reduce")], [(1, 0, 0, 4, "reduce")]),
-            "Rank 0, elements 0 to 3: .*contribution of rank 0 twice. Round 1 first did so: rank 0 combined what rank 1 sent",
+            "Rank 0, elements 0 to 3: .*rank 0 twice. Round 1 first did so: rank 0 combined what rank 1 sent",
             0,
             1,
         ),

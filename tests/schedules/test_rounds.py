@@ -1,5 +1,8 @@
 """Laws of the data: what a round is made of, and how schedules are put together from schedules."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -136,3 +139,9 @@ def test_every_allreduce_of_an_experiment_has_a_schedule():
     from lib_dlhpc.spec.strategy import ALLREDUCES
 
     assert set(ALLREDUCES) <= set(ALGORITHMS)
+
+
+def test_the_room_needs_neither_mpi_nor_a_screen():
+    code = "import sys, lib_dlhpc.schedules; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"mpi4py", "simpy", "altair", "pandas"}.isdisjoint(run.stdout.split())

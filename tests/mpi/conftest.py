@@ -1,0 +1,40 @@
+"""Real ranks: worker programs started with the environment's own mpiexec, more of them than cores if need be."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TIME_LIMIT = 120  # s; a worker takes a few
+
+
+@pytest.fixture(scope="session")
+def mpiexec(require) -> str:
+    """The mpiexec beside this Python, or else the one on the PATH."""
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    found = beside or shutil.which("mpiexec")
+    require(found, "no mpiexec")
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def run_ranks(mpiexec) -> Callable[..., str]:
+    """A function: `run_ranks(4, worker, *arguments)` runs the file `worker` on 4 ranks and returns what it prints."""
+
+    def run_ranks(ranks: int, worker: Path, *arguments: str) -> str:
+        run = subprocess.run(
+            [mpiexec, "-n", str(ranks), sys.executable, str(worker), *arguments],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert f"{ranks} ranks" in run.stdout  # some launchers start lone programs instead
+        return run.stdout
+
+    return run_ranks
