@@ -109,6 +109,8 @@ def _add_experiment(command: argparse.ArgumentParser) -> None:
 
 
 def _experiment(name: str, changes: Sequence[str]) -> Experiment:
+    from lib_dlhpc.predict.what_if import what_if
+
     if Path(name).is_file() or name not in catalog.names("replays"):
         if not Path(name).exists():
             raise SpecError(
@@ -120,7 +122,7 @@ def _experiment(name: str, changes: Sequence[str]) -> Experiment:
         from lib_dlhpc.predict.replays import replay
 
         experiment = replay(name).experiment
-    return experiment.set(dict(_change(text) for text in changes))
+    return what_if(experiment, dict(_change(text) for text in changes)) if changes else experiment
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -173,7 +175,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict.validate import summary, validate
+    from lib_dlhpc.predict.validate import left_out, summary, validate
 
     rows = validate(options.families)
     if options.json:
@@ -190,34 +192,40 @@ def _validate(options: argparse.Namespace) -> int:
             "reason",
         )
         table = [{field: getattr(row, field) for field in fields} for row in rows]
-        print(json.dumps({"rows": table, "summary": summary(rows)}, indent=2))
+        print(
+            json.dumps(
+                {"rows": table, "left_out": left_out(options.families), "summary": summary(rows)},
+                indent=2,
+            )
+        )
     else:
         _print_rows(rows)
+        for identity, reason in left_out(options.families).items():
+            print(f"left out: {identity}: {reason}")
+        _print_summary(summary(rows))
     return int(any(row.verdict == "FAIL" for row in rows))
 
 
 def _print_rows(rows: Sequence[Any]) -> None:
-    from lib_dlhpc.predict.validate import summary
-
-    groups = list(dict.fromkeys(row.group for row in rows))
-    for group in groups:
-        print(
-            f"{group}\n{'  row':<38} {'predicted':>12} {'published':>12} {'unit':<12} {'error':>7} {'allowed':>8}"
-        )
+    for group in dict.fromkeys(row.group for row in rows):
+        columns = f"{'predicted':>12} {'published':>12} {'unit':<12} {'error':>7} {'allowed':>8}"
+        print(f"{group}\n{'  row':<38} {columns}")
         for row in (row for row in rows if row.group == group):
             print(
-                f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12} {row.error:>+7.1%}"
-                f" {row.tolerance:>8.1%}  {row.verdict}"
+                f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12}"
+                f" {row.error:>+7.1%} {row.tolerance:>8.1%}  {row.verdict}"
                 + (f": {row.reason}" if row.verdict != "ok" else "")
             )
         print()
-    print(
-        f"{'class':<16} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}   accuracy = 1 - |error|"
-    )
-    for group, line in summary(rows).items():
+
+
+def _print_summary(classes: dict[str, dict[str, float]]) -> None:
+    head = f"{'class':<16} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}"
+    print(f"\n{head}   accuracy = 1 - |error|")
+    for group, line in classes.items():
         print(
-            f"{group:<16} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%} {line['mean']:>8.1%}"
-            f" {line['worst']:>8.1%}"
+            f"{group:<16} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%}"
+            f" {line['mean']:>8.1%} {line['worst']:>8.1%}"
         )
 
 
@@ -226,6 +234,9 @@ def _catalog(options: argparse.Namespace) -> int:
         for kind in catalog.KINDS:
             print(f"{kind}: {', '.join(catalog.names(kind))}")
         return 0
+    kinds = [kind for kind in catalog.KINDS if options.kind in catalog.names(kind)]
+    if kinds and not options.name:
+        raise SpecError(f"{options.kind} is an entry: dlhpc catalog {kinds[0]} {options.kind}")
     if not options.name:
         for name in catalog.names(options.kind):
             print(f"{name:<24} {catalog.read(options.kind, name).get('title', '')}")

@@ -9,7 +9,6 @@ from lib_dlhpc.timeline import Measured
 
 NOTABLE = 1e-6  # of a step; less is rounding
 CONGESTED = ("recursive_doubling", "rabenseifner", "parameter_server")
-BY_DISTANCE = ("recursive_doubling", "rabenseifner", "binomial")
 
 
 def as_text(
@@ -100,16 +99,6 @@ def _exchange_reasons(experiment: Experiment, fidelity: str) -> list[str]:
             "the prediction lets the host of a node sum its devices first; in the schedule each device is a"
             " worker and a server of its own."
         )
-    if (
-        algorithm in BY_DISTANCE
-        and here > 1
-        and nodes > 1
-        and (here & here - 1 or nodes & nodes - 1)
-    ):
-        reasons.append(
-            f"{here} x {nodes} devices are not powers of two: the schedule pairs ranks by number, across the"
-            " borders of nodes, where the prediction treats each level by itself."
-        )
     if fidelity == "events":
         reasons.append(
             "messages share the links of the machine as they come; the prediction knows congestion only as"
@@ -122,11 +111,10 @@ def _exchange_reasons(experiment: Experiment, fidelity: str) -> list[str]:
         )
     if algorithm in ("ring", "torus_2d") and here > 1 and nodes > 1:
         inner, outer = machine.intra_node, machine.inter_node
-        rates = [
-            inner.bandwidth * inner.efficiency,
-            outer.bandwidth * outer.efficiency * machine.nics,
-        ]
-        if (inner.latency > outer.latency) != (rates[0] < rates[1]):
+        slower_inside = 1 / (inner.bandwidth * inner.efficiency) - 1 / (
+            outer.bandwidth * outer.efficiency * machine.nics
+        )
+        if (inner.latency - outer.latency) * slower_inside < 0:
             reasons.append(
                 "one link has the longer latency and the other the lower bandwidth; the prediction takes"
                 " the worse of each."

@@ -164,12 +164,12 @@ class _Routes:
             (busy[..., :k], sent[..., -k:], time[..., :k]),
         ]
         for _ in range(repeat):
-            add(time, send, sent)
+            add(time, send, out=sent)
             if not alike:
-                add(time, own, busy)
+                add(time, own, out=busy)
             if k:  # the giver is k ranks back: views in place of copies
                 for mine, givers, out in parts:
-                    maximum(mine, givers, out)
+                    maximum(mine, givers, out=out)
             else:
                 np.take(sent, giver, axis=-1, out=got, mode="clip")
                 maximum(busy, got, out=time)

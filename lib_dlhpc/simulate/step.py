@@ -28,7 +28,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, columns, join
 
 FIDELITIES = ("rounds", "events")
-BY_NODE = ("hierarchical", "torus_2d")  # schedules that ask for the ranks of a node
+FLAT = ("ring", "parameter_server")  # schedules that do not ask for the ranks of a node
 Floats: TypeAlias = NDArray[np.float64]
 # (bytes, when each rank starts) -> when each rank is done
 Exchange: TypeAlias = Callable[[float, Floats], Floats]
@@ -43,8 +43,9 @@ def simulate(
     lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
     same seed gives the same bytes. Raises SpecError for arrays, and for what is not modelled.
     """
-    _check(experiment, fidelity, steps)
-    rng = np.random.default_rng(experiment.run.seed if seed is None else seed)
+    seed = experiment.run.seed if seed is None else seed
+    _check(experiment, fidelity, {"seed": (seed, 0), "steps": (steps, 1)})
+    rng = np.random.default_rng(seed)
     jitter = float(experiment.machine.jitter)
     scale = calibration.compute_scale(experiment, _bucket_costs)
     work = device_work(experiment, scale)
@@ -223,7 +224,7 @@ def _plan(experiment: Experiment) -> Schedule:
     """Return the schedule of the allreduce on as few elements as cut evenly into all its blocks."""
     ranks, algorithm = int(experiment.devices), experiment.strategy.allreduce
     options: dict[str, Any] = (
-        {"node_size": int(experiment.devices_per_node)} if algorithm in BY_NODE else {}
+        {"node_size": int(experiment.devices_per_node)} if algorithm not in FLAT else {}
     )
     return schedule(algorithm, ranks, ranks << (ranks.bit_length() - 1), **options)
 
@@ -235,14 +236,15 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     return np.array([exchange(float(size), start).max() if size else 0.0 for size in work.sizes])
 
 
-def _check(experiment: Experiment, fidelity: str, steps: int) -> None:
+def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, int]]) -> None:
     if fidelity not in FIDELITIES:
         raise SpecError(
             f"fidelity = {fidelity!r}: expected one of {', '.join(FIDELITIES)}."
             f"{suggest(fidelity, FIDELITIES)}"
         )
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise SpecError(f"steps = {steps!r}: expected a whole number, at least 1.")
+    for name, (value, least) in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
     for name in ("strategy", "machine", "storage", "calibration"):
         for field, value in vars(getattr(experiment, name)).items():
             if isinstance(value, np.ndarray) and value.ndim:

@@ -1,0 +1,95 @@
+"""`dlhpc simulate`: beside the prediction, and a reason wherever a term differs."""
+
+import json
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.compare import NOTABLE, why
+from lib_dlhpc.spec.strategy import ALLREDUCES
+from lib_dlhpc.timeline import breakdown
+
+QUIET = "machine.jitter=0.0"
+
+
+def test_without_jitter_goyal_does_not_differ(capsys):
+    assert main(["simulate", "goyal-2017", "--set", QUIET]) == 0
+    shown = capsys.readouterr().out
+    assert "no term differs" in shown and "256 ranks" in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([], "draws the jitter"),
+        ([QUIET, "strategy.allreduce=parameter_server"], "host of a node"),
+        ([QUIET, "run.checkpoint_interval=60"], "writes no checkpoint"),
+        (
+            [QUIET, "machine.topology=torus", "strategy.allreduce=recursive_doubling"],
+            "congestion of the torus",
+        ),
+        ([QUIET, "strategy.allreduce=ring", "machine.inter_node.latency=0"], "longer latency"),
+    ],
+)
+def test_where_they_differ_it_says_why(changes, words, capsys):
+    assert main(["simulate", "goyal-2017", *[x for c in changes for x in ("--set", c)]]) == 0
+    shown = capsys.readouterr().out
+    assert words in shown and "no term differs" not in shown
+
+
+@pytest.mark.parametrize("allreduce", ALLREDUCES)
+@pytest.mark.parametrize("topology", ["single-switch", "fat-tree", "torus"])
+@pytest.mark.parametrize("jitter", [0.0, 0.02])
+def test_there_is_a_reason_if_and_only_if_a_term_differs(allreduce, topology, jitter):
+    experiment = replay("goyal-2017").experiment.set(
+        {
+            "strategy.nodes": 6,
+            "strategy.allreduce": allreduce,
+            "machine.topology": topology,
+            "machine.oversubscription": 4.0,
+            "machine.jitter": jitter,
+        }
+    )
+    found = breakdown(simulate(experiment)).terms
+    expected = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    notable = NOTABLE * sum(expected.values())
+    differs = any(abs(found[name] - expected[name]) > notable for name in expected)
+    assert bool(why(experiment, "rounds", found, expected)) == differs
+
+
+def test_json_holds_both_and_the_same_seed_the_same_text(capsys):
+    shown = []
+    for seed in ("1", "1", "2"):
+        assert main(["simulate", "goyal-2017", "--json", "--seed", seed, "--steps", "2"]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2]
+    result = json.loads(shown[0])
+    assert (result["ranks"], result["steps"], result["fidelity"]) == (256, 2, "rounds")
+    assert sum(result["terms"].values()) == pytest.approx(result["step_time"], rel=1e-9)
+    assert set(result["terms"]) == set(result["predicted_terms"])
+    assert result["reasons"]
+
+
+def test_trace_writes_the_timeline(tmp_path, capsys):
+    path = tmp_path / "out.json"
+    assert main(["simulate", "goyal-2017", "--trace", str(path)]) == 0
+    capsys.readouterr()
+    assert {e["pid"] for e in json.loads(path.read_text())["traceEvents"]} == set(range(256))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--fidelity", "event"], "Did you mean 'events'"),
+        (["--steps", "0"], "steps = 0"),
+        (["--seed", "-3"], "seed = -3"),
+        (["--trace", "/no/such/folder/x.json"], "--trace"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
+    assert main(["simulate", "goyal-2017", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1 and not captured.out
