@@ -31,6 +31,8 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
     target = small.global_batch / np.where(np.equal(measured.rate, 0), np.nan, measured.rate)
     slowest = stragglers.slowest(measured.devices, small.machine.jitter)
     alone = target / (work.forward + work.backward + update) / slowest
+    if np.all(np.equal(measured.devices, 1)):
+        return np.where(np.equal(measured.rate, 0), 1.0, alone)[()]
     cost = bucket_costs(small, work)
     if small.strategy.overlap:
         remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]

@@ -24,9 +24,17 @@ def input_time(experiment: Experiment) -> Any:
     samples = experiment.global_batch / _servers(experiment)
     files = np.minimum(dataset.files / dataset.samples, 1.0)
     operations = samples * files * experiment.storage.operations_per_file
-    return np.maximum(
-        samples * dataset.sample_bytes / tier.bandwidth, operations / tier.metadata_rate
-    )
+    bandwidth = reached(experiment, tier.bandwidth, experiment.strategy.nodes)
+    return np.maximum(samples * dataset.sample_bytes / bandwidth, operations / tier.metadata_rate)
+
+
+def reached(experiment: Experiment, bandwidth: Any, nodes: Any) -> Any:
+    """Return the B/s that `nodes` nodes reach of a tier's `bandwidth`: a shared tier is behind their NICs."""
+    machine = experiment.machine
+    if storage_tier(machine, experiment.storage.tier).scope == "node":
+        return bandwidth
+    link = machine.inter_node
+    return np.minimum(bandwidth, nodes * machine.nics * link.bandwidth * link.efficiency)
 
 
 def start_time(experiment: Experiment) -> Any:

@@ -8,9 +8,10 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.explore.views import node_counts
+from lib_dlhpc.predict.what_if import what_if
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import ALLREDUCES, TRAINING_PRECISIONS
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_quantity
 
 ALGORITHMS = {
@@ -48,6 +49,7 @@ FIELDS = {  # control -> the field of the experiment that it sets
     "nodes": "strategy.nodes",
     "batch": "strategy.batch",
     "precision": "strategy.precision",
+    "optimizer": "strategy.optimizer",
     "allreduce": "strategy.allreduce",
     "overlap": "strategy.overlap",
     "bucket": "strategy.bucket",
@@ -74,6 +76,7 @@ def make_controls() -> dict[str, Any]:
         "nodes": make(slider, "Nodes", "Nodes used", options=one),
         "batch": make(slider, "Batch a device", "Samples on each device in a step", options=one),
         "precision": make(dropdown, "Precision", "fp16 and bf16: mixed, with fp32 master weights"),
+        "optimizer": make(dropdown, "Optimiser", "What it keeps for each weight takes memory"),
         "allreduce": make(dropdown, "Allreduce", "How gradients are summed over devices"),
         "overlap": make(
             ipywidgets.Checkbox,
@@ -102,6 +105,7 @@ def show(controls: dict[str, Any], experiment: Experiment) -> None:
     select(controls["batch"], [(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
     precisions = [p for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(machine.device, p))]
     select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
+    select(controls["optimizer"], [(name, name) for name in OPTIMIZERS], strategy.optimizer)
     select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
     sizes = sorted({*BUCKETS, float(strategy.bucket)})
     labels = [(format_quantity(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
@@ -123,28 +127,31 @@ def _entries(kind: str) -> list[tuple[str, str]]:
 
 
 def select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
-    """Make a control offer `options` and stand at `value`."""
-    # Unchanged options are left alone: the browser would rebuild the whole control.
-    if list(control.options) != options:
-        control.options = options
-    control.value = value
+    """Make a control offer `options` and stand at `value`, told to the browser in one message.
+
+    In two, a slider would fit its old place to the new options and report that as a visitor's move.
+    """
+    with control.hold_sync():
+        # Unchanged options are left alone: the browser would rebuild the whole control.
+        if list(control.options) != options:
+            control.options = options
+        control.value = value
 
 
 def change(experiment: Experiment, name: str, value: Any) -> Experiment:
     """Return the experiment after one control moved, with what no longer fits put right.
 
-    A new machine has other tiers, other precisions and perhaps fewer nodes; a measured rate holds
-    for the model, machine and precision it was measured with. Raises SpecError.
+    A new machine has other tiers, other precisions and perhaps fewer nodes; a new model has its usual
+    data set and optimiser. Raises SpecError.
     """
     changes: dict[str, Any] = {FIELDS[name]: value}
-    if name in ("model", "machine", "precision"):
-        changes["calibration.rate"] = 0.0
     if name == "model":
         family = catalog.read("models", value)["family"]
         changes["dataset.name"] = DATASETS.get(family, "imagenet")
+        changes["strategy.optimizer"] = "adam" if family in ("bert", "gpt") else "momentum"
     if name == "machine":
         changes |= _fitting(experiment, value)
-    return experiment.set(changes)
+    return what_if(experiment, changes)
 
 
 def _fitting(experiment: Experiment, name: str) -> dict[str, Any]:

@@ -40,7 +40,12 @@ class Explorer:
         self.figures = {name: chart(name) for name in CHARTS}
         self.headline, self.walls, self.story, self.why = (ipywidgets.HTML() for _ in range(4))
         self.file = ExperimentFile()
-        self.opened = ipywidgets.Accordion([self.why], titles=["Where every number comes from"])
+        # A button, because an accordion's titles cannot be reached by keyboard.
+        self.opened = ipywidgets.ToggleButton(
+            description="Where every number comes from",
+            icon="caret-right",
+            layout={"width": "auto"},
+        )
         self._showing = False
         self._watch()
         self.refresh()
@@ -71,14 +76,15 @@ class Explorer:
         self.walls.value = walls_html(shown.walls)
         self.story.value = replay_html(self.replay)
         self.file.text, self.file.problem = dumps(self.experiment), ""
-        if self.opened.selected_index is not None:
-            self.why.value = explanations_html(explain(prediction))
+        shown_why = self.opened.value
+        self.opened.icon = "caret-down" if shown_why else "caret-right"
+        self.why.value = explanations_html(explain(prediction)) if shown_why else ""
 
     def _watch(self) -> None:
         for name, control in self.controls.items():
             control.observe(self._on_control(name), "value")
         self.file.observe(self._on_file, "loaded")
-        self.opened.observe(lambda _: self.refresh(), "selected_index")
+        self.opened.observe(lambda _: self.refresh(), "value")
 
     def _on_control(self, name: str) -> Callable[[Any], None]:
         def moved(event: Any) -> None:
@@ -112,7 +118,7 @@ class Explorer:
         controls.add_class("dlhpc-controls")
         charts = ipywidgets.Box(list(self.figures.values()))
         charts.add_class("dlhpc-charts")
-        results = box([self.headline, self.walls, charts, self.opened])
+        results = box([self.headline, self.walls, charts, self.opened, self.why])
         results.add_class("dlhpc-results")
         page = ipywidgets.Box([controls, results])
         page.add_class("dlhpc-page")

@@ -40,7 +40,6 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
     curve = _over_nodes(e, prediction.compute_scale)
     low, high = curve.step_time_bounds
     devices = curve.experiment.devices
-    published = _published_points(prediction, replay)
     now = (float(e.devices), float(prediction.speedup))
     scaling = scaling_state(
         devices,
@@ -48,7 +47,6 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
         hidden=devices * curve.compute / low,
         exposed=devices * curve.compute / high,
         now=now,
-        published=published,
     )
     nodes: Any = curve.experiment.strategy.nodes
     charts = {
@@ -86,16 +84,6 @@ def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:
         "exposed communication": prediction.communication.total,
         "input stall": prediction.input_time,
     }
-
-
-def _published_points(
-    prediction: Breakdown, replay: Replay | None
-) -> list[tuple[float, float, str]]:
-    if replay is None:
-        return []
-    # The published run did the same work; only its time differs.
-    speedup = float(prediction.speedup * prediction.time_to_train) / replay.published_time
-    return [(float(prediction.experiment.devices), speedup, replay.title.split(":")[0])]
 
 
 def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, str, str], ...]:

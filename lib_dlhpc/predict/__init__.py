@@ -8,6 +8,7 @@ storage.py      checkpoint time
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
 sensitivity.py  what would help most
+what_if.py      an experiment changed, its measured compute time kept where it holds
 sweep.py        millions of what-ifs in one call
 explain.py      every number opened: formula, inputs, source, range of validity
 validate.py     prediction against publication
@@ -16,5 +17,15 @@ validate.py     prediction against publication
 from lib_dlhpc.predict.breakdown import Breakdown, breakdown, compute_scale, predict
 from lib_dlhpc.predict.sensitivity import sensitivity
 from lib_dlhpc.predict.sweep import Sweep, sweep
+from lib_dlhpc.predict.what_if import what_if
 
-__all__ = ["Breakdown", "Sweep", "breakdown", "compute_scale", "predict", "sensitivity", "sweep"]
+__all__ = [
+    "Breakdown",
+    "Sweep",
+    "breakdown",
+    "compute_scale",
+    "predict",
+    "sensitivity",
+    "sweep",
+    "what_if",
+]

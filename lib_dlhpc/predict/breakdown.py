@@ -103,8 +103,11 @@ class Breakdown:
 
     @property
     def energy_to_train(self) -> Any:
-        """Joules of the whole run."""
-        return self.steps * sum(self.energy.values())
+        """Joules of the whole run, the wait for the first step at idle power included."""
+        machine = self.experiment.machine
+        waiting = self.experiment.devices * machine.device.idle_power
+        waiting = waiting + self.experiment.strategy.nodes * machine.node_power
+        return self.steps * sum(self.energy.values()) + self.start_time * waiting * machine.pue
 
     @property
     def device_hours(self) -> Any:

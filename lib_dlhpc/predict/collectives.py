@@ -71,7 +71,9 @@ def rabenseifner(n: Array, net: Network) -> Cost:
     out_share = _over_rounds(out_rounds, net, lambda k: 0.5 ** (k + 1))
     latency = 2 * (in_rounds + in_fold) * a_in + 2 * (out_rounds + out_fold) * a_out
     bandwidth = 2 * n * ((in_share + in_fold) * b_in + (out_share + out_fold) * b_out)
-    reduction = n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / g) * net.gamma
+    reduction = (
+        n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / 2.0**in_rounds) * net.gamma
+    )
     return Cost(latency, bandwidth, reduction)
 
 

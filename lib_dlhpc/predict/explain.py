@@ -108,7 +108,8 @@ def _compute(p: Breakdown) -> Explanation:
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
         "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
-        " an estimate, often 10-50 % off for one network on one framework; with one it is exact at that point.",
+        " an estimate, a third off in the median of published single-device rates and a factor of two at"
+        " worst; with one it is exact at that point.",
     )
 
 
@@ -245,7 +246,8 @@ def _energy(p: Breakdown) -> Explanation:
             *shares,
         ),
         "definition; Strubell et al. 2019 for PUE",
-        "Two power levels a device. Switches outside the nodes are not counted.",
+        "Two power levels a device, and idle power for all waiting: ranks that spin draw more. Switches"
+        " outside the nodes are not counted.",
     )
 
 

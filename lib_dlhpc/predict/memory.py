@@ -1,5 +1,6 @@
 """Memory ledger of one device: every term that training holds at its peak, against the capacity."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ MASTER_BYTES = 4
 
 
 def ledger(experiment: Experiment) -> dict[str, Any]:
-    """Return the bytes of each term on one device; their sum is the peak, at the start of backward.
+    """Return the bytes of each term on one device; their sum is the peak of a step.
 
-    Activations are the layer outputs kept for backward, with ReLU in place. The working set is the
-    gradient of the largest layer's input and output. Fragmentation is not modelled.
+    Activations are the layer outputs kept for backward, with ReLU in place. Backward frees them from
+    the last layer to the first, and needs the gradients of one layer's input and output at a time:
+    the working set is what that adds to the activations at the worst moment. Fragmentation is not
+    modelled, nor is recomputation.
     """
     model, strategy = experiment.model, experiment.strategy
     size = BYTES[strategy.precision]
@@ -27,13 +30,20 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         "gradients": gradients,
         "optimiser state": model.parameters * STATE[strategy.optimizer] * max(size, MASTER_BYTES),
         "activations": strategy.batch * float(model.stored * size + model.mask_bytes),
-        "working set": strategy.batch * float(traffic(model)[0].max()) * size,
+        "working set": strategy.batch * float(working_set(model)) * size,
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(
             experiment.devices > 1, np.minimum(strategy.bucket, gradients), 0.0
         )[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
+
+
+@lru_cache(maxsize=256)
+def working_set(model: Model) -> float:
+    """Return the elements a sample by which backward's peak exceeds all kept activations."""
+    held = np.cumsum(model.layer_stored)
+    return max(0.0, float((held + traffic(model)[0]).max() - held[-1]))
 
 
 def model_state_bytes(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lib_dlhpc.costs.input import reached
 from lib_dlhpc.predict.memory import checkpoint_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
@@ -12,7 +13,5 @@ def checkpoint_time(experiment: Experiment) -> Any:
     if not experiment.storage.tier:
         return 0.0
     tier, strategy = storage_tier(experiment.machine, experiment.storage.tier), experiment.strategy
-    return (
-        checkpoint_bytes(experiment.model, strategy.precision, strategy.optimizer)
-        / tier.write_bandwidth
-    )
+    size = checkpoint_bytes(experiment.model, strategy.precision, strategy.optimizer)
+    return size / reached(experiment, tier.write_bandwidth, nodes=1)

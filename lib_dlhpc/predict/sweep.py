@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.predict.breakdown import Breakdown, breakdown, compute_scale
+from lib_dlhpc.predict.breakdown import predict
+from lib_dlhpc.predict.what_if import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -41,14 +42,17 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     """Predict every combination of `axes`, such as {"strategy.nodes": range(1, 65), "strategy.allreduce": [...]}.
 
     Numbers are swept as arrays in chunks; text and switches (algorithm, precision, machine) one by one.
+    Each result is that of predict(what_if(experiment, ...)).
     Raises SpecError for an illegal value of any axis.
     """
     grid = {key: list(values) for key, values in axes.items()}
     if not grid or not all(grid.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
-    # A measured rate belongs to the experiment as it stands, unless it is itself what is swept.
-    swept = any(key.startswith("calibration.") for key in grid)
-    scale = None if swept else compute_scale(experiment)
+    base = (
+        what_if(experiment, {})
+        if not any(key.startswith("calibration.") for key in grid)
+        else experiment
+    )
     shape = tuple(len(values) for values in grid.values())
     results = {
         "step_time": np.empty(shape),
@@ -63,20 +67,19 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     for place in itertools.product(*choices):
         fixed = {key: grid[key][at] for key, at in zip(grid, place, strict=True) if key in names}
         numbers = {key: np.asarray(values) for key, values in grid.items() if key not in names}
-        _fill(experiment.set(fixed) if fixed else experiment, numbers, scale, results, place)
+        _fill(base.set(fixed), numbers, results, place)
     return Sweep(grid, **results)
 
 
 def _fill(
     experiment: Experiment,
     numbers: Mapping[str, NDArray[Any]],
-    scale: Any,
     results: Mapping[str, NDArray[Any]],
     place: tuple[Any, ...],
 ) -> None:
     """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`."""
     if not numbers:
-        _store(_predicted(experiment, scale), results, place, ())
+        _store(predict(experiment), results, place, ())
         return
     first, *others = numbers
     rest = [numbers[key] for key in others]
@@ -87,11 +90,7 @@ def _fill(
         grids = np.ix_(numbers[first][part], *rest)
         chunk = experiment.set(dict(zip(numbers, grids, strict=True)))
         shape = tuple(grid.size for grid in grids)
-        _store(_predicted(chunk, scale), target, part, shape)
-
-
-def _predicted(experiment: Experiment, scale: Any) -> Breakdown:
-    return breakdown(experiment, compute_scale(experiment) if scale is None else scale)
+        _store(predict(chunk), target, part, shape)
 
 
 def _store(

@@ -1,5 +1,6 @@
 """The limits a run breaks: which, by how much, and what would bring it back."""
 
+import math
 from typing import TYPE_CHECKING
 
 from lib_dlhpc.spec.machine import storage_tier
@@ -35,7 +36,7 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
     )
     return [
         f"Memory: one device needs {format_quantity(total, 'B')} and has {format_quantity(capacity, 'B')},"
-        f" {total / capacity - 1:.0%} too much; {way_out}."
+        f" {_too_much(total / capacity)}; {way_out}."
     ]
 
 
@@ -44,12 +45,18 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     if not experiment.storage.tier:
         return []
     tier = storage_tier(experiment.machine, experiment.storage.tier)
-    size = experiment.dataset.bytes
-    if size <= tier.capacity:
+    nodes = int(experiment.strategy.nodes) if tier.scope == "node" else 1
+    size, room = experiment.dataset.bytes, tier.capacity * nodes
+    if size <= room:
         return []
-    where = "each node" if tier.scope == "node" else "the whole system"
+    where = f"spread over {nodes} nodes" if tier.scope == "node" else "of the whole system"
+    needed = f"; it takes {math.ceil(size / tier.capacity):,} nodes" if tier.scope == "node" else ""
     return [
-        f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} of {where} holds"
-        f" {format_quantity(tier.capacity, 'B')}, {size / tier.capacity - 1:.0%} too much;"
-        f" use another tier or spread the data over nodes."
+        f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
+        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
     ]
+
+
+def _too_much(factor: float) -> str:
+    """Say by how much a limit is broken: in percent, or as a factor."""
+    return f"{factor - 1:.0%} too much" if factor < 10 else f"{factor:,.0f} times too much"

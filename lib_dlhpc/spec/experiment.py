@@ -96,7 +96,9 @@ class Experiment:
     def set(self, changes: Mapping[str, Any]) -> "Experiment":
         """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; arrays are welcome.
 
-        Raises SpecError that names the field, what is wrong and what is legal.
+        A measured rate holds for the model, machine, device and precision it was measured with: it goes
+        when one of these changes, unless [calibration] is set as well. Raises SpecError that names the
+        field, what is wrong and what is legal.
         """
         by_section: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
@@ -108,11 +110,14 @@ class Experiment:
                 )
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
+        if "calibration" not in by_section and any(map(_MEASURED_WITH.match, changes)):
+            nouns["calibration"] = Calibration()
         experiment = dataclasses.replace(self, **nouns)
         _check_together(experiment)
         return experiment
 
 
+_MEASURED_WITH = re.compile(r"model\.|machine\.(name$|device)|strategy\.precision$")
 SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment))
 
 

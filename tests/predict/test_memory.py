@@ -41,7 +41,9 @@ def test_the_ledger_against_hand_numbers():
     assert found["communication buffer"] == 25e6
     assert found["driver and workspace"] == RUN.machine.device.reserved_memory
     # The largest layer adds two inputs of 256 x 56 x 56 to one output.
-    assert found["working set"] == 32 * 3 * 256 * 56 * 56 * 4
+    # Backward's worst moment: all activations kept, and the gradients of the last layer, 2,048 in, 1,000 out.
+    assert 0 < found["working set"] < 32 * 3 * 256 * 56 * 56 * 4
+    assert found["working set"] == 32 * brute_working_set(RUN.model) * 4
     assert predict(RUN).memory_total == sum(found.values())
 
 
@@ -112,11 +114,24 @@ def test_no_term_is_negative_and_half_precision_needs_no_more_activations(name):
 # --- walls ---
 
 
-def test_resnet50_in_fp32_on_16_gb_fits_with_64_and_not_with_128():
+def test_resnet50_in_fp32_on_16_gb_fits_with_128_barely_and_not_with_160():
+    """Six of seven frameworks of the DLPerf report trained with 128 on such a device."""
     assert RUN.machine.device.memory < 17.5e9
-    assert predict(RUN.set({"strategy.batch": 64})).fits
-    assert predict(RUN.set({"strategy.batch": 64})).walls == []
-    assert not predict(RUN.set({"strategy.batch": 128})).fits
+    barely = predict(RUN.set({"strategy.batch": 128}))
+    assert barely.walls == [] and barely.memory_total > 0.9 * RUN.machine.device.memory
+    assert not predict(RUN.set({"strategy.batch": 160})).fits
+
+
+def brute_working_set(model):
+    """Walk backward, layer by layer: what is kept so far, and the gradients in and out of this layer."""
+    size = {layer.name: int(np.prod(layer.output_shape)) for layer in model.layers}
+    size["input"] = int(np.prod(model.input_shape))
+    kept, peak = 0, 0
+    for layer in model.layers:
+        kept += layer.stored
+        moved = sum(size[name] for name in layer.inputs) + max(size[layer.name], layer.stored)
+        peak = max(peak, kept + (0 if layer.kind in ("flatten", "reshape") else moved))
+    return max(0, peak - kept)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +145,7 @@ def test_the_batch_that_the_wall_names_fits_and_one_more_does_not(model, precisi
     (wall,) = prediction.walls
     most = largest_batch(prediction)
     over = prediction.memory_total / run.machine.device.memory - 1
-    assert f"{over:.0%} too much" in wall
+    assert (f"{over:.0%} too much" if over < 9 else f"{over + 1:,.0f} times too much") in wall
     if most:
         assert int(re.search(r"fits is (\d+)\.$", wall)[1]) == most
         assert predict(run.set({"strategy.batch": most})).fits
@@ -150,9 +165,14 @@ def test_the_largest_batch_does_not_depend_on_the_one_asked_about(batch, memory)
 
 def test_the_data_set_must_fit_its_tier():
     name = next(iter(RUN.machine.storage))
-    run = RUN.set({"storage.tier": name, f"machine.storage.{name}.capacity": "70 GB"})
+    run = RUN.set(
+        {"storage.tier": name, f"machine.storage.{name}.capacity": "70 GB", "strategy.nodes": 1}
+    )
     (wall,) = predict(run).walls
     assert "140 GB" in wall and "70 GB" in wall and "100% too much" in wall and name in wall
+    if run.machine.storage[name].scope == "node":
+        assert "it takes 2 nodes" in wall
+        assert predict(run.set({"strategy.nodes": 2})).walls == []
     roomy = run.set({f"machine.storage.{name}.capacity": "140 GB"})
     assert predict(roomy).walls == []
 
@@ -160,12 +180,12 @@ def test_the_data_set_must_fit_its_tier():
 def test_two_walls_are_two_sentences():
     name = next(iter(RUN.machine.storage))
     run = RUN.set({"storage.tier": name, f"machine.storage.{name}.capacity": 1.0})
-    run = run.set({"strategy.batch": 128})
+    run = run.set({"strategy.batch": 160})
     assert [wall.split(":")[0] for wall in predict(run).walls] == ["Memory", "Storage"]
 
 
 def test_arrays_of_batches_give_arrays_of_bytes():
-    batches = np.array([[1, 2], [64, 128]])
+    batches = np.array([[1, 2], [64, 160]])
     whole = predict(RUN.set({"strategy.batch": batches}))
     assert whole.memory_total.shape == (2, 2)
     assert whole.fits.tolist() == [[True, True], [True, False]]

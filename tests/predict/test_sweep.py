@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.predict import breakdown, compute_scale, predict, sweep
+from lib_dlhpc.predict import predict, sweep, what_if
 from lib_dlhpc.predict import sweep as sweep_function
 
 RUN = loads("""
@@ -59,10 +59,9 @@ def test_a_sweep_is_a_loop_of_predictions(axes):
 
 
 @pytest.mark.parametrize("axes", AXES, ids=lambda axes: "-".join(axes))
-def test_a_measured_rate_stays_that_of_the_experiment_as_it_stands(axes):
+def test_a_calibrated_sweep_is_a_loop_of_what_ifs(axes):
     run = RUN.set(CALIBRATION)
-    scale = compute_scale(run)
-    check(sweep(run, axes), axes, lambda changes: breakdown(run.set(changes), scale))
+    check(sweep(run, axes), axes, lambda changes: predict(what_if(run, changes)))
 
 
 def test_scale_up_from_a_measured_node_is_the_loop_of_predictions():

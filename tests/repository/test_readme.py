@@ -4,10 +4,12 @@ import re
 import shlex
 import subprocess
 import sys
+from statistics import median
 
 import pytest
 
 from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.validate import validate
 from lib_dlhpc.spec.experiment import loads
 
 
@@ -50,3 +52,28 @@ def test_the_python_example_runs(readme):
 def test_links_lead_somewhere(readme, repository):
     for target in re.findall(r"\]\(([^)#:]+)\)", readme):
         assert (repository / target).exists(), target
+
+
+def test_the_error_of_the_roofline_alone_is_what_readme_says(readme):
+    """Every measured rate of one device that some row starts from, predicted without it."""
+    measured = {}
+    for row in validate():
+        if row.experiment and row.experiment.calibration.devices == 1:
+            rate = row.experiment.calibration
+            one = {
+                "strategy.nodes": 1,
+                "strategy.devices_per_node": 1,
+                "strategy.batch": rate.batch,
+            }
+            bare = {**one, "calibration.rate": 0.0, "storage.tier": ""}
+            if rate.rate:
+                predicted = predict(row.experiment.set(bare)).throughput
+                measured[row.experiment.model.name, rate.rate] = abs(predicted / rate.rate - 1)
+    said = re.search(
+        r"(\d+) single-device rows.*?by (\d+) % in the median and by (\d+) %", readme, re.S
+    )
+    assert said
+    count, middle, worst = (int(word) for word in said.groups())
+    assert len(measured) == count
+    assert round(100 * median(measured.values())) == middle
+    assert round(100 * max(measured.values())) == worst
