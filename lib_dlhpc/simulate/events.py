@@ -1,9 +1,9 @@
 """A schedule played by processes, message by message, on links that they share max-min fairly.
 
 A rank begins a round when it has finished the one before. It sends its messages of the round in order,
-one after another, and does not wait for a late receiver. It is through when these are sent, those for it
-have arrived, and what has to be combined is combined: gamma a byte, more on a slow rank. Ranks that a
-round does not mention go on.
+one after another, each when its receiver has come to that round too. It is through when these are sent,
+those for it have arrived, and what has to be combined is combined: gamma a byte, more on a slow rank.
+Ranks that a round does not mention go on.
 
 With every link to itself a schedule takes what its closed form says. What more it takes here is
 contention, or ranks out of step.
@@ -55,6 +55,7 @@ def play(
     *,
     speed: ArrayLike = 1.0,
     sharing: bool = True,
+    eager: float = 0.0,
     failures: Mapping[int, float] | None = None,
     progress: Progress | None = None,
     record: Record | None = None,
@@ -63,7 +64,7 @@ def play(
 
     One schedule after another, as gradient buckets are: a rank joins the next when it is through with
     the last, and not before its arrival, (schedules, ranks). Ranks need not be in the same schedule at
-    the same time. speed, sharing, record: see Simulation. failures: s at which a rank stops, between
+    the same time. speed, sharing, eager, record: see Simulation. failures: s at which a rank stops, between
     rounds. Raises SpecError if the schedules are not for nodes * devices_per_node ranks, DeadlockError
     if ranks wait for one that has stopped, Cancelled if `progress` returns False.
     """
@@ -74,17 +75,30 @@ def play(
                 f"{nodes} nodes x {devices_per_node} devices: {on.ranks} ranks, but the schedule"
                 f" {schedule.name} is for {schedule.ranks}."
             )
-    sim = Simulation(on, speed, sharing, record)
+    sim = Simulation(on, speed, sharing, eager, record)
     sim.background(background)
-    shape = (len(schedules), on.ranks)
+    ends = start_schedules(sim, schedules, element_bytes, arrivals, failures)
+    sim.run(progress)
+    return ends
+
+
+def start_schedules(
+    sim: Simulation,
+    schedules: Sequence[Schedule],
+    element_bytes: float = 4,
+    arrivals: ArrayLike = 0.0,
+    failures: Mapping[int, float] | None = None,
+) -> NDArray[np.float64]:
+    """Let all ranks of a simulation play; return the array that `sim.run` fills with times, as in `play`."""
+    ranks = sim.platform.ranks
+    shape = (len(schedules), ranks)
     starts = np.broadcast_to(np.asarray(arrivals, dtype=np.float64), shape).tolist()
     ends = np.full(shape, inf)  # a rank that fails never ends
     scripts = [_Script(sim, schedule, element_bytes) for schedule in schedules]
     stop = failures or {}
-    for rank in range(on.ranks):
+    for rank in range(ranks):
         of_rank = [start[rank] for start in starts]
         sim.start(_rank(sim, rank, scripts, of_rank, ends, stop.get(rank, inf)))
-    sim.run(progress)
     return ends
 
 

@@ -1,7 +1,8 @@
 """Processes on a platform that compute and exchange messages: SimPy, with flows that share links.
 
-A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. It
-does not wait for a late receiver. An exchange is over when all is sent and all has arrived.
+A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. A
+message of more than `eager` bytes sets out when its receiver is there (rendezvous), a smaller one at
+once. An exchange is over when all is sent and all has arrived.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -54,7 +55,8 @@ class Simulation:
     """Ranks as processes on a platform; `exchange`, `compute` and `until` are what a process yields.
 
     speed: of each rank, 1 is normal, 0.5 takes twice as long to compute. sharing: False for links
-    without contention. After `run`: `delivered` messages, `steps` events, `flows.work` rates set.
+    without contention. eager: B up to which a message does not wait for its receiver; by default all
+    wait, so that ranks in step stay in step. After `run`: `delivered` messages, `steps` events, `flows.work` rates set.
     """
 
     def __init__(
@@ -62,9 +64,10 @@ class Simulation:
         on: Platform,
         speed: ArrayLike = 1.0,
         sharing: bool = True,
+        eager: float = 0.0,
         record: Record | None = None,
     ) -> None:
-        self.platform, self.record = on, record
+        self.platform, self.record, self.eager = on, record, eager
         self.env = simpy.Environment()
         self.flows = Flows(self.env, on.capacity.tolist(), sharing)
         self.speed = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks).tolist()
@@ -80,6 +83,7 @@ class Simulation:
         self._open: dict[_Exchange, None] = {}
         self._expected: dict[int, _Exchange] = {}  # by the tag of the message that is to come
         self._arrived: set[int] = set()  # tags that nobody has asked for yet
+        self._held: dict[int, _Exchange] = {}  # senders whose receiver is not there yet, by tag
 
     def start(self, process: Process) -> None:
         """Let a process run; `run` waits for its end."""
@@ -153,6 +157,17 @@ class Simulation:
     def _ended(self, _: Event) -> None:
         self._alive -= 1
 
+    def _expect(self, message: Message, receiver: "_Exchange") -> bool:
+        """The receiver is there; return whether it has to wait."""
+        if message.tag in self._arrived:
+            self._arrived.remove(message.tag)
+            return False
+        self._expected[message.tag] = receiver
+        sender = self._held.pop(message.tag, None)
+        if sender is not None:
+            sender.go(message)
+        return True
+
     def _deliver(self, message: Message) -> None:
         self.delivered += 1
         receiver = self._expected.pop(message.tag, None)
@@ -162,14 +177,13 @@ class Simulation:
             receiver.part_done()
 
     def _waits(self) -> list[Wait]:
-        return [
-            Wait(
-                each.rank,
-                each.number,
-                tuple(m.source for m in each.receives if m.tag in self._expected),
-            )
-            for each in self._open
-        ]
+        held = {sender: tag for tag, sender in self._held.items()}
+        waits = []
+        for each in self._open:
+            peers = [m.source for m in each.receives if m.tag in self._expected]
+            peers += [m.target for m in each.sends if m.tag == held.get(each)]
+            waits.append(Wait(each.rank, each.number, tuple(dict.fromkeys(peers))))
+        return waits
 
     def _others(self, traffic: Traffic) -> Process:
         links, latency = self.platform.route(traffic.source, traffic.target)
@@ -187,7 +201,17 @@ class Simulation:
 class _Exchange:
     """A rank's part in a round: what it still has to send, and how many messages it still waits for."""
 
-    __slots__ = ("done", "missing", "number", "rank", "receives", "sends", "sim", "since")
+    __slots__ = (
+        "done",
+        "missing",
+        "number",
+        "rank",
+        "receives",
+        "sends",
+        "sim",
+        "since",
+        "to_send",
+    )
 
     def __init__(
         self,
@@ -197,26 +221,26 @@ class _Exchange:
         receives: Sequence[Message],
         number: int,
     ) -> None:
-        self.sim, self.rank, self.number, self.receives = sim, rank, number, receives
+        self.sim, self.rank, self.number = sim, rank, number
+        self.sends, self.receives, self.to_send = sends, receives, iter(sends)
         self.done = Event(sim.env)
-        self.missing = 1
-        self.sends = iter(sends)
+        self.missing = 1  # the sends, and the messages that have not arrived
         sim._open[self] = None
         for message in receives:
-            if message.tag in sim._arrived:
-                sim._arrived.remove(message.tag)
-            else:
-                sim._expected[message.tag] = self
-                self.missing += 1
-        sim._moving += 1
+            self.missing += sim._expect(message, self)
         self.send_next()
 
     def send_next(self) -> None:
-        message = next(self.sends, None)
+        message = next(self.to_send, None)
         if message is None:
-            self.sim._moving -= 1
             self.part_done()
-            return
+        elif message.bytes > self.sim.eager and message.tag not in self.sim._expected:
+            self.sim._held[message.tag] = self
+        else:
+            self.go(message)
+
+    def go(self, message: Message) -> None:
+        self.sim._moving += 1
         self.since = self.sim.env.now
         Timeout(self.sim.env, message.latency, message).callbacks.append(self.flow)
 
@@ -229,6 +253,7 @@ class _Exchange:
 
     def sent(self, message: Message) -> None:
         sim = self.sim
+        sim._moving -= 1
         if sim.record is not None:
             sim.record(
                 message.source, message.target, self.since, sim.env.now, message.bytes, self.number

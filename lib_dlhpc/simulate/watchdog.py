@@ -9,7 +9,7 @@ SHOWN = 8
 
 
 class Wait(NamedTuple):
-    """A rank that waits in a round for a message from each of its peers."""
+    """A rank that waits in a round for each of its peers, to hear from it or to be heard."""
 
     rank: int
     round: int
@@ -49,7 +49,7 @@ def _explain(time: float, waits: tuple[Wait, ...], stopped: tuple[int, ...]) -> 
     if stopped:
         lines.append(f"stopped: {'rank' if len(stopped) == 1 else 'ranks'} {_listed(stopped)}")
     if idle:
-        lines.append(f"at its end, with nothing more to send: {_listed(sorted(idle))}")
+        lines.append(f"at their end, with nothing more to send or receive: {_listed(sorted(idle))}")
     lines += [str(wait) for wait in waits[:SHOWN]]
     if len(waits) > SHOWN:
         lines.append(f"and {len(waits) - SHOWN} more ranks")

@@ -31,7 +31,8 @@ def by_raising_all(routes, capacity, steps=20_000):
 
 
 @st.composite
-def networks(draw, flows=60, links=12, rates=st.floats(0.1, 100.0)):
+def networks(draw, flows=60, links=12, rates=None):
+    rates = st.floats(0.1, 100.0) if rates is None else rates
     capacity = draw(st.lists(rates, min_size=1, max_size=links))
     hop = st.integers(0, len(capacity) - 1)
     route = st.lists(hop, min_size=1, max_size=5, unique=True).map(tuple)

@@ -1,9 +1,9 @@
 """Message programs played here and by SimGrid 3.32 (CM02): golden.json beside make_golden.py.
 
-Both are fluid models with max-min fairness, so they agree to SimGrid's own precision. They would part where SimGrid does what is not done here: it weighs flows on a shared link by 1 / latency (here all
-flows that can meet have one latency), its default mailboxes make a sender wait for a late receiver
-(the programs give each mailbox a permanent receiver), and LV08 and SMPI scale latency and bandwidth by
-factors measured on a TCP cluster (CM02 has none).
+Both are fluid models with max-min fairness and senders that wait for their receivers, so they agree to
+SimGrid's own precision. They would part where SimGrid does what is not done here: it weighs flows on a
+shared link by 1 / latency (here all flows that can meet have one latency), and its LV08 and SMPI models
+scale latency and bandwidth by factors measured on a TCP cluster (CM02 has none).
 """
 
 import json

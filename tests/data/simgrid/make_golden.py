@@ -4,8 +4,8 @@
     /usr/bin/python3 make_golden.py NAME ...               only these cases
 
 A case is a platform and a program: rounds of messages (source, target, bytes). A rank sends its messages
-of a round one after another, its receivers being ready at once (mailboxes with a permanent receiver);
-it goes on when these are sent and those for it have arrived. Links have one direction each; a flow's
+of a round one after another, each when its receiver has come to the round; it goes on when these are
+sent and those for it have arrived. Links have one direction each; a flow's
 latency is all on the NIC it leaves by. Nothing of lib_dlhpc is used here.
 """
 
@@ -135,13 +135,10 @@ def play(name):
     rounds = [sort(messages) for messages in todo["rounds"]]
 
     def rank(me):
-        for number, (_, coming) in enumerate(rounds):
-            for row in coming.get(me, []):
-                box(number, row).set_receiver(Actor.self())
         for number, (going, coming) in enumerate(rounds):
             expected = [box(number, row).get_async() for row in coming.get(me, [])]
             for row, size in going.get(me, []):
-                box(number, row).put(1, int(round(size)))
+                box(number, row).put(1, round(size))
             for comm, _ in expected:
                 comm.wait()
         ends[me] = engine.clock
