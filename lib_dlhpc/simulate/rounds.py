@@ -18,6 +18,7 @@ Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,11 +40,14 @@ class Run(NamedTuple):
     repeat: int
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Program:
     """A schedule's rounds, equal ones in a row kept once: for many runs of one schedule."""
 
     ranks: int
     runs: tuple[Run, ...]
+    # What is known of each run once it has been played, by the ranks of a node.
+    known: dict[int, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
 
 
 def program(schedule: Schedule) -> Program:
@@ -72,28 +76,22 @@ def finish_times(
             f" but the schedule is for {schedule.ranks}."
         )
     time = _start(schedule.ranks, network, arrival)
-    routes: _Routes | None = None
+    room = np.empty((2, *time.shape))
+    spent_alike: dict[_Alike, list[Floats]] = {}
     number = 0
-    for part, repeat in schedule.runs if isinstance(schedule, Program) else _runs(schedule):
-        if not len(part):
-            number += repeat
-            continue
-        if routes is None or not routes.fit(part):
-            routes = _Routes(part, schedule.ranks, int(network.inner.ranks))
-        if noise is None:
-            routes.play(time, routes.durations(part, network, element_bytes), repeat)
-        else:
+    for (part, repeat), routes, alike in _known(schedule, int(network.inner.ranks)):
+        if noise is not None:
             for again in range(repeat):
                 factor = np.asarray(noise(number + again, part))
-                spent = [
-                    seconds * factor[..., rows] if factor.ndim else seconds * factor
-                    for rows, seconds in zip(
-                        routes.levels,
-                        routes.durations(part, network, element_bytes),
-                        strict=True,
-                    )
-                ]
-                routes.play(time, spent, 1)
+                spent = routes.durations(part, network, element_bytes)
+                routes.play(time, room, routes.times(spent, factor), 1)
+        elif alike is None:
+            routes.play(time, room, routes.durations(part, network, element_bytes), repeat)
+        else:
+            if alike not in spent_alike:
+                one = routes.durations(part, network, element_bytes)[0][..., :1]
+                spent_alike[alike] = [one.copy()]
+            routes.play(time, room, spent_alike[alike], repeat)
         number += repeat
     return time
 
@@ -129,16 +127,37 @@ class _Routes:
     def fit(self, part: Round) -> bool:
         return _same(part.source, self.source) and _same(part.target, self.target)
 
+    def alike(self, part: Round) -> "_Alike | None":
+        """Return what all messages of the round have in common if that decides how long they take."""
+        if self.giver is None or self.level_far[0][1]:
+            return None
+        far = self.level_far[0][0]
+        columns = (part.count, part.reduce, far)
+        if any((column != column[0]).any() for column in columns):
+            return None
+        return _Alike(int(part.count[0]), bool(part.reduce[0]), bool(far[0]))
+
     def durations(self, part: Round, network: Network, element_bytes: float) -> list[Floats]:
         return [
             _durations(_take(part, rows), network, element_bytes, *far, self.node)
             for rows, far in zip(self.levels, self.level_far, strict=True)
         ]
 
-    def play(self, time: Floats, spent: list[Floats], repeat: int) -> None:
-        """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`."""
+    def times(self, spent: list[Floats], factor: Floats) -> list[Floats]:
+        """Return the durations times a factor for each message of the round."""
+        if not factor.ndim:
+            return [seconds * factor for seconds in spent]
+        return [
+            seconds * factor[..., rows] for rows, seconds in zip(self.levels, spent, strict=True)
+        ]
+
+    def play(self, time: Floats, room: Floats, spent: list[Floats], repeat: int) -> None:
+        """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`.
+
+        spent: for each level (..., messages), or (..., 1) where all take as long. room: for two times.
+        """
         if self.giver is not None:
-            self._play_permutation(time, self.giver, spent[0], repeat)
+            self._play_permutation(time, room, self.giver, spent[0], repeat)
             return
         for _ in range(repeat):
             sends, receives = time.copy(), time.copy()
@@ -149,30 +168,60 @@ class _Routes:
                 receives[..., target] = np.maximum(start, receives[..., target]) + seconds
             np.maximum(sends, receives, out=time)
 
-    def _play_permutation(self, time: Floats, giver: Ints, spent: Floats, repeat: int) -> None:
+    def _play_permutation(
+        self, time: Floats, room: Floats, giver: Ints, send: Floats, repeat: int
+    ) -> None:
         """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
-        send = np.ascontiguousarray(
-            np.broadcast_to(spent, np.broadcast_shapes(spent.shape, (self.ranks,)))
-        )
-        own = np.maximum(send, send[..., giver])
-        alike = bool((own == send).all())
-        sent, got = np.empty_like(time), np.empty_like(time)
+        sent, busy = room
+        own = send if send.shape[-1] == 1 else np.maximum(send, send[..., giver])
+        alike = own is send or bool((own == send).all())
         k, add, maximum = self.shift, np.add, np.maximum
-        busy = sent if alike else np.empty_like(time)
-        parts = [
-            (busy[..., k:], sent[..., :-k], time[..., k:]),
-            (busy[..., :k], sent[..., -k:], time[..., :k]),
-        ]
+        mine = sent if alike else busy
+        if k:  # the giver is k ranks back: views in place of copies
+            parts = [
+                (mine[..., k:], sent[..., :-k], time[..., k:]),
+                (mine[..., :k], sent[..., -k:], time[..., :k]),
+            ]
         for _ in range(repeat):
             add(time, send, out=sent)
             if not alike:
                 add(time, own, out=busy)
-            if k:  # the giver is k ranks back: views in place of copies
-                for mine, givers, out in parts:
-                    maximum(mine, givers, out=out)
+            if k:
+                for here, there, out in parts:
+                    maximum(here, there, out=out)
             else:
-                np.take(sent, giver, axis=-1, out=got, mode="clip")
-                maximum(busy, got, out=time)
+                sent.take(giver, axis=-1, out=time, mode="clip")
+                maximum(mine, time, out=time)
+
+
+class _Alike(NamedTuple):
+    """All messages of a round have one size, level and kind: then they take as long."""
+
+    elements: int
+    reduce: bool
+    far: bool
+
+
+def _known(
+    schedule: Schedule | Program, node: int
+) -> Iterator[tuple[Run, "_Routes", "_Alike | None"]]:
+    """Yield the runs that have messages, with what is known of each."""
+    if isinstance(schedule, Program):
+        if node not in schedule.known:
+            routes = [_Routes(run.round, schedule.ranks, node) for run in schedule.runs]
+            schedule.known[node] = [
+                (route, route.alike(run.round))
+                for route, run in zip(routes, schedule.runs, strict=True)
+            ]
+        yield from (
+            (run, *known) for run, known in zip(schedule.runs, schedule.known[node], strict=True)
+        )
+        return
+    last: _Routes | None = None
+    for run in _runs(schedule):
+        if last is None or not last.fit(run.round):
+            last = _Routes(run.round, schedule.ranks, node)
+        yield run, last, None
 
 
 def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
