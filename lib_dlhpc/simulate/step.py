@@ -9,8 +9,9 @@ mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket 
 block of a real bucket can be one number longer. A step writes no checkpoint.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,14 +22,13 @@ from lib_dlhpc.costs import calibration, compute
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check, device_work
-from lib_dlhpc.schedules import Schedule, schedule
+from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
 from lib_dlhpc.simulate import rounds
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, columns, join
 
 FIDELITIES = ("rounds", "events")
-FLAT = ("ring", "parameter_server")  # schedules that do not ask for the ranks of a node
 Floats: TypeAlias = NDArray[np.float64]
 # (bytes, when each rank starts) -> when each rank is done
 Exchange: TypeAlias = Callable[[float, Floats], Floats]
@@ -223,9 +223,9 @@ def _exchange(experiment: Experiment, fidelity: str) -> Exchange:
 def _plan(experiment: Experiment) -> Schedule:
     """Return the schedule of the allreduce on as few elements as cut evenly into all its blocks."""
     ranks, algorithm = int(experiment.devices), experiment.strategy.allreduce
-    options: dict[str, Any] = (
-        {"node_size": int(experiment.devices_per_node)} if algorithm not in FLAT else {}
-    )
+    options: dict[str, Any] = {}
+    if "node_size" in inspect.signature(ALGORITHMS[algorithm]).parameters:
+        options["node_size"] = int(experiment.devices_per_node)
     return schedule(algorithm, ranks, ranks << (ranks.bit_length() - 1), **options)
 
 
@@ -245,10 +245,18 @@ def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, 
     for name, (value, least) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
-    for name in ("strategy", "machine", "storage", "calibration"):
-        for field, value in vars(getattr(experiment, name)).items():
-            if isinstance(value, np.ndarray) and value.ndim:
-                raise SpecError(
-                    f"{name}.{field}: an array; a simulation is of one experiment, `sweep` predicts many."
-                )
+    for name in ("dataset", "machine", "strategy", "storage", "calibration", "run"):
+        for field in _arrays(getattr(experiment, name), name):
+            raise SpecError(
+                f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
+            )
     check(experiment)
+
+
+def _arrays(noun: Any, path: str) -> Iterator[str]:
+    """Yield the dotted names of the fields that hold arrays, those of nouns within included."""
+    for name, value in vars(noun).items():
+        if isinstance(value, np.ndarray) and value.ndim:
+            yield f"{path}.{name}"
+        elif is_dataclass(value):
+            yield from _arrays(value, f"{path}.{name}")

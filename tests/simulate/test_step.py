@@ -229,6 +229,10 @@ def test_fidelity_events_asks_the_event_simulator(monkeypatch):
             },
             "fp64",
         ),
+        (
+            {"experiment": SMALL.set({"machine.inter_node.bandwidth": np.array([1e9, 1e10])})},
+            r"machine\.inter_node\.bandwidth: an array",
+        ),
         ({"seed": -1}, "seed = -1"),
     ],
 )
