@@ -7,7 +7,7 @@ once. An exchange is over when all is sent and all has arrived.
 
 from collections.abc import Callable, Generator, Sequence
 from math import inf
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import simpy
@@ -52,7 +52,7 @@ Record: TypeAlias = Callable[[int, int, float, float, float, int], None]
 
 
 class Simulation:
-    """Ranks as processes on a platform; `exchange`, `compute` and `until` are what a process yields.
+    """Ranks as processes on a platform; `exchange`, `send`, `compute` and `until` are what a process yields.
 
     speed: of each rank, 1 is normal, 0.5 takes twice as long to compute. sharing: False for links
     without contention. eager: B up to which a message does not wait for its receiver; by default all
@@ -109,6 +109,19 @@ class Simulation:
         """Send and receive, both at once; `number` is the round, for whoever asks what goes on."""
         return _Exchange(self, rank, sends, receives, number).done
 
+    def send(self, message: Message) -> Event:
+        """Send at once, to a target that need not expect it; wait until all of it is there."""
+        done, since = Event(self.env), self.env.now
+
+        def arrive() -> None:
+            self._moving -= 1
+            self._report(message, since)
+            done.succeed()
+
+        self._moving += 1
+        self._carry(message, arrive)
+        return done
+
     def messages(self, source: ArrayLike, target: ArrayLike, size: ArrayLike) -> list[Message]:
         """Return new messages of `size` bytes, with their routes."""
         links, latency = self.platform.routes(source, target)
@@ -157,6 +170,23 @@ class Simulation:
     def _ended(self, _: Event) -> None:
         self._alive -= 1
 
+    def _carry(self, message: Message, arrived: Callable[[], object]) -> None:
+        """Alpha, then the bytes, then the call of `arrived`."""
+
+        def flow(_: Event) -> None:
+            if message.bytes:
+                self.flows.start(message.links, message.bytes, arrived)
+            else:
+                arrived()
+
+        Timeout(self.env, message.latency).callbacks.append(flow)
+
+    def _report(self, message: Message, since: float, number: int = 0) -> None:
+        self.delivered += 1
+        if self.record is not None:
+            ends = (message.source, message.target, since, self.env.now)
+            self.record(*ends, message.bytes, number)
+
     def _expect(self, message: Message, receiver: "_Exchange") -> bool:
         """The receiver is there; return whether it has to wait."""
         if message.tag in self._arrived:
@@ -169,7 +199,6 @@ class Simulation:
         return True
 
     def _deliver(self, message: Message) -> None:
-        self.delivered += 1
         receiver = self._expected.pop(message.tag, None)
         if receiver is None:
             self._arrived.add(message.tag)
@@ -186,12 +215,11 @@ class Simulation:
         return waits
 
     def _others(self, traffic: Traffic) -> Process:
-        links, latency = self.platform.route(traffic.source, traffic.target)
+        (message,) = self.messages(traffic.source, traffic.target, traffic.bytes)
         yield Timeout(self.env, traffic.start)
         while True:
-            yield Timeout(self.env, latency)
             arrived = Event(self.env)
-            self.flows.start(links, traffic.bytes, arrived.succeed)
+            self._carry(message, arrived.succeed)
             yield arrived
             if traffic.pause == inf:
                 return
@@ -241,24 +269,13 @@ class _Exchange:
 
     def go(self, message: Message) -> None:
         self.sim._moving += 1
-        self.since = self.sim.env.now
-        Timeout(self.sim.env, message.latency, message).callbacks.append(self.flow)
+        since = self.sim.env.now
+        self.sim._carry(message, lambda: self.sent(message, since))
 
-    def flow(self, latency: Event) -> None:
-        message = cast(Message, latency.value)
-        if message.bytes:
-            self.sim.flows.start(message.links, message.bytes, lambda: self.sent(message))
-        else:
-            self.sent(message)
-
-    def sent(self, message: Message) -> None:
-        sim = self.sim
-        sim._moving -= 1
-        if sim.record is not None:
-            sim.record(
-                message.source, message.target, self.since, sim.env.now, message.bytes, self.number
-            )
-        sim._deliver(message)
+    def sent(self, message: Message, since: float) -> None:
+        self.sim._moving -= 1
+        self.sim._report(message, since, self.number)
+        self.sim._deliver(message)
         self.send_next()
 
     def part_done(self) -> None:
