@@ -7,6 +7,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.explore.steps import Steps
 from lib_dlhpc.explore.views import node_counts
 from lib_dlhpc.predict.what_if import what_if
 from lib_dlhpc.spec import catalog
@@ -67,14 +68,13 @@ def make_controls() -> dict[str, Any]:
     def make(kind: Any, label: str, tooltip: str, **more: Any) -> Any:
         return kind(description=label, tooltip=tooltip, layout=full, style=style, **more)
 
-    slider, dropdown = ipywidgets.SelectionSlider, ipywidgets.Dropdown
-    one = [("1", 1)]
+    dropdown = ipywidgets.Dropdown
     return {
         "replay": make(dropdown, "Run", "A historical run, or your own"),
         "model": make(dropdown, "Model", "The network"),
         "machine": make(dropdown, "Machine", "The supercomputer"),
-        "nodes": make(slider, "Nodes", "Nodes used", options=one),
-        "batch": make(slider, "Batch a device", "Samples on each device in a step", options=one),
+        "nodes": make(Steps, "Nodes", "Nodes used"),
+        "batch": make(Steps, "Batch a device", "Samples on each device in a step"),
         "precision": make(dropdown, "Precision", "fp16 and bf16: mixed, with fp32 master weights"),
         "optimizer": make(dropdown, "Optimiser", "What it keeps for each weight takes memory"),
         "allreduce": make(dropdown, "Allreduce", "How gradients are summed over devices"),
@@ -84,7 +84,7 @@ def make_controls() -> dict[str, Any]:
             "Send buckets while backward runs",
             indent=False,
         ),
-        "bucket": make(slider, "Bucket", "Gradients are sent in pieces of this size", options=one),
+        "bucket": make(Steps, "Bucket", "Gradients are sent in pieces of this size"),
         "tier": make(dropdown, "Storage", "Where samples are read from"),
         "dataset": make(dropdown, "Data set", "What is trained on"),
         "epochs": make(
@@ -100,16 +100,16 @@ def show(controls: dict[str, Any], experiment: Experiment) -> None:
     select(controls["machine"], _titles("machines", machine.name), machine.name)
     select(controls["dataset"], _titles("datasets", e.dataset.name), e.dataset.name)
     nodes = node_counts(int(machine.nodes), int(strategy.nodes))
-    select(controls["nodes"], [(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
+    controls["nodes"].offer([(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
     batches = np.unique(np.append(2 ** np.arange(13), int(strategy.batch)))
-    select(controls["batch"], [(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
+    controls["batch"].offer([(f"{n:,}", int(n)) for n in batches], int(strategy.batch))
     precisions = [p for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(machine.device, p))]
     select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
     select(controls["optimizer"], [(name, name) for name in OPTIMIZERS], strategy.optimizer)
     select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
     sizes = sorted({*BUCKETS, float(strategy.bucket)})
     labels = [(format_quantity(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
-    select(controls["bucket"], labels, float(strategy.bucket))
+    controls["bucket"].offer(labels, float(strategy.bucket))
     tiers = [(IN_MEMORY, ""), *((name, name) for name in machine.storage)]
     select(controls["tier"], tiers, e.storage.tier)
     controls["overlap"].value = strategy.overlap
@@ -127,10 +127,7 @@ def _entries(kind: str) -> list[tuple[str, str]]:
 
 
 def select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
-    """Make a control offer `options` and stand at `value`, told to the browser in one message.
-
-    In two, a slider would fit its old place to the new options and report that as a visitor's move.
-    """
+    """Make a dropdown offer `options` and stand at `value`, told to the browser in one message."""
     with control.hold_sync():
         # Unchanged options are left alone: the browser would rebuild the whole control.
         if list(control.options) != options:
