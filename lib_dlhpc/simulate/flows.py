@@ -2,9 +2,11 @@
 
 A change is felt only by flows that are coupled to it: two flows are coupled where they share a link that
 could not carry all of its flows at the rate that each of them would have alone. Only such a group gets
-new rates, once an instant, however many flows start or end in it. Source of the fluid model: Velho,
-Schnorr, Casanova & Legrand, "On the validity of flow-level TCP network models for grid and cloud
-simulations" (2013).
+new rates, once an instant, however many flows start or end in it. A change costs as much as its group is
+large: little in a collective, but m flows of m sizes into one link, ending one by one, cost m^2.
+
+Source of the fluid model: Velho, Schnorr, Casanova & Legrand, "On the validity of flow-level TCP network
+models for grid and cloud simulations" (2013).
 """
 
 from collections.abc import Callable, Sequence

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.costs.network import Level, Network, congestion
 from lib_dlhpc.predict import collectives
 from lib_dlhpc.schedules import Schedule, messages, price, schedule
 from lib_dlhpc.simulate import rounds
-from lib_dlhpc.simulate.events import finish_times, play
+from lib_dlhpc.simulate.events import finish_times, play, start_schedules
 from lib_dlhpc.simulate.platform import platform
 from lib_dlhpc.simulate.simulation import Simulation, Traffic
 from lib_dlhpc.simulate.watchdog import Cancelled, DeadlockError
@@ -136,8 +136,6 @@ def test_oversubscription_slows_what_leaves_the_switch(over):
 @pytest.mark.parametrize("topology", ["fat-tree", "torus"])
 @pytest.mark.parametrize("distance", [1, 2, 4, 8])
 def test_an_exchange_at_a_distance_slows_down_as_predicted(topology, distance):
-    from lib_dlhpc.costs.network import congestion
-
     here = machine(FREE, topology=topology, nodes_per_switch=4, oversubscription=3.0)
     swap = one_round(16, *((r, r ^ distance, 12_500_000) for r in range(16)))
     slower = congestion(here, 16, distance)
@@ -310,10 +308,7 @@ def test_errors_name_what_is_wrong():
 
 
 def cost(plan, here, nodes, g, **options):
-    on = platform(here, nodes, g)
-    sim = Simulation(on)
-    from lib_dlhpc.simulate.events import start_schedules
-
+    sim = Simulation(platform(here, nodes, g))
     start_schedules(sim, [plan], 4, **options)
     sim.run()
     return sim.steps + sim.flows.work, sim.delivered
@@ -338,6 +333,16 @@ def test_work_a_message_grows_no_faster_than_the_logarithm(algorithm, g, topolog
         work, sent = cost(plan, here, nodes, g, arrivals=late)
         each.append(work / sent / np.log2(sent))
     assert each[2] <= 1.1 * each[0]
+
+
+def test_everyone_to_everyone_at_once_costs_as_little_a_message():
+    each = []
+    for ranks in (4, 12, 36):
+        rank = range(ranks)
+        plan = one_round(ranks, *((s, t, 1000) for s in rank for t in rank if s != t))
+        work, sent = cost(plan, machine(FREE), ranks, 1)
+        each.append(work / sent)
+    assert max(each) <= 1.5 * min(each)
 
 
 def test_an_uncontended_message_costs_a_handful_of_events():
