@@ -155,7 +155,7 @@ def scaling_state(
     words = ""
     if now:
         words = (
-            f"{now[0]:,.0f} devices are {now[1]:,.3g} times as fast as one: "
+            f"{now[0]:,.0f} devices are {plain(now[1])} times as fast as one: "
             f"{now[1] / now[0]:.0%} of the ideal."
         )
     for x, y, name in published:
@@ -180,7 +180,7 @@ def _points(
         above = (kind == "published") == (now is None or best >= now[1] / now[0])
         _append(
             points, kind=kind, devices=x, speedup=y, efficiency=y / x,
-            words=f"{name}: {y:,.3g}× ({y / x:.0%})", side="right" if late else "left",
+            words=f"{name}: {plain(y)}× ({y / x:.0%})", side="right" if late else "left",
             shift=-12 if late else 12, drop=-15 * line if late else 16 * line, fall=-14 if above else 18,
         )  # fmt: skip
     return points
@@ -245,8 +245,13 @@ def _amount(quantity: str, value: float) -> str:
     if quantity == "time":
         return format_quantity(value, "s")
     if quantity == "energy":
-        return format_quantity(value / 3600, "").replace("billion", "G") + "Wh"
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        return format_quantity(value / 3600, "Wh")
+    return plain(value)
+
+
+def plain(value: float) -> str:
+    """Three digits, or all of them before the point: 0.254, 25.4, 25,400."""
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _apart(places: Sequence[float], shown: Iterable[float]) -> list[float]:

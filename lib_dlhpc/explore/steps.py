@@ -14,7 +14,7 @@ class Steps(ipywidgets.VBox):
     """
 
     value = traitlets.Any()
-    options = traitlets.List()
+    options: traitlets.List = traitlets.List()
 
     def __init__(self, description: str, tooltip: str, **look: Any) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ import numpy as np
 from lib_dlhpc.explore.charts import (
     State,
     memory_state,
+    plain,
     scaling_state,
     sensitivity_state,
     step_state,
@@ -110,14 +111,8 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
         ("Time to train", time, remark),
         (
             "Energy (modelled)",
-            f"{_plain(prediction.energy_to_train / 3.6e6)} kWh",
+            show(float(prediction.energy_to_train) / 3600, "Wh"),
             "PUE included",
         ),
-        ("Cost", f"{_plain(prediction.device_hours)} h", "device-hours"),
+        ("Cost", f"{plain(float(prediction.device_hours))} h", "device-hours"),
     )
-
-
-def _plain(value: Any) -> str:
-    """Three digits, or all of them before the point: 0.254, 25.4, 25,400."""
-    number = float(value)
-    return f"{number:,.3g}" if number < 1000 else f"{number:,.0f}"

@@ -67,7 +67,9 @@ def _at(noun: Any, key: str) -> Any:
 
 def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
-    precision = e.strategy.precision
+    rate = peak_rate(device, e.strategy.precision)
+    # Mixed precision without fast 16-bit arithmetic computes in another one.
+    used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == e.strategy.precision))
     inputs = [
         (
             "FLOP a sample, forward",
@@ -75,11 +77,7 @@ def _compute(p: Breakdown) -> Explanation:
             "counted from the layers' shapes",
         ),
         ("batch a device", f"{e.strategy.batch}", "given"),
-        (
-            "peak rate",
-            show(peak_rate(device, precision), "FLOP/s"),
-            _source(p, "device", f"peak.{precision}"),
-        ),
+        (f"peak rate, {used}", show(rate, "FLOP/s"), _source(p, "device", f"peak.{used}")),
         (
             "share of peak that large kernels reach",
             f"{device.efficiency:.0%}",
@@ -98,7 +96,7 @@ def _compute(p: Breakdown) -> Explanation:
     ]
     if e.calibration.rate:
         measured = f"{e.calibration.rate:,.1f} samples/s on {e.calibration.devices} devices"
-        inputs.append(("measured rate", measured, "calibration"))
+        inputs.append(("measured rate", measured, "[calibration] of the experiment"))
         inputs.append(("measured over roofline", f"{float(p.compute_scale):.2f}", "computed"))
     return Explanation(
         "compute",
@@ -133,34 +131,44 @@ def _straggler(p: Breakdown) -> Explanation:
 
 
 def _communication(p: Breakdown) -> Explanation:
-    e, machine = p.experiment, p.experiment.machine
-    total = p.communication
-    several = int(e.strategy.nodes) > 1
-    owner = "inter_node" if several else "intra_node"
-    link = getattr(machine, owner)
-    gradient = p.memory["gradients"]
+    e, total = p.experiment, p.communication
+    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
+    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
+    inputs = [
+        (
+            "gradients n",
+            show(float(p.memory["gradients"]), "B"),
+            "parameters × bytes of the precision",
+        ),
+        ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+    ]
+    for owner, where in links:
+        link = getattr(e.machine, owner)
+        inputs += [
+            (f"latency α {where}", show(link.latency, "s"), _source(p, owner, "latency")),
+            (f"line rate {where}", show(link.bandwidth, "B/s"), _source(p, owner, "bandwidth")),
+            (
+                f"share of it reached {where}",
+                f"{link.efficiency:.0%}",
+                _source(p, owner, "efficiency"),
+            ),
+        ]
+    inputs += [
+        ("NICs a node", f"{e.machine.nics}", _source(p, "machine", "nics")),
+        ("reduction γ", "3 / memory bandwidth", "two reads and a write for each number"),
+        ("latency part", show(float(total.latency), "s"), "computed"),
+        ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
+        ("reduction part", show(float(total.reduction), "s"), "computed"),
+    ]
     return Explanation(
         "communication",
         show(float(total.total), "s"),
-        ALLREDUCE_FORMULAS[e.strategy.allreduce],
-        (
-            ("gradients n", show(float(gradient), "B"), "parameters × bytes of the precision"),
-            ("bucket", show(float(e.strategy.bucket), "B"), "given"),
-            (
-                "latency α of the slowest link",
-                show(link.latency, "s"),
-                _source(p, owner, "latency"),
-            ),
-            ("its line rate", show(link.bandwidth, "B/s"), _source(p, owner, "bandwidth")),
-            ("share of it reached", f"{link.efficiency:.0%}", _source(p, owner, "efficiency")),
-            ("NICs a node", f"{machine.nics}", _source(p, "machine", "nics")),
-            ("latency part", show(float(total.latency), "s"), "computed"),
-            ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
-            ("reduction part", show(float(total.reduction), "s"), "computed"),
-        ),
+        f"for each bucket: {ALLREDUCE_FORMULAS[e.strategy.allreduce]}; on two levels, node and network,"
+        " as lib_dlhpc/predict/collectives.py has it",
+        tuple(inputs),
         "the formula's",
-        "Two levels, node and network; full-duplex links; nobody else on the network. Protocol switches of"
-        " the library between short and long messages are not modelled.",
+        "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
+        " Protocol switches of the library between short and long messages are not modelled.",
     )
 
 

@@ -65,8 +65,8 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
-        f"  energy to train       {prediction.energy_to_train / 3.6e6:>10,.1f}   kWh (modelled)",
-        f"  cost                  {float(prediction.device_hours):>10,.1f}   device-hours",
+        f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
+        f"  cost                  {_hours(float(prediction.device_hours)):>10}   device-hours",
     ]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     if explained:
@@ -75,6 +75,10 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _share(fraction: float) -> str:
