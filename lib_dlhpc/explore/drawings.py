@@ -245,10 +245,11 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
 
 def written() -> str:
     """Return all drawings as the text that is shipped."""
-    return (
-        json.dumps({name: draw() for name, draw in DRAWINGS.items()}, indent=1, sort_keys=True)
-        + "\n"
-    )
+    from lib_dlhpc.explore import allreduce_drawings  # which builds on this file
+
+    drawings = {**DRAWINGS, **allreduce_drawings.DRAWINGS}
+    shown = {name: draw() for name, draw in drawings.items()}
+    return json.dumps(shown, indent=1, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def test_every_allreduce_has_its_formula_and_source():
     for allreduce in ALLREDUCES:
         explanation = explain(predict(RUN.set({"strategy.allreduce": allreduce})))
         formulas = [item.formula for item in explanation]
-        assert ALLREDUCE_FORMULAS[allreduce] in formulas
+        assert any(ALLREDUCE_FORMULAS[allreduce] in formula for formula in formulas)
         assert all(item.source and item.assumes and item.value for item in explanation)
 
 
@@ -42,24 +42,24 @@ def test_the_machine_is_the_source_where_it_overrides_the_link():
     link = catalog.read("links", "ib-edr")
     machine = catalog.read("machines", "summit")
     found = inputs_of(RUN, "communication")
-    assert machine["sources"]["inter_node.efficiency"]["from"] in found["share of it reached"][1]
-    assert link["sources"]["bandwidth"]["from"] in found["its line rate"][1]
+    assert machine["sources"]["inter_node.efficiency"]["from"] in found["share of it reached between nodes"][1]
+    assert link["sources"]["bandwidth"]["from"] in found["line rate between nodes"][1]
     one = inputs_of(RUN.set({"strategy.nodes": 1}), "communication")
-    assert machine["sources"]["intra_node.bandwidth"]["from"] in one["its line rate"][1]
+    assert machine["sources"]["intra_node.bandwidth"]["from"] in one["line rate inside a node"][1]
 
 
 @pytest.mark.parametrize(
     ("change", "part", "name"),
     [
-        ({"machine.inter_node.bandwidth": 1e9}, "communication", "its line rate"),
-        ({"machine.inter_node.efficiency": 0.5}, "communication", "share of it reached"),
+        ({"machine.inter_node.bandwidth": 1e9}, "communication", "line rate between nodes"),
+        ({"machine.inter_node.efficiency": 0.5}, "communication", "share of it reached between nodes"),
         (
             {"machine.inter_node": {"name": "ib-hdr", "efficiency": 0.92}},
             "communication",
-            "share of it reached",
+            "share of it reached between nodes",
         ),
         ({"machine.nics": 3}, "communication", "NICs a node"),
-        ({"machine.device.peak.fp32": 1e12}, "compute", "peak rate"),
+        ({"machine.device.peak.fp32": 1e12}, "compute", "peak rate, fp32"),
         ({"machine.device.memory_bandwidth": 1e9}, "compute", "memory bandwidth"),
         ({"machine.storage.nvme.bandwidth": 1e9}, "input stall", "read bandwidth"),
         ({"machine.device.memory": 8e9}, "memory of one device", "capacity"),
@@ -106,4 +106,4 @@ def test_a_machine_written_out_has_no_source_but_you():
         latency = 0
         bandwidth = "1 GB/s"
     """)
-    assert {inputs_of(run, "compute")[n][1] for n in ("peak rate", "memory bandwidth")} == {"given"}
+    assert {inputs_of(run, "compute")[n][1] for n in ("peak rate, fp32", "memory bandwidth")} == {"given"}

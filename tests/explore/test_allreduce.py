@@ -1,0 +1,263 @@
+"""The allreduce lesson: winners win, pictures show what the schedule does, mistakes are told in words."""
+
+import json
+import sys
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib_dlhpc.costs.network import flat
+from lib_dlhpc.explore import allreduce_drawings, charts, here
+from lib_dlhpc.explore.allreduce import (
+    FLAT,
+    LATENCIES,
+    RANKS,
+    RATES,
+    REDUCTIONS,
+    TWO_LEVELS,
+    Flat,
+    Nodes,
+    buffers_out,
+    costs,
+    crossover,
+    latency_wall,
+    nic_wall,
+    nics_view,
+    sizes_view,
+    sizes_words,
+    winners,
+)
+from lib_dlhpc.explore.allreduce_charts import LINES, measured_state, messages_state, nics_state
+from lib_dlhpc.explore.figure import _dataset_names
+from lib_dlhpc.explore.real_allreduce import result_words, run_here
+from lib_dlhpc.explore.schedule_view import animate, draw, example, follow, try_out
+from lib_dlhpc.predict.collectives import ALGORITHMS
+from lib_dlhpc.schedules import COLLECTIVES, schedule
+from lib_dlhpc.spec.errors import SpecError
+
+flats = st.builds(
+    Flat, st.sampled_from(RANKS), st.sampled_from(LATENCIES), st.sampled_from([r / 8 for r in RATES]),
+    st.sampled_from(REDUCTIONS), st.floats(1, 1e9),
+)  # fmt: skip
+ROWS = [
+    {"algorithm": name, "size": 4e3, "low": 1e-5, "median": 2e-5, "high": 9e-5, "price": price}
+    for name, price in (("ring", 1e-5), ("rabenseifner", 2e-5), ("MPI_Allreduce", None))
+]
+CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
+RING = example("ring", 4, 8)
+STATES = {
+    "message_sizes": sizes_view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)),
+    "nics": nics_state(*nics_view(CLUSTER), 64e6),
+    "messages": messages_state(list(RING), 4, 8, 2, "ring"),
+    "measured": measured_state(ROWS),
+}
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def words(widget: Any) -> str:
+    """All text of a widget and of those inside it."""
+    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
+    return own + "".join(words(child) for child in getattr(widget, "children", ()))
+
+
+@pytest.mark.parametrize("name", allreduce_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    spec, (data, summary) = charts.drawing(name), STATES[name]
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) <= {column for columns in data.values() for column in columns}
+    shown = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert shown <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+
+
+def test_no_two_lines_look_alike_without_colour() -> None:
+    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
+    assert len({LINES[name][2] for name in FLAT}) == len(FLAT)
+
+
+@given(flats, st.sampled_from([FLAT, ("ring", "binomial"), ("recursive_doubling", "ring")]))
+def test_the_winner_of_an_interval_is_the_fastest_in_it(
+    setting: Flat, names: tuple[str, ...]
+) -> None:
+    found = winners(setting.network, names)
+    assert found[0].start == 0 and found[-1].stop == np.inf
+    assert all(a.stop == b.start for a, b in pairwise(found))
+    for interval in found:
+        size = np.sqrt(max(interval.start, 1e-3) * min(interval.stop, 1e12))
+        times = {
+            name: float(cost.total) for name, cost in costs(size, setting.network, names).items()
+        }
+        assert times[interval.algorithm] <= min(times.values()) * (1 + 1e-9)
+
+
+@given(flats)
+def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(setting: Flat) -> None:
+    times = costs(setting.size, setting.network)
+    best = min(times.values(), key=lambda cost: float(cost.total))
+    assert f"{float(best.latency / best.total):.0%} of that is latency" in sizes_words(setting)
+    assert bool(latency_wall(setting)) == bool(best.latency >= 0.9 * best.total)
+
+
+@given(st.sampled_from([4, 16, 64, 512]), st.sampled_from(LATENCIES), st.sampled_from(RATES))
+def test_the_crossover_of_the_text_is_where_the_times_are_equal(
+    ranks: int, latency: float, rate: float
+) -> None:
+    size = crossover(ranks, latency, rate / 8, 1e10)
+    net = flat(ranks, latency, 8 / rate, 1e-10)
+    doubling, other = (
+        float(ALGORITHMS[n](size, net).total) for n in ("recursive_doubling", "rabenseifner")
+    )
+    assert doubling == pytest.approx(other)
+    assert winners(net, ("recursive_doubling", "rabenseifner"))[1].start == pytest.approx(size)
+
+
+@pytest.mark.parametrize("name", TWO_LEVELS)
+def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name: str) -> None:
+    """One device a node: bandwidth time x rate is what the busiest port moved in either direction."""
+    moved = float(ALGORITHMS[name](1.0, flat(16, 0.0, 1.0)).bandwidth)
+    assert buffers_out(name, 16, 1) <= moved * (1 + 1e-12)
+    if name in ("ring", "rabenseifner", "recursive_doubling", "torus_2d"):
+        assert buffers_out(name, 16, 1) == pytest.approx(moved)
+
+
+def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
+    times, carried = nics_view(CLUSTER)
+    assert carried["recursive_doubling"] == 8 * np.log2(32)
+    assert "recursive doubling" in nic_wall(CLUSTER, carried)
+    gentle = CLUSTER._replace(devices=1, nodes=4)
+    assert nic_wall(gentle, nics_view(gentle)[1]) == ""
+    assert list(times.values()) == sorted(times.values(), key=lambda cost: float(cost.total))
+
+
+@pytest.mark.parametrize("name", COLLECTIVES["allreduce"])
+@pytest.mark.parametrize(("ranks", "elements"), [(2, 1), (5, 8), (8, 8), (16, 32)])
+def test_the_animation_ends_with_every_contribution_once(
+    name: str, ranks: int, elements: int
+) -> None:
+    plan = example(name, ranks, elements)
+    story = follow(list(plan), ranks, elements)
+    assert len(story.held) == len(story.words) == len(story.rounds) + 1
+    assert all(code == 2**ranks - 1 for row in story.held[-1] for code in row)
+    widget = animate(plan)
+    for number, moves in enumerate(widget.moves):
+        for source, target, first, last, reduce in moves:
+            before, after = story.held[number], story.held[number + 1]
+            for block in range(first, last):
+                mine, given_ = before[target][block], before[source][block]
+                assert after[target][block] & given_ == given_
+                assert reduce or after[target][block] == given_ or mine == given_
+
+
+def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
+    data, summary = STATES["messages"]
+    arrows, rounds = data["arrows"], list(RING)
+    assert len(arrows["from"]) == sum(map(len, rounds))
+    assert {b - a for a, b in zip(arrows["from"], arrows["to"], strict=True)} == {1}
+    assert [k for k, now in zip(arrows["to"], arrows["now"], strict=True) if now] == [2] * 4
+    assert "6 rounds" in summary and "12 messages that are combined" in summary
+
+
+def test_a_picture_that_is_too_large_is_refused_with_its_limits() -> None:
+    with pytest.raises(SpecError, match="at most 16 ranks"):
+        draw(schedule("ring", 17, 17))
+
+
+def wrong(ranks: int, elements: int) -> Any:
+    for step in range(1, ranks):
+        yield [(r, (r + step) % ranks, 0, elements, "reduce") for r in range(ranks)]
+
+
+def right(ranks: int, elements: int) -> Any:
+    distance = 1
+    while distance < ranks:
+        yield [(r, r ^ distance, 0, elements, "reduce") for r in range(ranks)]
+        distance *= 2
+
+
+def test_a_wrong_algorithm_is_explained_and_shown_where_it_goes_wrong() -> None:
+    box = try_out(wrong)
+    assert "Not an allreduce yet" in words(box) and "twice" in words(box)
+    (chunks,) = (part for part in box.children if hasattr(part, "held"))
+    assert chunks.round == 3
+    assert (
+        min(code for row in chunks.held[3] for code in row)
+        < 0
+        <= min(code for row in chunks.held[1] for code in row)
+    )
+
+
+def test_a_right_algorithm_is_proved_and_priced_beside_a_ring() -> None:
+    told = words(try_out(right))
+    assert "Proved: allreduce in 2 rounds" in told and "(ring" in told
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (lambda ranks, elements: [[(0, 9, 0, elements, "reduce")]], "no rank"),
+        (lambda ranks, elements: [[(0, 1, 0, elements / 2, "reduce")]], "use // in place of /"),
+        (lambda ranks, elements: None, "must yield rounds"),
+        (lambda ranks, elements: iter([1 / 0]), "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_in_words(algorithm: Any, message: str) -> None:
+    assert message in words(try_out(algorithm))
+
+
+def test_markup_in_a_name_stays_text() -> None:
+    right.__name__, before = "<b>x</b>", right.__name__
+    try:
+        assert "<b>x</b>" not in words(try_out(right)).replace("&lt;b&gt;x&lt;/b&gt;", "")[:200]
+    finally:
+        right.__name__ = before
+
+
+def test_four_ranks_measure_both_algorithms_and_the_library() -> None:
+    pytest.importorskip("mpi4py")
+    result = here.measure()
+    assert result["ranks"] == 4 and len(result["rows"]) == 3 * len(here.SIZES)
+    for row in result["rows"]:
+        assert 0 < row["low"] <= row["median"] <= row["high"]
+        assert (row["price"] is None) == (row["algorithm"] == here.LIBRARY)
+    assert "Price" in result_words(result)
+
+
+def test_a_missing_mpi_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(here.MpiMissing, match=r"no mpiexec .*pip install mpi4py mpich"):
+        here.measure()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_button_works_in_the_background_and_comes_back(fails: bool, monkeypatch: Any) -> None:
+    def measured() -> dict[str, Any]:
+        if fails:
+            raise here.MpiMissing("There is no mpiexec.")
+        return {"ranks": 4, "alpha": 1e-6, "beta": 1e-9, "gamma": 0.0, "rows": ROWS}
+
+    started = []
+
+    class Now:
+        def __init__(self, target: Any, daemon: bool) -> None:
+            started.append(daemon)
+            self.start = target
+
+    monkeypatch.setattr("lib_dlhpc.explore.real_allreduce.threading.Thread", Now)
+    box = run_here(measured)
+    button = box.children[1]
+    button.click()
+    assert started == [True] and not button.disabled
+    assert ("no mpiexec" in words(box)) == fails and ("0.5 to 1 times" in words(box)) != fails
