@@ -53,13 +53,15 @@ class Flows:
 
     def start(self, links: Sequence[int], size: float, arrived: Callable[[], object]) -> None:
         """Send `size` bytes over the links, and call `arrived` when the last one is there."""
-        flow = Flow(links, size, min([self.capacity[link] for link in links]), arrived)
+        limit = min([self.capacity[link] for link in links])
+        flow = Flow(links, size, limit, arrived)
         coupled = False
         if self.sharing:
+            wanted, enough = self.wanted, self.enough
             for link in links:
                 self.on[link][flow] = None
-                self.wanted[link] += flow.limit
-                coupled = coupled or self.wanted[link] > self.enough[link]
+                wanted[link] += limit
+                coupled = coupled or wanted[link] > enough[link]
         if coupled:
             self.changed[flow] = None
         else:
@@ -109,10 +111,11 @@ class Flows:
             return
         if self.sharing:
             self.changed.pop(flow, None)
+            wanted, enough = self.wanted, self.enough
             for link in flow.links:
                 on = self.on[link]
                 del on[flow]
-                if self.wanted[link] > self.enough[link]:
+                if wanted[link] > enough[link]:
                     self.changed.update(on)
-                self.wanted[link] = self.wanted[link] - flow.limit if on else 0.0
+                wanted[link] = wanted[link] - flow.limit if on else 0.0
         flow.arrived()

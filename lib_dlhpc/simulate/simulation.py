@@ -7,7 +7,7 @@ once. An exchange is over when all is sent and all has arrived.
 
 from collections.abc import Callable, Generator, Sequence
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import simpy
@@ -80,6 +80,7 @@ class Simulation:
         self._alive = 0  # processes to wait for
         self._moving = 0  # messages and computations of theirs under way
         self._tags = 0
+        self._ways: tuple[Any, Any, list[tuple[int, ...]], list[float]] = ((), (), [], [])
         self._open: dict[_Exchange, None] = {}
         self._expected: dict[int, _Exchange] = {}  # by the tag of the message that is to come
         self._arrived: set[int] = set()  # tags that nobody has asked for yet
@@ -124,15 +125,16 @@ class Simulation:
 
     def messages(self, source: ArrayLike, target: ArrayLike, size: ArrayLike) -> list[Message]:
         """Return new messages of `size` bytes, with their routes."""
-        links, latency = self.platform.routes(source, target)
-        rows = links.tolist()
-        routes = [tuple(row) for row in rows]
-        if (links < 0).any():
-            routes = [tuple(link for link in row if link >= 0) for row in rows]
-        columns = np.broadcast_arrays(np.atleast_1d(source), target, np.asarray(size, np.float64))
-        tags = range(self._tags, self._tags + len(routes))
-        self._tags += len(routes)
-        return list(map(Message, tags, *(c.tolist() for c in columns), routes, latency.tolist()))
+        a, b = np.array(source, ndmin=1), np.array(target, ndmin=1)
+        sizes = np.broadcast_to(np.asarray(size, np.float64), a.shape)
+        if not (np.array_equal(a, self._ways[0]) and np.array_equal(b, self._ways[1])):
+            links, latency = self.platform.routes(a, b)
+            routes = [tuple(link for link in row if link >= 0) for row in links.tolist()]
+            self._ways = (a, b, routes, latency.tolist())  # the next round may take the same
+        tags = range(self._tags, self._tags + len(a))
+        self._tags += len(a)
+        columns = (a.tolist(), b.tolist(), sizes.tolist(), *self._ways[2:])
+        return list(map(Message, tags, *columns))
 
     def run(self, progress: Progress | None = None) -> float:
         """Run until all processes have ended; return the time in s.
@@ -142,10 +144,11 @@ class Simulation:
         """
         env, flows, steps = self.env, self.flows, 0
         while self._alive:
-            if env.peek() > env.now:  # all that happens at this instant has happened
+            # What all changes at one instant do to the rates is settled once, at its end.
+            if (flows.changed or not self._moving) and env.peek() > env.now:
                 if flows.changed:
                     flows.settle()
-                elif not self._moving and (self._open or env.peek() == inf):
+                elif self._open or env.peek() == inf:
                     raise DeadlockError(env.now, self._waits(), self.stopped)
             env.step()
             steps += 1
@@ -172,14 +175,15 @@ class Simulation:
 
     def _carry(self, message: Message, arrived: Callable[[], object]) -> None:
         """Alpha, then the bytes, then the call of `arrived`."""
+        latency = Timeout(self.env, message.latency, (message, arrived))
+        latency.callbacks.append(self._flow)
 
-        def flow(_: Event) -> None:
-            if message.bytes:
-                self.flows.start(message.links, message.bytes, arrived)
-            else:
-                arrived()
-
-        Timeout(self.env, message.latency).callbacks.append(flow)
+    def _flow(self, latency: Event) -> None:
+        message, arrived = cast(tuple[Message, Callable[[], object]], latency.value)
+        if message.bytes:
+            self.flows.start(message.links, message.bytes, arrived)
+        else:
+            arrived()
 
     def _report(self, message: Message, since: float, number: int = 0) -> None:
         self.delivered += 1
@@ -231,6 +235,7 @@ class _Exchange:
 
     __slots__ = (
         "done",
+        "message",
         "missing",
         "number",
         "rank",
@@ -268,14 +273,14 @@ class _Exchange:
             self.go(message)
 
     def go(self, message: Message) -> None:
+        self.message, self.since = message, self.sim.env.now
         self.sim._moving += 1
-        since = self.sim.env.now
-        self.sim._carry(message, lambda: self.sent(message, since))
+        self.sim._carry(message, self.sent)
 
-    def sent(self, message: Message, since: float) -> None:
+    def sent(self) -> None:
         self.sim._moving -= 1
-        self.sim._report(message, since, self.number)
-        self.sim._deliver(message)
+        self.sim._report(self.message, self.since, self.number)
+        self.sim._deliver(self.message)
         self.send_next()
 
     def part_done(self) -> None:
