@@ -212,32 +212,32 @@ def memory_state(ledger: Mapping[str, float], capacity: float) -> State:
 
 
 def totals_state(
-    nodes: Iterable[float],
+    devices: Iterable[float],
     time: Iterable[float],
     energy: Iterable[float],
     device_hours: Iterable[float],
     now: float,
 ) -> State:
-    """Seconds, joules and device-hours of the run for each number of nodes; `now` is one of them."""
-    x = np.asarray(list(nodes), dtype=float)
+    """Seconds, joules and device-hours of the run for each number of devices; `now` is one of them."""
+    x = np.asarray(list(devices), dtype=float)
     values = {"time": time, "energy": energy, "device-hours": device_hours}
     here = int(np.argmin(np.abs(x - now)))
-    curves: dict[str, list[Any]] = {n: [] for n in ("quantity", "nodes", "relative", "amount")}
-    ends: dict[str, list[Any]] = {n: [] for n in ("nodes", "place", "words")}
+    curves: dict[str, list[Any]] = {n: [] for n in ("quantity", "devices", "relative", "amount")}
+    ends: dict[str, list[Any]] = {n: [] for n in ("devices", "place", "words")}
     spoken = []
     for quantity, curve in values.items():
         amounts = np.asarray(list(curve), dtype=float)
         for count, amount in zip(x, amounts, strict=True):
-            _append(curves, quantity=quantity, nodes=count, relative=amount / amounts[here],
+            _append(curves, quantity=quantity, devices=count, relative=amount / amounts[here],
                     amount=_amount(quantity, amount))  # fmt: skip
         said = _amount(quantity, amounts[here])
         spoken.append(f"{quantity} {said}")
         _append(
-            ends, nodes=x[-1], place=amounts[-1] / amounts[here], words=f"{quantity} ({said} now)"
+            ends, devices=x[-1], place=amounts[-1] / amounts[here], words=f"{quantity} ({said} now)"
         )
     ends["place"] = _apart(ends["place"], curves["relative"])
-    words = f"{now:,.0f} node{'s' * (now != 1)}"
-    data: Data = {"curves": curves, "ends": ends, "now": {"nodes": [now], "words": [words]}}
+    words = f"{now:,.0f} device{'s' * (now != 1)}"
+    data: Data = {"curves": curves, "ends": ends, "now": {"devices": [now], "words": [words]}}
     return data, f"On {words}: {', '.join(spoken)}."
 
 

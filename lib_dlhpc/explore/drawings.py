@@ -22,6 +22,7 @@ HATCH = (
 
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
+WHOLE = "datum.value % 1 ? '' : format(datum.value, ',d')"  # a short axis has ticks between them
 PERCENT = "format(datum.value, '.0%')"
 HALO: dict[str, Any] = {
     "stroke": "var(--jp-layout-color0, Canvas)",
@@ -72,7 +73,7 @@ def step_chart() -> dict[str, Any]:
 def scaling_chart() -> dict[str, Any]:
     """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
     x, y = _devices(), alt.Y("speedup:Q", title="speed-up over one device")
-    y = y.scale(type="log", base=2, nice=False).axis(_axis(labelExpr="format(datum.value, ',d')"))
+    y = y.scale(type="log", base=2, nice=False).axis(_axis(labelExpr=WHOLE))
     band = alt.Chart(alt.NamedData("band")).mark_area(opacity=0.18, color=LINES["predicted"][0])
     band = band.encode(x=x, y=y, y2="high:Q")
     names, styles = list(LINES), list(LINES.values())
@@ -143,9 +144,8 @@ def memory_chart() -> dict[str, Any]:
 
 
 def totals_chart() -> dict[str, Any]:
-    """Time, energy and device-hours of the run against nodes, relative to the present choice."""
-    x = alt.X("nodes:Q", title="nodes").scale(type="log", base=2, nice=False)
-    x = x.axis(_axis(labelExpr="format(datum.value, ',d')", grid=False))
+    """Time, energy and device-hours of the run against devices, relative to the present choice."""
+    x = _devices()
     y = alt.Y("relative:Q", title="times what it is now").scale(type="log", base=2, nice=False)
     y = y.axis(_axis(labelExpr="(datum.value < 1 ? '1/' + format(1/datum.value, 'd') : "
                                "format(datum.value, ',d')) + ' ×'", tickCount=6))  # fmt: skip
@@ -157,17 +157,17 @@ def totals_chart() -> dict[str, Any]:
     curve = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=colour)
     lines = curve.mark_line(strokeWidth=2).encode(strokeDash=dash)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9).encode(
-        tooltip=_tooltip("quantity", "nodes", "amount")
+        tooltip=_tooltip("quantity", "devices", "amount")
     )
     end = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=8)
     words = end.encode(x=x, y=alt.Y("place:Q"), text="words:N")
-    now = alt.Chart(alt.NamedData("now")).encode(x="nodes:Q")
+    now = alt.Chart(alt.NamedData("now")).encode(x="devices:Q")
     rule = now.mark_rule(strokeDash=[2, 3])
     said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
     chart = alt.layer(rule, said, lines, dots, words)
     return _finished(
         chart, "What the whole run costs", 220, left=74, right=176, top=24, bottom=44,
-        table={"curves": {"quantity": "", "nodes": "nodes", "amount": "amount"}},
+        table={"curves": {"quantity": "", "devices": "devices", "amount": "amount"}},
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def sensitivity_chart() -> dict[str, Any]:
 
 def _devices() -> alt.X:
     x = alt.X("devices:Q", title="devices").scale(type="log", base=2, nice=False)
-    return x.axis(_axis(labelExpr="format(datum.value, ',d')"))
+    return x.axis(_axis(labelExpr=WHOLE))
 
 
 def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:

@@ -38,7 +38,7 @@ def node_counts(most: int, now: int) -> np.ndarray:
 def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
     """Return what to show of a scalar prediction; `replay` adds the published result beside it."""
     e = prediction.experiment
-    curve = _over_nodes(e, prediction.compute_scale)
+    curve = _over_devices(e, prediction.compute_scale)
     low, high = curve.step_time_bounds
     devices = curve.experiment.devices
     now = (float(e.devices), float(prediction.speedup))
@@ -49,7 +49,6 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
         exposed=devices * curve.compute / high,
         now=now,
     )
-    nodes: Any = curve.experiment.strategy.nodes
     charts = {
         "step": step_state(
             prediction.terms, _nothing_hidden(prediction), float(prediction.step_time_bounds[0])
@@ -58,24 +57,30 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
         "efficiency": scaling,
         "memory": memory_state(prediction.memory, e.machine.device.memory),
         "totals": totals_state(
-            nodes,
+            devices,
             curve.time_to_train,
             curve.energy_to_train,
             curve.device_hours,
-            now=float(e.strategy.nodes),
+            now=float(e.devices),
         ),
         "sensitivity": sensitivity_state(sensitivity(prediction)),
     }
     return Views(charts, _headline(prediction, replay), tuple(prediction.walls))
 
 
-def _over_nodes(experiment: Experiment, scale: Any) -> Breakdown:
-    """Predict the same run on every sensible number of nodes, the batch a device kept."""
-    counts = node_counts(int(experiment.machine.nodes), int(experiment.strategy.nodes))
-    if counts.size == 1:  # one node: a curve still needs two points
-        counts = np.append(counts, counts)
-    several: dict[str, Any] = {"nodes": counts}
-    return breakdown(replace(experiment, strategy=replace(experiment.strategy, **several)), scale)
+def _over_devices(experiment: Experiment, scale: Any) -> Breakdown:
+    """Predict the same run on every sensible number of nodes, the batch a device kept.
+
+    On a machine of one node the devices in it are varied instead.
+    """
+    machine, strategy = experiment.machine, experiment.strategy
+    several: dict[str, Any]
+    if int(machine.nodes) > 1:
+        several = {"nodes": node_counts(int(machine.nodes), int(strategy.nodes))}
+    else:
+        most, now = int(machine.devices_per_node), int(experiment.devices_per_node)
+        several = {"devices_per_node": node_counts(most, now)}
+    return breakdown(replace(experiment, strategy=replace(strategy, **several)), scale)
 
 
 def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:

@@ -102,8 +102,8 @@ def test_words_of_points_in_one_place_do_not_meet(devices: int) -> None:
 
 def test_every_total_is_one_at_the_present_choice() -> None:
     data, summary = STATES["totals"]
-    assert {row["relative"] for row in rows(data["curves"]) if row["nodes"] == 8} == {1.0}
-    assert "8 nodes" in summary and "now" in data["ends"]["words"][0]
+    assert {row["relative"] for row in rows(data["curves"]) if row["devices"] == 8} == {1.0}
+    assert "8 devices" in summary and "now" in data["ends"]["words"][0]
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=3, max_size=3))
