@@ -250,7 +250,9 @@ def _amount(quantity: str, value: float) -> str:
 
 
 def plain(value: float) -> str:
-    """Three digits, or all of them before the point: 0.254, 25.4, 25,400."""
+    """Three digits, or all of them before the point: 0.254, 25.4, 25,400; then 25.4 M."""
+    if abs(value) >= 1e6:
+        return format_quantity(value, "")
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
