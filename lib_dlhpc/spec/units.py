@@ -9,7 +9,15 @@ from lib_dlhpc.spec.errors import SpecError
 PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 BINARY_PREFIXES = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 SMALL_PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
-TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "days": 86400.0, "d": 86400.0, "years": 31557600.0}
+TIMES = {
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "d": 86400.0,
+    "years": 31557600.0,
+}
 FACTORS: dict[str, dict[str, float]] = {
     "B": {"B": 1.0, "b": 0.125},
     "B/s": {"B/s": 1.0, "b/s": 0.125, "bit/s": 0.125, "bps": 0.125},

@@ -42,7 +42,10 @@ def test_the_machine_is_the_source_where_it_overrides_the_link():
     link = catalog.read("links", "ib-edr")
     machine = catalog.read("machines", "summit")
     found = inputs_of(RUN, "communication")
-    assert machine["sources"]["inter_node.efficiency"]["from"] in found["share of it reached between nodes"][1]
+    assert (
+        machine["sources"]["inter_node.efficiency"]["from"]
+        in found["share of it reached between nodes"][1]
+    )
     assert link["sources"]["bandwidth"]["from"] in found["line rate between nodes"][1]
     one = inputs_of(RUN.set({"strategy.nodes": 1}), "communication")
     assert machine["sources"]["intra_node.bandwidth"]["from"] in one["line rate inside a node"][1]
@@ -52,7 +55,11 @@ def test_the_machine_is_the_source_where_it_overrides_the_link():
     ("change", "part", "name"),
     [
         ({"machine.inter_node.bandwidth": 1e9}, "communication", "line rate between nodes"),
-        ({"machine.inter_node.efficiency": 0.5}, "communication", "share of it reached between nodes"),
+        (
+            {"machine.inter_node.efficiency": 0.5},
+            "communication",
+            "share of it reached between nodes",
+        ),
         (
             {"machine.inter_node": {"name": "ib-hdr", "efficiency": 0.92}},
             "communication",
@@ -106,4 +113,6 @@ def test_a_machine_written_out_has_no_source_but_you():
         latency = 0
         bandwidth = "1 GB/s"
     """)
-    assert {inputs_of(run, "compute")[n][1] for n in ("peak rate, fp32", "memory bandwidth")} == {"given"}
+    assert {inputs_of(run, "compute")[n][1] for n in ("peak rate, fp32", "memory bandwidth")} == {
+        "given"
+    }
