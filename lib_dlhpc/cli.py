@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
 
     page = commands.add_parser("explore", help="open the dashboards in the browser")
     page.add_argument(
-        "page", nargs="?", help="a notebook, or a folder of them (default: the what-if explorer)"
+        "page",
+        nargs="?",
+        help="a notebook or a folder of them (default: all modules, opened at the explorer)",
     )
     page.add_argument(
         "--no-browser", action="store_true", help="print the address and open nothing"
@@ -267,13 +269,14 @@ def _leaves(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _explore(options: argparse.Namespace) -> int:
     from lib_dlhpc.explore.serve import serve
 
-    page = Path(options.page) if options.page else EXPLORER
-    if not page.exists():
+    page = Path(options.page) if options.page else EXPLORER.parent
+    first = "" if options.page else EXPLORER.name
+    if not (page / first).exists():
         raise SpecError(
             f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
         )
     with contextlib.suppress(KeyboardInterrupt):
-        serve(page, port=options.port, ip=options.ip, browser=not options.no_browser)
+        serve(page, options.port, options.ip, not options.no_browser, first=first)
     return 0
 
 

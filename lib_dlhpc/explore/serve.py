@@ -37,9 +37,11 @@ def serve(
     ip: str = "127.0.0.1",
     browser: bool = True,
     preheat: int = 1,
+    first: str = "",
 ) -> None:
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
+    first: the notebook of the folder to open; the default is the gallery itself.
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
     preheat: kernels kept ready for each notebook, about 100 MB each; 0 starts them on demand.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
@@ -68,8 +70,9 @@ def serve(
 
         def launch_browser(self) -> None:
             # Voila calls this once it listens: the moment when the address is known to be right.
-            address = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
-            print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+            home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
+            address = f"{home}voila/render/{first}" if first else home
+            print(f"{first or path.name} is at {address}   (Ctrl-C ends it)", flush=True)
             if browser:
                 webbrowser.open(address)
 

@@ -1,0 +1,37 @@
+"""dlhpc explore, as `make explore` runs it: one address, the explorer behind it, nothing left afterwards."""
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eventually):
+    command = [sys.executable, "-m", "lib_dlhpc.cli", "explore", "--no-browser"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        line = server.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/\S*", line).group(0)
+        page = open_page(address)
+        page.wait_for_function(
+            "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === 6"
+        )
+        assert page.title() == "What-if explorer"
+        page.get_by_role("link", name="All modules").click()
+        page.get_by_text("Allreduce: which algorithm, when?").wait_for()
+        children = psutil.Process(server.pid).children(recursive=True)
+        assert children
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=20) == 0
+        eventually(lambda: not any(child.is_running() for child in children))
+        with pytest.raises(OSError):
+            urllib.request.urlopen(address, timeout=2)
+    finally:
+        server.kill()
+        server.wait()
