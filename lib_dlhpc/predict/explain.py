@@ -166,7 +166,7 @@ def _communication(p: Breakdown) -> Explanation:
         f"for each bucket: {ALLREDUCE_FORMULAS[e.strategy.allreduce]}; on two levels, node and network,"
         " as lib_dlhpc/predict/collectives.py has it",
         tuple(inputs),
-        "the formula's",
+        "named with the formula",
         "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
         " Protocol switches of the library between short and long messages are not modelled.",
     )
