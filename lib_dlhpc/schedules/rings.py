@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib_dlhpc.schedules.compose import then
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Ints, Round
 
 
 def cuts(elements: int, parts: int) -> Ints:
@@ -35,9 +35,10 @@ def ring_reduce_scatter(ranks: int, elements: int) -> Iterator[Round]:
     (p-1) alpha + (p-1)/p n beta + (p-1)/p n gamma.
     """
     rank, right, offset, count = _twice_round(ranks, elements)
+    reduce = np.ones(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
         block = slice(ranks - step - 1, 2 * ranks - step - 1)  # rank - step - 1, modulo p
-        yield messages(rank, right, offset[block], count[block], True)
+        yield Round(rank, right, offset[block], count[block], reduce)
 
 
 def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
@@ -46,9 +47,10 @@ def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
     (p-1) alpha + (p-1)/p n beta.
     """
     rank, right, offset, count = _twice_round(ranks, elements)
+    copy = np.zeros(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
         block = slice(ranks - step, 2 * ranks - step)  # rank - step, modulo p
-        yield messages(rank, right, offset[block], count[block], False)
+        yield Round(rank, right, offset[block], count[block], copy)
 
 
 def _twice_round(ranks: int, elements: int) -> tuple[Ints, Ints, Ints, Ints]:

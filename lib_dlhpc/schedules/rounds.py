@@ -76,7 +76,10 @@ class Schedule:
         if not isinstance(stream, Iterable):
             raise SpecError(f"{self.name} returned {stream!r}; it must yield rounds.")
         for number, value in enumerate(stream):
-            yield as_round(value, f"{self.name}, round {number}")
+            if isinstance(value, Round):
+                yield value
+            else:
+                yield as_round(value, f"{self.name}, round {number}")
 
     def __iter__(self) -> Iterator[Round]:
         return self.rounds()
