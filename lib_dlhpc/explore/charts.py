@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.figure import Figure
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_plain, format_quantity
 
 SHIPPED = Path(__file__).parent / "static" / "drawings.json"
 
@@ -132,12 +132,11 @@ def scaling_state(
     hidden: Iterable[float] | None = None,
     exposed: Iterable[float] | None = None,
     now: tuple[float, float] | None = None,
-    published: Sequence[tuple[float, float, str]] = (),
 ) -> State:
     """Speed-up over one device for each number of devices, for "scaling" and "efficiency".
 
     hidden, exposed: the bounds with everything and with nothing hidden.  now: (devices, speed-up)
-    of the present choice.  published: (devices, speed-up, name) of measurements.
+    of the present choice.
     """
     count = np.asarray(list(devices), dtype=float)
     curves = {"predicted": predicted, "ideal": count, HIDDEN: hidden, EXPOSED: exposed}
@@ -145,7 +144,7 @@ def scaling_state(
     for name, curve in curves.items():
         for x, y in zip(count, [] if curve is None else list(curve), strict=False):
             _append(lines, line=name, devices=x, speedup=float(y), efficiency=float(y) / x)
-    data: Data = {"lines": lines, "band": {}, "points": _points(count, now, published)}
+    data: Data = {"lines": lines, "band": {}, "points": _points(count, now)}
     names = ("devices", "speedup", "high", "efficiency", "high_efficiency")
     data["band"] = {name: [] for name in names}
     if hidden is not None and exposed is not None:
@@ -155,33 +154,23 @@ def scaling_state(
     words = ""
     if now:
         words = (
-            f"{now[0]:,.0f} devices are {plain(now[1])} times as fast as one: "
+            f"{now[0]:,.0f} devices are {format_plain(now[1])} times as fast as one: "
             f"{now[1] / now[0]:.0%} of the ideal."
         )
-    for x, y, name in published:
-        words += f" Published: {name}, {y / x:.0%} on {x:,.0f}."
-    return data, words.strip()
+    return data, words
 
 
-def _points(
-    count: np.ndarray,
-    now: tuple[float, float] | None,
-    published: Sequence[tuple[float, float, str]],
-) -> dict[str, list[Any]]:
-    names = ("kind", "devices", "speedup", "efficiency", "words", "side", "shift", "drop", "fall")
+def _points(count: np.ndarray, now: tuple[float, float] | None) -> dict[str, list[Any]]:
+    names = ("devices", "speedup", "efficiency", "words", "side", "shift", "drop", "fall")
     points: dict[str, list[Any]] = {name: [] for name in names}
-    marks = [(*now, "now")] if now else []
-    best = max((y / x for x, y, _ in published), default=2.0)
-    for x, y, name in [*marks, *published]:
-        kind = "now" if name == "now" else "published"
+    if now:
+        x, y = now
         # The lines run from lower left to upper right: words stand below them at first, above later.
         late = bool(count.size) and x > count.max() ** 0.6
-        line = 1 if kind == "now" else 2
-        above = (kind == "published") == (now is None or best >= now[1] / now[0])
         _append(
-            points, kind=kind, devices=x, speedup=y, efficiency=y / x,
-            words=f"{name}: {plain(y)}× ({y / x:.0%})", side="right" if late else "left",
-            shift=-12 if late else 12, drop=-15 * line if late else 16 * line, fall=-14 if above else 18,
+            points, devices=x, speedup=y, efficiency=y / x,
+            words=f"now: {format_plain(y)}× ({y / x:.0%})", side="right" if late else "left",
+            shift=-12 if late else 12, drop=-15 if late else 16, fall=18,
         )  # fmt: skip
     return points
 
@@ -246,14 +235,7 @@ def _amount(quantity: str, value: float) -> str:
         return format_quantity(value, "s")
     if quantity == "energy":
         return format_quantity(value / 3600, "Wh")
-    return plain(value)
-
-
-def plain(value: float) -> str:
-    """Three digits, or all of them before the point: 0.254, 25.4, 25,400; then 25.4 M."""
-    if abs(value) >= 1e6:
-        return format_quantity(value, "")
-    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return format_plain(value)
 
 
 def _apart(places: Sequence[float], shown: Iterable[float]) -> list[float]:

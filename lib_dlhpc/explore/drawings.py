@@ -192,23 +192,21 @@ def _devices() -> alt.X:
 
 
 def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
-    """Where the controls stand (a disc) and what was published (a diamond), each with its words."""
-    shape = alt.Shape("kind:N", legend=None)
-    shape = shape.scale(domain=["now", "published"], range=["circle", "diamond"])
-    point = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, shape=shape)
-    mark = point.mark_point(filled=True, size=110, opacity=1, stroke="white", strokeWidth=1.5)
-    colour = alt.Color("kind:N", legend=None).scale(
-        domain=["now", "published"], range=["#0072b2", "#d55e00"]
-    )
-    mark = mark.encode(fill=colour, tooltip=_tooltip("words", "devices"))
-    words = alt.Chart(alt.NamedData("points")).mark_text(
+    """Where the controls stand, with its words."""
+    point = alt.Chart(alt.NamedData("points")).encode(x=x, y=y)
+    mark = point.mark_point(
+        shape="circle", filled=True, fill="#0072b2", size=110, opacity=1,
+        stroke="white", strokeWidth=1.5,
+    )  # fmt: skip
+    mark = mark.encode(tooltip=_tooltip("words", "devices"))
+    words = point.mark_text(
         fontWeight="bold",
         align=alt.expr("datum.side"),
         dx=alt.expr("datum.shift"),
         dy=alt.expr(f"datum.{drop}"),
         **HALO,
     )
-    return [mark, words.encode(x=x, y=y, text="words:N")]
+    return [mark, words.encode(text="words:N")]
 
 
 def _axis(**options: Any) -> alt.Axis:

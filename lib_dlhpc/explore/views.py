@@ -8,7 +8,6 @@ import numpy as np
 from lib_dlhpc.explore.charts import (
     State,
     memory_state,
-    plain,
     scaling_state,
     sensitivity_state,
     step_state,
@@ -17,6 +16,7 @@ from lib_dlhpc.explore.charts import (
 from lib_dlhpc.predict import Breakdown, breakdown, sensitivity
 from lib_dlhpc.predict.replays import Replay
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -119,5 +119,5 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
             show(float(prediction.energy_to_train) / 3600, "Wh"),
             "PUE included",
         ),
-        ("Cost", f"{plain(float(prediction.device_hours))} h", "device-hours"),
+        ("Cost", f"{format_plain(float(prediction.device_hours))} h", "device-hours"),
     )

@@ -5,6 +5,7 @@ from typing import Any
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -66,7 +67,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
         f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
-        f"  cost                  {_hours(float(prediction.device_hours)):>10}   device-hours",
+        f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
     ]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     if explained:
@@ -75,10 +76,6 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
-
-
-def _hours(value: float) -> str:
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _share(fraction: float) -> str:

@@ -113,6 +113,13 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     return f"{_plain(value / scale, digits)} {prefix}{unit}".rstrip()
 
 
+def format_plain(value: float) -> str:
+    """Return three digits, or all of them before the point: 0.254, 25.4, 25,400; then 25.4 M."""
+    if abs(value) >= 1e6:
+        return format_quantity(value, "")
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
 def _format_time(value: float, digits: int) -> str:
     magnitude = abs(float(f"{value:.{digits}g}"))
     steps = [

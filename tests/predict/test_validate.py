@@ -72,7 +72,13 @@ def test_data_parallel_rows_are_accurate():
 
 
 def test_misses_are_few():
-    assert sum(row.verdict == "miss" for row in ROWS) <= len(ROWS) / 8
+    models = [row for row in ROWS if row.quantity == "throughput" or row.group == "data parallel"]
+    assert sum(row.verdict == "miss" for row in models) <= len(models) / 10
+    others = {row.id for row in ROWS if row.verdict == "miss"} - {row.id for row in models}
+    assert others == {
+        "arb32-524288", "arb32-1048576", "arb32-2097152",
+        "dlperf-mem-mxnet128", "dlperf-mem-bert96", "mlps-ckpt-llama3-1t",
+    }  # fmt: skip
 
 
 def test_every_row_is_scored_once_and_is_published():
@@ -156,19 +162,19 @@ def test_families_can_be_chosen_and_a_wrong_one_is_named():
         validate(["goyal18"])
 
 
-def scaled(algorithm, **factors):
+def scaled(algorithm, factor):
     def changed(n, net):
         cost = algorithm(n, net)
-        return cost._replace(**{key: getattr(cost, key) * f for key, f in factors.items()})
+        return cost._replace(bandwidth=cost.bandwidth * factor)
 
     return changed
 
 
-@pytest.mark.parametrize("factors", [{"bandwidth": 2.0}, {"bandwidth": 0.5}])
-def test_a_wrong_link_bandwidth_would_be_noticed(monkeypatch, factors):
+@pytest.mark.parametrize(("factor", "least"), [(2.0, 2), (3.0, 3), (0.5, 3), (0.25, 3)])
+def test_a_wrong_link_bandwidth_would_be_noticed(monkeypatch, factor, least):
     """The rows do constrain the model: half the bandwidth, or twice as much, breaks some."""
     for name, algorithm in collectives.ALGORITHMS.items():
-        monkeypatch.setitem(collectives.ALGORITHMS, name, scaled(algorithm, **factors))
+        monkeypatch.setitem(collectives.ALGORITHMS, name, scaled(algorithm, factor))
     rows = validate()
     failed = [row.id for row in rows if row.verdict == "FAIL"]
-    assert len(failed) >= 2
+    assert len(failed) >= least
