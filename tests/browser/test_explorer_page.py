@@ -1,5 +1,6 @@
 """The what-if explorer as a visitor uses it: every control moves something, and mistakes are told."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -234,11 +235,16 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
     page = chromium.new_page()
     page.goto(explorer[0])
     page.wait_for_function(DRAWN)
-    # The preheated kernel that this page took, and the one that replaces it.
-    eventually(lambda: len(kernels(explorer[1])) == 2)
-    mine = {kernel.pid for kernel in kernels(explorer[1])}
+    config = json.loads(page.locator("#jupyter-config-data").text_content())
+
+    def lives() -> bool:
+        # Other pages' kernels come and go meanwhile; a kernel's id stands in its command line.
+        lines = (" ".join(kernel.cmdline()) for kernel in kernels(explorer[1]))
+        return any(config["kernelId"] in line for line in lines)
+
+    assert lives()
     page.close(run_before_unload=True)
-    eventually(lambda: len(mine & {kernel.pid for kernel in kernels(explorer[1])}) == 1)
+    eventually(lambda: not lives(), what="the end of the kernel")
 
 
 @pytest.mark.parametrize("width", [1280, 800])
