@@ -243,9 +243,9 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
 
 def written() -> str:
     """Return all drawings as the text that is shipped."""
-    from lib_dlhpc.explore import allreduce_drawings  # which builds on this file
+    from lib_dlhpc.explore import allreduce_drawings, gantt_drawing  # which build on this file
 
-    drawings = {**DRAWINGS, **allreduce_drawings.DRAWINGS}
+    drawings = {**DRAWINGS, **allreduce_drawings.DRAWINGS, **gantt_drawing.DRAWINGS}
     shown = {name: draw() for name, draw in drawings.items()}
     return json.dumps(shown, indent=1, sort_keys=True) + "\n"
 

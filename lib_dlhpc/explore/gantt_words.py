@@ -1,0 +1,115 @@
+"""What a Gantt chart shows, in words: who waits for whom, and how much of the exchange is hidden."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Measured, Timeline, breakdown, exposed
+
+NOTABLE = 1e-3  # of a step: less is not told
+
+
+def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
+    """Return the sentences for a chart of the ranks `shown`.
+
+    common: whether there is an exchange that all ranks take part in, see `last_to_join`.
+    """
+    if not len(timeline):
+        return "Nothing happened."
+    computing, measured = seconds_computing(timeline), breakdown(timeline)
+    said = [
+        _ranks_words(computing, shown),
+        _waiting_words(computing, measured, common),
+        _exchange_words(timeline, int(computing.argmax()), measured.steps),
+    ]
+    stall = measured.terms["input stall"]
+    if stall > NOTABLE * measured.step_time:
+        said.append(f"Every rank stands still {show(stall, 's')} a step for its next batch.")
+    return " ".join(sentence for sentence in said if sentence)
+
+
+def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
+    """Return the seconds that each rank computes, shape (ranks,)."""
+    rows = timeline.where("compute", "forward", "backward", "update")
+    seconds = (timeline.stop - timeline.start)[rows]
+    return np.bincount(timeline.rank[rows], seconds, timeline.ranks).astype(np.float64, copy=False)
+
+
+def last_to_join(timeline: Timeline) -> NDArray[np.intp]:
+    """Return for each row the row of the same exchange that began last, -1 if it is in none.
+
+    An exchange is the n-th row of one name on the stream communication of every rank, if no rank is
+    done with it before the last one has joined.
+    """
+    last = np.full(len(timeline), -1)
+    rows = np.flatnonzero(timeline.where("communication") & (timeline.peer < 0))
+    if not len(rows) or timeline.ranks == 1:
+        return last
+    # Sorted by rank and name, the n-th row of a run is the n-th exchange of that name.
+    rows = rows[np.lexsort((timeline.start[rows], timeline.name[rows], timeline.rank[rows]))]
+    name, rank = timeline.name[rows].astype(np.int64), timeline.rank[rows]
+    number = np.arange(len(rows))
+    new = np.append(True, (np.diff(name) != 0) | (np.diff(rank) != 0))
+    number -= np.maximum.accumulate(np.where(new, number, 0))
+    exchange = name * len(rows) + number
+    order = np.lexsort((timeline.start[rows], exchange))
+    rows, exchange = rows[order], exchange[order]
+    first = np.flatnonzero(np.append(True, np.diff(exchange) != 0))
+    size = np.diff(np.append(first, len(rows)))
+    latest = rows[first + size - 1]
+    done = np.minimum.reduceat(timeline.stop[rows], first)
+    together = (size == timeline.ranks) & (done >= timeline.start[latest])
+    last[rows] = np.repeat(np.where(together, latest, -1), size)
+    return last
+
+
+def _ranks_words(computing: NDArray[np.float64], shown: Sequence[int]) -> str:
+    ranks = len(computing)
+    if len(shown) == ranks:
+        return f"All of the {ranks:,} ranks." if ranks > 1 else "One rank."
+    slowest, fastest = int(computing.argmax()), int(computing.argmin())
+    named = ""
+    if slowest != fastest and slowest in shown and fastest in shown:
+        named = f", the slowest ({slowest:,}) and the fastest ({fastest:,}) among them"
+    return f"{len(shown)} of {ranks:,} ranks{named}."
+
+
+def _waiting_words(computing: NDArray[np.float64], measured: Measured, common: bool) -> str:
+    if len(computing) == 1:
+        return ""
+    slowest, fastest = int(computing.argmax()), int(computing.argmin())
+    longest, shortest = (show(computing[r] / measured.steps, "s") for r in (slowest, fastest))
+    if computing[slowest] - computing[fastest] <= NOTABLE * computing[slowest]:
+        return f"All compute equally long, {longest} a step: nobody waits for a slower rank."
+    words = (
+        f"Rank {slowest:,} computes longest, {longest} a step; rank {fastest:,} needs {shortest}."
+    )
+    if not common:
+        return f"{words} No exchange is common to all ranks, so none waits for the slowest."
+    waiting = show(measured.terms["waiting for the slowest"], "s")
+    whom = "it" if measured.steps == 1 else "the slowest of each step"
+    return f"{words} The others wait for {whom}, {waiting} a step on the average."
+
+
+def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
+    """Of the rank that computes longest, for it waits for nobody."""
+    mine = timeline.select(timeline.rank == rank)
+    alone = replace(mine, rank=np.zeros_like(mine.rank), ranks=1)
+    talk = float(exposed(alone.select(alone.where("communication")))[0])
+    if not talk:
+        return "Nothing is exchanged."
+    still = float(exposed(alone)[0])
+    if still <= NOTABLE * talk:
+        rest = "all of it hidden behind what it computes"
+    elif talk - still <= NOTABLE * talk:
+        rest = "none of it hidden: it stands still meanwhile"
+    else:
+        rest = (
+            f"{(talk - still) / talk:.0%} of it hidden behind what it computes;"
+            f" for {show(still / steps, 's')} it stands still"
+        )
+    who = f"Rank {rank:,}" if timeline.ranks > 1 else "It"
+    return f"{who} exchanges for {show(talk / steps, 's')} a step, {rest}."

@@ -1,0 +1,192 @@
+"""A Gantt chart shows what the timeline holds, of a few ranks, and says who waits for whom."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib_dlhpc.explore import charts
+from lib_dlhpc.explore.figure import _dataset_names
+from lib_dlhpc.explore.gantt import LOOKS, MOST, gantt, gantt_state
+from lib_dlhpc.explore.gantt_drawing import gantt_chart
+from lib_dlhpc.explore.gantt_words import last_to_join, seconds_computing
+from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline import exposed, from_rows, waits
+
+GOYAL = replay("goyal-2017").experiment
+TIMELINE = simulate(GOYAL, steps=2)
+# Rank 1 joins the exchange a second later than rank 0.
+TWO = from_rows(
+    [
+        (0, "compute", "forward", "forward", 0.0, 1.0),
+        (0, "compute", "backward", "backward 1", 1.0, 3.0),
+        (0, "communication", "communication", "bucket 1", 3.0, 6.0, 4000),
+        (0, "compute", "wait", "wait for the exchange", 3.0, 6.0),
+        (1, "compute", "forward", "forward", 0.0, 1.5),
+        (1, "compute", "backward", "backward 1", 1.5, 4.0),
+        (1, "communication", "communication", "bucket 1", 4.0, 6.0, 4000),
+        (1, "compute", "wait", "wait for the exchange", 4.0, 6.0),
+        (0, "communication", "communication", "message", 4.0, 5.0, 4000, 1),
+    ],
+    2,
+    "simulated",
+)
+
+
+def bars(state: dict[str, Any], look: str = "") -> list[dict[str, Any]]:
+    columns = state["data"]["bars"]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [bar for bar in rows if look in ("", bar["look"])]
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def test_a_state_fills_every_dataset_and_field_of_the_drawing():
+    spec, state = charts.drawing("gantt"), gantt_state(TIMELINE)
+    assert spec == gantt_chart()
+    assert _dataset_names(spec) == set(state["data"])
+    made = {"center", "middle"}  # by the drawing
+    assert fields(spec) <= made | {c for columns in state["data"].values() for c in columns}
+    assert set(spec["usermeta"]["table"]["bars"]) <= set(state["data"]["bars"])
+    figure = gantt(TIMELINE, "Two steps")
+    assert "Two steps" in repr(figure) and figure.summary == state["summary"]
+    json.dumps(figure.get_state(["data", "signals"]), allow_nan=False)
+
+
+@given(nodes=st.integers(1, 32), steps=st.integers(1, 2), most=st.integers(2, MOST))
+@settings(max_examples=25, deadline=None)
+def test_slowest_and_fastest_are_shown_and_no_more_than_asked_for(nodes, steps, most):
+    timeline = simulate(GOYAL.set({"strategy.nodes": nodes}), steps=steps)
+    state, computing = gantt_state(timeline, most=most), seconds_computing(timeline)
+    words = state["data"]["ranks"]["words"]
+    assert len(words) == len(set(words)) <= most
+    assert {f"rank {computing.argmin()}", f"rank {computing.argmax()}"} <= set(words)
+    assert (
+        dict(zip(words, state["data"]["ranks"]["note"], strict=True))[f"rank {computing.argmax()}"]
+        == "slowest"
+    )
+    assert f"Rank {computing.argmax()} computes longest" in state["summary"]
+
+
+def test_what_is_drawn_of_a_rank_lasts_as_long_as_it_did():
+    rank = 7
+    state = gantt_state(TIMELINE, ranks=[rank])
+    mine = TIMELINE.select(TIMELINE.rank == rank)
+    for look, kind in (("forward",) * 2, ("backward",) * 2, ("update",) * 2):
+        seconds = (mine.stop - mine.start)[mine.where("compute", kind)].sum()
+        assert sum(bar["seconds"] for bar in bars(state, look)) == pytest.approx(seconds)
+    still = sum(bar["seconds"] for bar in bars(state, "stands still"))
+    assert still == pytest.approx(waits(TIMELINE)[rank])
+    talk = mine.where("communication")
+    drawn = bars(state, "exchange") + bars(state, "others still missing")
+    assert sum(bar["seconds"] for bar in drawn) == pytest.approx(
+        (mine.stop - mine.start)[talk].sum()
+    )
+
+
+def test_bars_of_one_lane_do_not_overlap_and_lanes_lie_inside_the_chart():
+    lanes: dict[Any, list[Any]] = {}
+    for bar in bars(gantt_state(TIMELINE)):
+        assert 0 <= bar["top"] < bar["bottom"] <= 1
+        lanes.setdefault((bar["top"], bar["bottom"]), []).append((bar["start"], bar["stop"]))
+    for spans in lanes.values():
+        starts, stops = np.array(sorted(spans)).T
+        assert np.all(stops[:-1] <= starts[1:] + 1e-12)
+    edges = sorted(lanes)
+    assert all(a[1] <= b[0] + 1e-12 for a, b in pairwise(edges))
+
+
+def test_who_is_waited_for_is_told_and_drawn():
+    state = gantt_state(TWO)
+    (missing,) = bars(state, "others still missing")
+    assert (missing["rank"], missing["start"], missing["stop"]) == (0, 3.0, 4.0)
+    assert "rank 1 is the last to join, 1 s later" in missing["told"]
+    assert [bar["start"] for bar in bars(state, "exchange")] == [4.0, 4.0]
+    assert "Rank 1 computes longest, 4 s a step; rank 0 needs 3 s." in state["summary"]
+    assert "500 ms a step on the average" in state["summary"]
+    assert "none of it hidden" in state["summary"]
+    assert not any("message" in bar["event"] for bar in bars(state))
+
+
+def test_the_last_to_join_is_that_of_the_same_exchange():
+    last = last_to_join(TIMELINE)
+    talk = TIMELINE.where("communication")
+    assert np.all((last >= 0) == talk)
+    for row in np.flatnonzero(talk)[::97]:
+        other = last[row]
+        assert TIMELINE.name[other] == TIMELINE.name[row]
+        assert TIMELINE.start[row] <= TIMELINE.start[other] <= TIMELINE.stop[row]
+
+
+def test_ranks_that_exchange_each_for_itself_wait_for_nobody():
+    rank_by_rank = [
+        (rank, stream, kind, name, start + rank, stop + rank)
+        for rank in range(2)
+        for stream, kind, name, start, stop in (
+            ("compute", "forward", "forward", 0.0, 0.5 + rank / 4),
+            ("communication", "communication", "to the server", 0.75, 0.9),
+        )
+    ]
+    timeline = from_rows(rank_by_rank, 2, "simulated")
+    assert np.all(last_to_join(timeline) == -1)
+    assert "none waits for the slowest" in gantt_state(timeline)["summary"]
+
+
+def test_equal_ranks_a_hidden_exchange_one_rank_and_nothing_at_all_are_told():
+    even = gantt_state(simulate(GOYAL.set({"machine.jitter": 0.0})))
+    assert "nobody waits for a slower rank" in even["summary"]
+    assert set(even["data"]["ranks"]["note"]) == {""}
+    alone = simulate(GOYAL.set({"strategy.nodes": 1, "strategy.devices_per_node": 1}))
+    assert gantt_state(alone)["summary"].startswith("One rank. Nothing is exchanged")
+    share = 1 - exposed(TIMELINE)[seconds_computing(TIMELINE).argmax()] / sum(
+        bar["seconds"]
+        for bar in bars(gantt_state(TIMELINE, [int(seconds_computing(TIMELINE).argmax())]))
+        if bar["look"] in ("exchange", "others still missing")
+    )
+    assert f"{share:.0%} of it hidden" in gantt_state(TIMELINE)["summary"]
+    assert gantt_state(from_rows([], 2, "simulated"))["summary"] == "Nothing happened."
+
+
+def test_what_is_too_short_to_be_seen_is_drawn_together():
+    small = simulate(GOYAL.set({"strategy.bucket": 1e5, "strategy.overlap": False}))
+    state = gantt_state(small, most=2)
+    assert len(bars(state)) < np.isin(small.rank, [0, 1]).sum()
+    assert any(" to " in bar["event"] for bar in bars(state, "exchange"))
+    total = small.bytes[(small.rank == 0)].sum()
+    drawn = gantt_state(small, ranks=[0])
+    assert sum(bar["bytes"] or 0 for bar in bars(drawn, "exchange")) == total
+
+
+@pytest.mark.parametrize("ranks", [[256], [-1], [], range(17)])
+def test_ranks_that_cannot_be_shown_are_told(ranks):
+    with pytest.raises(SpecError, match="expected 1 to 16 of the ranks 0 to 255"):
+        gantt_state(TIMELINE, ranks)
+
+
+def test_looks_of_one_lane_differ_by_more_than_colour():
+    def lightness(colour: str) -> float:
+        return sum(
+            w * int(colour[i : i + 2], 16) for w, i in zip((0.3, 0.6, 0.1), (1, 3, 5), strict=True)
+        )
+
+    for lane in (
+        ("forward", "backward", "update", "stands still"),
+        ("exchange", "others still missing"),
+    ):
+        looks = [LOOKS[name] for name in lane]
+        for i, a in enumerate(looks):
+            for b in looks[:i]:
+                apart = abs(lightness(a.colour) - lightness(b.colour))
+                assert a.hatched != b.hatched or apart > 30
