@@ -1,8 +1,19 @@
-"""A training step played out: every rank for itself, with jitter, on one Timeline.
+"""Training played out: every rank for itself, with jitter and contention, on one Timeline.
 
-step.py     simulate(experiment): compute, gradient buckets, exchange, update, input of every rank
-compare.py  a simulated step beside the predicted one, and why they differ
-rounds.py   the exchange round by round for all ranks at once: no contention beyond the NICs
+step.py          simulate(experiment): what there is to play, and by which fidelity
+clock.py         when everything happens in a step; step after step in rounds
+rounds.py        rounds: the exchange for all ranks at once, no contention beyond the NICs
+processes.py     events: the same steps with every rank a process
+events.py        a schedule played message by message
+simulation.py    ranks, messages and background traffic as processes on a platform
+platform.py      the links of a machine and the routes between ranks
+flows.py         messages under way as fluid, whose rates change as others come and go
+fairness.py      max-min fair rates
+watchdog.py      who waits for whom when nothing can move; how to cancel
+asynchronous.py  training that does not keep step: parameter servers, local SGD
+rows.py          a step as rows of the Timeline
+messages.py      messages as rows of the Timeline
+compare.py       a simulated step beside the predicted one, and why they differ
 """
 
 from lib_dlhpc.simulate.step import simulate

@@ -94,7 +94,7 @@ def start_schedules(
     shape = (len(schedules), ranks)
     starts = np.broadcast_to(np.asarray(arrivals, dtype=np.float64), shape).tolist()
     ends = np.full(shape, inf)  # a rank that fails never ends
-    scripts = [_Script(sim, schedule, element_bytes) for schedule in schedules]
+    scripts = [Script(sim, schedule, element_bytes) for schedule in schedules]
     stop = failures or {}
     for rank in range(ranks):
         of_rank = [start[rank] for start in starts]
@@ -105,7 +105,7 @@ def start_schedules(
 def _rank(
     sim: Simulation,
     rank: int,
-    scripts: Sequence["_Script"],
+    scripts: Sequence["Script"],
     starts: Sequence[float],
     ends: NDArray[np.float64],
     stop: float,
@@ -114,15 +114,22 @@ def _rank(
     for number, (script, start) in enumerate(zip(scripts, starts, strict=True)):
         if start > sim.env.now:
             yield sim.until(start)
-        for part in script.rounds_of(rank):
-            if sim.env.now >= stop:
-                sim.stopped.append(rank)
-                return
-            yield sim.exchange(rank, part.sends[rank], part.receives[rank], part.number)
-            reduced = part.reduced[rank]
-            if reduced:
-                yield sim.compute(rank, reduced * sim.platform.gamma)
+        yield from take_part(sim, rank, script, stop)
+        if rank in sim.stopped:
+            return
         ends[number, rank] = sim.env.now
+
+
+def take_part(sim: Simulation, rank: int, script: "Script", stop: float = inf) -> Process:
+    """What a rank does in a schedule. It stops for good before the first round that begins at `stop` or later."""
+    for part in script.rounds_of(rank):
+        if sim.env.now >= stop:
+            sim.stopped.append(rank)
+            return
+        yield sim.exchange(rank, part.sends[rank], part.receives[rank], part.number)
+        reduced = part.reduced[rank]
+        if reduced:
+            yield sim.compute(rank, reduced * sim.platform.gamma)
 
 
 class _Part:
@@ -146,7 +153,7 @@ class _Part:
             self.reduced[message.target] += each
 
 
-class _Script:
+class Script:
     """The rounds of a schedule, each prepared for the first rank that comes to it and kept for the last."""
 
     def __init__(self, sim: Simulation, schedule: Schedule, element_bytes: float) -> None:

@@ -45,6 +45,7 @@ class Program:
     """A schedule's rounds, equal ones in a row kept once: for many runs of one schedule."""
 
     ranks: int
+    elements: int
     runs: tuple[Run, ...]
     # What is known of each run once it has been played, by the ranks of a node.
     known: dict[int, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class Program:
 
 def program(schedule: Schedule) -> Program:
     """Return the rounds of `schedule`, kept. A ring whose blocks are all of one size is two rounds."""
-    return Program(schedule.ranks, tuple(_runs(schedule)))
+    return Program(schedule.ranks, schedule.elements, tuple(_runs(schedule)))
 
 
 def finish_times(
@@ -61,12 +62,14 @@ def finish_times(
     element_bytes: float = 4,
     arrival: ArrayLike = 0.0,
     noise: Noise | None = None,
+    speed: ArrayLike = 1.0,
 ) -> Floats:
     """Return when each rank is through with the schedule, in s, shape (..., ranks).
 
     network: alpha, beta (s/B) of two levels and gamma (s/B); arrays need a last axis of 1, for the
     ranks, and whatever stands before it is a batch of what-if scenarios. element_bytes: B an element.
     arrival: s at which each rank starts, (..., ranks). noise: see Noise.
+    speed: of each rank, (ranks,), 1 is normal: a slow rank takes longer to combine.
     Raises SpecError if the network has not as many ranks as the schedule.
     """
     size = int(network.inner.ranks) * int(network.outer.ranks)
@@ -79,13 +82,16 @@ def finish_times(
     room = np.empty((2, *time.shape))
     spent_alike: dict[_Alike, list[Floats]] = {}
     number = 0
+    uneven = bool(np.any(np.not_equal(speed, 1.0)))
+    if uneven:
+        network = network._replace(gamma=np.asarray(network.gamma) / np.asarray(speed))
     for (part, repeat), routes, alike in _known(schedule, int(network.inner.ranks)):
         if noise is not None:
             for again in range(repeat):
                 factor = np.asarray(noise(number + again, part))
                 spent = routes.durations(part, network, element_bytes)
                 routes.play(time, room, routes.times(spent, factor), 1)
-        elif alike is None:
+        elif alike is None or uneven:
             routes.play(time, room, routes.durations(part, network, element_bytes), repeat)
         else:
             if alike not in spent_alike:
@@ -305,7 +311,10 @@ def _durations(
         moved = np.where(far, alpha_out, alpha_in) + through * np.where(far, beta_out, beta_in)
     else:
         moved = alpha_in + through * beta_in
-    combined = size * part.reduce * network.gamma
+    gamma = network.gamma
+    if np.shape(gamma)[-1:] > (1,):  # of each rank: who combines decides
+        gamma = gamma[..., part.target]
+    combined = size * part.reduce * gamma
     return np.asarray(moved + combined, dtype=np.float64)
 
 

@@ -92,8 +92,13 @@ class Simulation:
         self.env.process(process).callbacks.append(self._ended)
 
     def background(self, traffic: Sequence[Traffic]) -> None:
-        """Add others' traffic; nobody waits for it."""
+        """Add others' traffic; nobody waits for it. Raises SpecError where there is no such rank."""
         for each in traffic:
+            for name, rank in (("source", each.source), ("target", each.target)):
+                if rank not in range(self.platform.ranks):
+                    raise SpecError(
+                        f"background: {name} = {rank!r}: expected a rank, 0 to {self.platform.ranks - 1}."
+                    )
             self.env.process(self._others(each))
 
     def until(self, time: float) -> Event:
@@ -179,7 +184,7 @@ class Simulation:
         latency.callbacks.append(self._flow)
 
     def _flow(self, latency: Event) -> None:
-        message, arrived = cast(tuple[Message, Callable[[], object]], latency.value)
+        message, arrived = cast("tuple[Message, Callable[[], object]]", latency.value)
         if message.bytes:
             self.flows.start(message.links, message.bytes, arrived)
         else:
@@ -278,9 +283,10 @@ class _Exchange:
         self.sim._carry(message, self.sent)
 
     def sent(self) -> None:
-        self.sim._moving -= 1
-        self.sim._report(self.message, self.since, self.number)
-        self.sim._deliver(self.message)
+        sim, message = self.sim, self.message
+        sim._moving -= 1
+        sim._report(message, self.since, self.number)
+        sim._deliver(message)
         self.send_next()
 
     def part_done(self) -> None:

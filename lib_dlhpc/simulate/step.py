@@ -2,21 +2,21 @@
 
 A rank computes forward, then backward, out of which its gradient buckets come one after another; they
 are exchanged in that order by the schedule of the experiment's allreduce, one at a time, while backward
-goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late.
+goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late. A
+batch is fetched while the step before it goes on.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a
-block of a real bucket can be one number longer. A step writes no checkpoint.
+block of a real bucket can be one number longer. A step writes no checkpoint unless told to.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from lib_dlhpc.costs import calibration, compute
 from lib_dlhpc.costs.input import input_time
@@ -24,200 +24,132 @@ from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check, device_work
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
 from lib_dlhpc.simulate import rounds
+from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
+from lib_dlhpc.simulate.messages import Recorder
+from lib_dlhpc.simulate.rows import rows
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Timeline, columns, join
+from lib_dlhpc.timeline import Timeline, join
+
+if TYPE_CHECKING:
+    from lib_dlhpc.simulate.simulation import Traffic
 
 FIDELITIES = ("rounds", "events")
-Floats: TypeAlias = NDArray[np.float64]
-# (bytes, when each rank starts) -> when each rank is done
-Exchange: TypeAlias = Callable[[float, Floats], Floats]
+Fetch: TypeAlias = Callable[[int, int], float]  # (step, rank) -> s to fetch the batch after it
+Saving: TypeAlias = Callable[
+    [int], float
+]  # step -> s to write a checkpoint after it; 0: there is none
 
 
 def simulate(
-    experiment: Experiment, fidelity: str = "rounds", seed: int | None = None, steps: int = 1
+    experiment: Experiment,
+    fidelity: str = "rounds",
+    seed: int | None = None,
+    steps: int = 1,
+    *,
+    speed: ArrayLike = 1.0,
+    background: "Sequence[Traffic]" = (),
+    input: Fetch | None = None,
+    checkpoint: Saving | None = None,
+    messages: int = 0,
+    progress: StepProgress | None = None,
 ) -> Timeline:
     """Play `steps` training steps on every rank and return what happened.
 
     fidelity: "rounds" plays the exchange round by round without contention beyond the NICs; "events"
     lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
-    same seed gives the same bytes. Raises SpecError for arrays, and for what is not modelled.
+    same seed gives the same bytes.
+    speed: of each rank, (ranks,) or one for all: 1 is normal, 0.5 takes twice as long to compute.
+    background: others' traffic on the links; messages: how many messages to record, a row each, the
+    first to arrive; both with "events" only.
+    input, checkpoint: models of the seconds that a batch takes to fetch and a checkpoint to write, see
+    Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
+    stand still for a checkpoint.
+    progress: called with simulated seconds, messages delivered and messages in all, after each bucket
+    or each few thousand events.
+    Raises SpecError for arrays, and for what is not modelled; Cancelled when `progress` returns False.
     """
     seed = experiment.run.seed if seed is None else seed
-    _check(experiment, fidelity, {"seed": (seed, 0), "steps": (steps, 1)})
-    rng = np.random.default_rng(seed)
-    jitter = float(experiment.machine.jitter)
+    _check(
+        experiment, fidelity, {"seed": (seed, 0), "steps": (steps, 1), "messages": (messages, 0)}
+    )
+    for name, given in (("background", background), ("messages", messages)):
+        if given and fidelity != "events":
+            raise SpecError(
+                f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
+            )
+    pace = _speed(experiment, speed)
+    load = _load(experiment, seed, steps, pace, input, checkpoint)
+    plan, recorder = _plan(experiment), Recorder(messages)
+    played: Iterable[Clock]
+    if fidelity == "events" and len(load.sent):
+        from lib_dlhpc.simulate.platform import platform
+        from lib_dlhpc.simulate.processes import play_events
+
+        sizes = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+        on, record = platform(experiment.machine, *sizes), recorder if messages else None
+        played = play_events(load, plan, on, pace, background, record, progress)
+    else:
+        kept = rounds.program(plan)
+        number = sum(len(run.round) * run.repeat for run in kept.runs)
+        played = play_rounds(load, _exchange(experiment, kept, pace), number, progress)
+    parts = [part for step in played for part in rows(load, step)]
+    return join([*parts, recorder.timeline(load.ranks)]).sorted()
+
+
+def _load(
+    experiment: Experiment,
+    seed: int,
+    steps: int,
+    speed: Floats,
+    input: Fetch | None,
+    checkpoint: Saving | None,
+) -> Load:
+    """Return what there is to play, with the jitter of every rank in every step."""
+    jitter, ranks = float(experiment.machine.jitter), len(speed)
+    drawn = np.random.default_rng(seed).normal(1.0, jitter, (steps, ranks))
     scale = calibration.compute_scale(experiment, _bucket_costs)
-    work = device_work(experiment, scale)
-    device, ranks = experiment.machine.device, int(experiment.devices)
-    update = float(
-        scale * compute.update_time(experiment.model, device, experiment.strategy.optimizer)
+    update = compute.update_time(
+        experiment.model, experiment.machine.device, experiment.strategy.optimizer
     )
-    exchange = _exchange(experiment, fidelity)
-    fetch = float(input_time(experiment))
-    parts: list[Timeline] = []
-    start, fetched = np.zeros(ranks), 0.0
-    for _ in range(steps):
-        factor = np.maximum(rng.normal(1.0, jitter, ranks), 0.0) if jitter else np.ones(ranks)
-        step = _step(start, factor, work, update, exchange, bool(experiment.strategy.overlap))
-        # One batch is fetched ahead, from when the one before is there and its buffer is free.
-        fetching = np.maximum(start, fetched)
-        ready = fetching + fetch
-        parts += _rows(step, start, factor, work, ranks)
-        if fetch:
-            parts += _input_rows(step, fetching, ready, ranks)
-        start, fetched = np.maximum(step.end, ready), float(ready.max())
-    return join(parts).sorted()
-
-
-@dataclass(frozen=True)
-class _Step:
-    """When things happen in one step: s, arrays of shape (ranks,) or (buckets, ranks)."""
-
-    forward_end: Floats
-    backward_end: Floats
-    joined: Floats  # when a rank joins the exchange of a bucket
-    exchanged: Floats
-    exchange_end: Floats  # of the last bucket; the end of backward where nothing is exchanged
-    end: Floats
-
-
-def _step(
-    start: Floats, factor: Floats, work: Work, update: float, exchange: Exchange, overlap: bool
-) -> _Step:
-    forward_end = start + factor * work.forward
-    backward_end = forward_end + factor * work.backward
-    network_free = start if overlap else backward_end
-    joined, exchanged = [], []
-    for size, ready in zip(work.sizes, work.ready, strict=True):
-        if not size or len(start) == 1:
-            continue
-        joined.append(np.maximum(forward_end + factor * ready, network_free))
-        network_free = exchange(float(size), joined[-1])
-        exchanged.append(network_free)
-    exchange_end = np.maximum(backward_end, network_free)
-    empty = np.empty((0, len(start)))
-    return _Step(
-        forward_end,
-        backward_end,
-        np.array(joined) if joined else empty,
-        np.array(exchanged) if exchanged else empty,
-        exchange_end,
-        exchange_end + factor * update,
+    fetch = np.full((steps, ranks), float(input_time(experiment)))
+    if input is not None:
+        fetch[:] = [[input(step, rank) for rank in range(ranks)] for step in range(steps)]
+    saving = np.zeros(steps)
+    if checkpoint is not None:
+        saving[:] = [checkpoint(step) for step in range(steps)]
+    for name, seconds in (("input", fetch), ("checkpoint", saving)):
+        wrong = ~((seconds >= 0) & (seconds < np.inf))
+        if wrong.any():
+            raise SpecError(f"{name} returned {seconds[wrong][0]:g}: expected s, 0 or more.")
+    return Load(
+        device_work(experiment, scale),
+        float(scale * update),
+        bool(experiment.strategy.overlap),
+        np.maximum(drawn, 0.0) / speed,
+        fetch,
+        saving,
     )
 
 
-def _rows(step: _Step, start: Floats, factor: Floats, work: Work, ranks: int) -> list[Timeline]:
-    rank, count = np.arange(ranks), len(work.sizes)
-    words = [f"backward {k}" for k in range(1, count + 1)] + ["backward to the input"]
-    row = partial(columns, rank=rank, ranks=ranks, source="simulated")
-    ready = step.forward_end + factor * np.reshape(work.ready, (-1, 1))
-    # Backward ends where its sum says; the last segment may be longer than nothing by rounding only.
-    ready = np.minimum(ready, step.backward_end)
-    edges = np.vstack([step.forward_end, ready, step.backward_end])
-    segments = [k for k in range(count + 1) if k < count or (edges[k + 1] > edges[k]).any()]
-    parts = [
-        row(
-            stream="compute", kind="forward", name=0, names=["forward"], start=start, stop=edges[0]
-        ),
-        row(
-            stream="compute",
-            kind="backward",
-            name=np.reshape(segments, (-1, 1)),
-            names=words,
-            start=edges[segments],
-            stop=edges[np.array(segments) + 1],
-        ),
-    ]
-    if len(step.joined):
-        sent = work.sizes[work.sizes > 0]
-        parts.append(
-            row(
-                stream="communication",
-                kind="communication",
-                name=np.arange(len(sent)).reshape(-1, 1),
-                names=[f"bucket {k}" for k in range(1, len(sent) + 1)],
-                start=step.joined,
-                stop=step.exchanged,
-                bytes=sent.reshape(-1, 1),
-            )
+def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
+    given, ranks = np.asarray(speed, dtype=np.float64), int(experiment.devices)
+    if given.shape not in ((), (ranks,)):
+        raise SpecError(
+            f"speed: shape {given.shape}; expected one number, or one for each of {ranks} ranks."
         )
-    waits = np.flatnonzero(step.exchange_end > step.backward_end)
-    parts.append(
-        columns(
-            rank=waits,
-            stream="compute",
-            kind="wait",
-            name=0,
-            names=["wait for the exchange"],
-            start=step.backward_end[waits],
-            stop=step.exchange_end[waits],
-            ranks=ranks,
-            source="simulated",
-        )
-    )
-    parts.append(
-        row(
-            stream="compute",
-            kind="update",
-            name=0,
-            names=["update"],
-            start=step.exchange_end,
-            stop=step.end,
-        )
-    )
-    return parts
+    wrong = ~((given > 0) & (given < np.inf))
+    if wrong.any():
+        raise SpecError(f"speed = {given[wrong].min():g}: expected a number above 0 for each rank.")
+    return np.broadcast_to(given, (ranks,))
 
 
-def _input_rows(step: _Step, fetching: Floats, ready: Floats, ranks: int) -> list[Timeline]:
-    late = np.flatnonzero(ready > step.end)
-    return [
-        columns(
-            rank=np.arange(ranks),
-            stream="input",
-            kind="input",
-            name=0,
-            names=["fetch the next batch"],
-            start=fetching,
-            stop=ready,
-            ranks=ranks,
-            source="simulated",
-        ),
-        columns(
-            rank=late,
-            stream="compute",
-            kind="input",
-            name=0,
-            names=["wait for input"],
-            start=step.end[late],
-            stop=ready[late],
-            ranks=ranks,
-            source="simulated",
-        ),
-    ]
-
-
-def _exchange(experiment: Experiment, fidelity: str) -> Exchange:
+def _exchange(experiment: Experiment, kept: rounds.Program, speed: ArrayLike = 1.0) -> Exchange:
     """Return the exchange of one bucket: one schedule serves all, its elements being as large as needed."""
-    plan = _plan(experiment)
-    if fidelity == "events":
-        from lib_dlhpc.simulate import events
-
-        def by_events(size: float, arrival: Floats) -> Floats:
-            return np.asarray(
-                events.finish_times(
-                    plan,
-                    experiment.machine,
-                    int(experiment.strategy.nodes),
-                    int(experiment.devices_per_node),
-                    size / plan.elements,
-                    arrival,
-                )
-            )
-
-        return by_events
-    kept, network = rounds.program(plan), network_of(experiment)
-    return lambda size, arrival: rounds.finish_times(kept, network, size / plan.elements, arrival)
+    network, elements = network_of(experiment), kept.elements
+    return lambda size, arrival: rounds.finish_times(
+        kept, network, size / elements, arrival, speed=speed
+    )
 
 
 def _plan(experiment: Experiment) -> Schedule:
@@ -231,7 +163,7 @@ def _plan(experiment: Experiment) -> Schedule:
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     """Return the seconds on the network of each bucket when all ranks start together."""
-    exchange = _exchange(experiment, "rounds")
+    exchange = _exchange(experiment, rounds.program(_plan(experiment)))
     start = np.zeros(int(experiment.devices))
     return np.array([exchange(float(size), start).max() if size else 0.0 for size in work.sizes])
 

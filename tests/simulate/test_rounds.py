@@ -296,3 +296,22 @@ def test_what_does_not_fit_is_refused():
         finish_times(schedule("ring", 5, 5), two(2, 3))
     with pytest.raises(SpecError, match="last axis"):
         finish_times(schedule("ring", 1, 5), flat(1, np.ones(3), 1.0))
+
+
+# --- ranks that combine slowly ---
+
+
+def test_a_slow_rank_combines_slowly_and_nobody_else():
+    """8 B at 1 B/s from 0 to 1 and from 2 to 3; to combine takes 1 s a byte, on rank 3 twice as long."""
+    pair = schedule(lambda p, n: [messages([0, 2], [1, 3], 0, 2, True)], 4, 2)
+    ends = finish_times(pair, flat(4, 0.0, 1.0, 1.0), 4, speed=np.array([1.0, 1.0, 1.0, 0.5]))
+    np.testing.assert_allclose(ends, [16.0, 16.0, 24.0, 24.0])
+
+
+@pytest.mark.parametrize("name", ["ring", "rabenseifner", "binomial"])
+def test_all_at_the_same_speed_combine_at_that_speed(name):
+    plan = schedule(name, 7, 700)
+    twice = finish_times(plan, flat(7, 1e-6, 1e-9, 1e-9), speed=2.0)
+    by_rank = finish_times(program(plan), flat(7, 1e-6, 1e-9, 1e-9), speed=np.full(7, 2.0))
+    np.testing.assert_allclose(twice, finish_times(plan, flat(7, 1e-6, 1e-9, 0.5e-9)), rtol=1e-12)
+    np.testing.assert_allclose(by_rank, twice, rtol=1e-12)
