@@ -34,11 +34,10 @@ def ring_reduce_scatter(ranks: int, elements: int) -> Iterator[Round]:
 
     (p-1) alpha + (p-1)/p n beta + (p-1)/p n gamma.
     """
-    rank, right, offset, count = _twice_round(ranks, elements)
+    rank, right, offset, count = _turned(ranks, elements)
     reduce = np.ones(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
-        block = slice(ranks - step - 1, 2 * ranks - step - 1)  # rank - step - 1, modulo p
-        yield Round(rank, right, offset[block], count[block], reduce)
+        yield Round(rank, right, offset[-step - 1], count[-step - 1], reduce)
 
 
 def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
@@ -46,14 +45,19 @@ def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
 
     (p-1) alpha + (p-1)/p n beta.
     """
-    rank, right, offset, count = _twice_round(ranks, elements)
+    rank, right, offset, count = _turned(ranks, elements)
     copy = np.zeros(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
-        block = slice(ranks - step, 2 * ranks - step)  # rank - step, modulo p
-        yield Round(rank, right, offset[block], count[block], copy)
+        yield Round(rank, right, offset[-step], count[-step], copy)
 
 
-def _twice_round(ranks: int, elements: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Ranks, their right neighbours, and offset and count of blocks 0 .. p-1, 0 .. p-1: slices cost nothing."""
+def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Ints]]:
+    """Ranks, their right neighbours, and for each k the offset and count of blocks (rank + k) mod p.
+
+    All are views of two arrays, so they cost nothing; blocks of one size have one count for all k.
+    """
     cut, rank = cuts(elements, ranks), np.arange(ranks)
-    return rank, (rank + 1) % ranks, np.tile(cut[:-1], 2), np.tile(np.diff(cut), 2)
+    offset, count = np.tile(cut[:-1], 2), np.tile(np.diff(cut), 2)
+    turns = [slice(k, k + ranks) for k in range(ranks)]
+    counts = [count[k] for k in turns] if elements % ranks else [count[:ranks]] * ranks
+    return rank, (rank + 1) % ranks, [offset[k] for k in turns], counts
