@@ -27,7 +27,7 @@ class Flow:
     __slots__ = ("arrived", "left", "limit", "links", "rate", "since", "timer")
 
     def __init__(
-        self, links: Sequence[int], size: float, limit: float, arrived: Callable[[], object]
+        self, links: tuple[int, ...], size: float, limit: float, arrived: Callable[[], object]
     ) -> None:
         self.links, self.left, self.limit, self.arrived = links, size, limit, arrived
         self.rate = self.since = 0.0
@@ -46,14 +46,17 @@ class Flows:
     ) -> None:
         self.env, self.capacity, self.sharing = env, list(capacity), sharing
         self.enough = [room * (1 + 1e-9) for room in capacity]
+        self.limits: dict[tuple[int, ...], float] = {}  # B/s of the narrowest link, by route
         self.on: list[dict[Flow, None]] = [{} for _ in capacity]  # in the order of their start
         self.wanted = [0.0] * len(self.capacity)  # B/s, if every flow on the link were alone
         self.changed: dict[Flow, None] = {}
         self.work = 0
 
-    def start(self, links: Sequence[int], size: float, arrived: Callable[[], object]) -> None:
+    def start(self, links: tuple[int, ...], size: float, arrived: Callable[[], object]) -> None:
         """Send `size` bytes over the links, and call `arrived` when the last one is there."""
-        limit = min([self.capacity[link] for link in links])
+        limit = self.limits.get(links)
+        if limit is None:
+            limit = self.limits[links] = min(self.capacity[link] for link in links)
         flow = Flow(links, size, limit, arrived)
         coupled = False
         if self.sharing:
@@ -61,7 +64,8 @@ class Flows:
             for link in links:
                 self.on[link][flow] = None
                 wanted[link] += limit
-                coupled = coupled or wanted[link] > enough[link]
+                if wanted[link] > enough[link]:
+                    coupled = True
         if coupled:
             self.changed[flow] = None
         else:
@@ -96,10 +100,11 @@ class Flows:
 
     def _set(self, flow: Flow, rate: float) -> None:
         self.work += 1
-        if abs(rate - flow.rate) <= ROUNDING * rate:
-            return
         now = self.env.now
-        flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)
+        if flow.rate:
+            if abs(rate - flow.rate) <= ROUNDING * rate:
+                return
+            flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)
         flow.rate, flow.since = rate, now
         if flow.left < inf:
             flow.timer = Timeout(self.env, flow.left / rate, flow)
