@@ -79,7 +79,7 @@ def finish_times(
             f" but the schedule is for {schedule.ranks}."
         )
     time = _start(schedule.ranks, network, arrival)
-    room = np.empty((2, *time.shape))
+    room = np.empty((2, *time.shape[:-1], 2 * schedule.ranks))
     spent_alike: dict[_Alike, list[Floats]] = {}
     number = 0
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
@@ -160,7 +160,7 @@ class _Routes:
     def play(self, time: Floats, room: Floats, spent: list[Floats], repeat: int) -> None:
         """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`.
 
-        spent: for each level (..., messages), or (..., 1) where all take as long. room: for two times.
+        spent: for each level (..., messages), or (..., 1) where all take as long. room: to work in, (2, ..., 2 ranks).
         """
         if self.giver is not None:
             self._play_permutation(time, room, self.giver, spent[0], repeat)
@@ -178,23 +178,22 @@ class _Routes:
         self, time: Floats, room: Floats, giver: Ints, send: Floats, repeat: int
     ) -> None:
         """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
-        sent, busy = room
         own = send if send.shape[-1] == 1 else np.maximum(send, send[..., giver])
         alike = own is send or bool((own == send).all())
-        k, add, maximum = self.shift, np.add, np.maximum
-        mine = sent if alike else busy
-        if k:  # the giver is k ranks back: views in place of copies
-            parts = [
-                (mine[..., k:], sent[..., :-k], time[..., k:]),
-                (mine[..., :k], sent[..., -k:], time[..., :k]),
-            ]
+        if send.size == 1:
+            send = send.reshape(())  # numpy adds a number in half the time of an array of one
+        ranks, k, add, maximum = self.ranks, self.shift, np.add, np.maximum
+        # The last k ranks stand before the first as well: then the givers, k ranks back, are a view.
+        sent, givers = room[0, ..., k : ranks + k], room[0, ..., :ranks]
+        before, last = room[0, ..., :k], room[0, ..., ranks : ranks + k]
+        mine = sent if alike else room[1, ..., :ranks]
         for _ in range(repeat):
             add(time, send, out=sent)
             if not alike:
-                add(time, own, out=busy)
+                add(time, own, out=mine)
             if k:
-                for here, there, out in parts:
-                    maximum(here, there, out=out)
+                before[...] = last
+                maximum(mine, givers, out=time)
             else:
                 sent.take(giver, axis=-1, out=time, mode="clip")
                 maximum(mine, time, out=time)
@@ -247,10 +246,10 @@ def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
 def _repeats(part: Round, before: Round) -> bool:
     """Whether a round takes as long as the one before: all but the offsets are equal."""
     return (
-        _same(part.source, before.source)
-        and _same(part.target, before.target)
-        and _same(part.reduce, before.reduce)
-        and _same(part.count, before.count)
+        (part.source is before.source or _same(part.source, before.source))
+        and (part.target is before.target or _same(part.target, before.target))
+        and (part.reduce is before.reduce or _same(part.reduce, before.reduce))
+        and (part.count is before.count or _same(part.count, before.count))
     )
 
 
