@@ -18,7 +18,9 @@ EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explore
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input."""
+    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input,
+    130 cancelled with Ctrl-C.
+    """
     options = _parser().parse_args(arguments)
     try:
         return int(options.command(options))
@@ -28,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except KeyboardInterrupt as stop:
+        print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr)
+        return 130  # as a shell reports it
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
     played.add_argument(
         "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
+    )
+    played.add_argument(
+        "--messages",
+        type=int,
+        metavar="N",
+        help="with --trace and events: write the first N messages too (default: 50,000)",
     )
     played.add_argument("--json", action="store_true", help="print JSON in SI units")
     played.set_defaults(command=_simulate)
@@ -158,18 +169,14 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict import predict
-    from lib_dlhpc.simulate import compare, simulate
-    from lib_dlhpc.timeline import breakdown, export_chrome
+    from lib_dlhpc.simulate import compare
+    from lib_dlhpc.simulate.terminal import simulate_here
+    from lib_dlhpc.timeline import breakdown
 
     experiment = _experiment(options.experiment, options.set)
-    timeline = simulate(experiment, options.fidelity, options.seed, options.steps)
-    if options.trace:
-        try:
-            export_chrome(timeline, options.trace)
-        except OSError as error:
-            raise SpecError(f"--trace {options.trace}: {error.strerror}.") from None
+    arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
+    measured = breakdown(simulate_here(experiment, *arguments))
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
-    measured = breakdown(timeline)
     shown = compare.as_dict if options.json else compare.as_text
     result = shown(experiment, options.fidelity, measured, predicted)
     print(json.dumps(result, indent=2) if options.json else result)

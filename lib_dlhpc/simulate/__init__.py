@@ -13,6 +13,7 @@ watchdog.py      who waits for whom when nothing can move; how to cancel
 asynchronous.py  training that does not keep step: parameter servers, local SGD
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
+terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace
 compare.py       a simulated step beside the predicted one, and why they differ
 """
 

@@ -18,7 +18,7 @@ from lib_dlhpc.simulate.watchdog import Cancelled
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.strategy import ALLREDUCES
-from lib_dlhpc.timeline import STREAMS, breakdown, span
+from lib_dlhpc.timeline import STREAMS, breakdown, critical_path, exposed, idle, span, waits
 from lib_dlhpc.timeline.table import COLUMNS
 
 GOYAL = replay("goyal-2017").experiment
@@ -339,6 +339,45 @@ def test_rounds_know_no_background_and_no_message():
         simulate(SMALL, messages=10)
     with pytest.raises(SpecError, match="background: target = 12: expected a rank, 0 to 11"):
         simulate(SMALL, "events", background=[Traffic(0, 12, 8.0)])
+
+
+# --- messages ---
+
+
+def test_messages_are_rows_within_their_bucket_and_change_no_measure():
+    noisy = CROWDED.set({"machine.jitter": 0.3})
+    plain, full = (simulate(noisy, "events", 1, 2, messages=n) for n in (0, 10**6))
+    sent = full.peer >= 0
+    for column in COLUMNS:
+        if column != "name":
+            np.testing.assert_array_equal(getattr(full, column)[~sent], getattr(plain, column))
+    assert critical_path(full).stop.tolist() == critical_path(plain).stop.tolist()
+    assert [row.name for row in critical_path(full)] == [row.name for row in critical_path(plain)]
+    for measure in (exposed, idle, waits):
+        np.testing.assert_allclose(measure(full), measure(plain), rtol=1e-12)
+    assert span(full) == span(plain)
+    found, expected = breakdown(full), breakdown(plain)
+    for name, seconds in expected.per_rank.items():
+        np.testing.assert_array_equal(found.per_rank[name], seconds)
+    rows, plan = full.select(sent), _plan(noisy)
+    assert len(rows) == 2 * 12 * sum(map(len, plan))
+    assert (rows.rank != rows.peer).all() and (rows.stop > rows.start).all()
+    elements = sum(int(part.count.sum()) for part in plan)
+    moved = 2 * 4 * noisy.model.parameters * elements / plan.elements
+    assert rows.bytes.sum() == pytest.approx(moved, rel=1e-6)
+    for rank in range(7):
+        mine = rows.select(rows.rank == rank)
+        bucket = plain.select(plain.where("communication") & (plain.rank == rank))
+        at = np.searchsorted(bucket.start, mine.start, side="right") - 1
+        assert (mine.stop <= bucket.stop[at]).all()
+        assert (mine.start[1:] >= mine.stop[:-1]).all()  # the port is serial
+
+
+def test_of_too_many_messages_the_first_to_arrive_are_kept():
+    every, few = (simulate(CROWDED, "events", messages=n) for n in (10**6, 50))
+    kept = few.stop[few.peer >= 0]
+    assert len(kept) == 50
+    assert sorted(kept) == sorted(every.stop[every.peer >= 0])[:50]
 
 
 # --- progress ---
