@@ -1,0 +1,109 @@
+"""Convolution in any number of dimensions, as products of matrices.
+
+The inputs that each output reads are copied into a matrix of columns, a block of outputs at a time, so
+that the block stays in the cache while it is multiplied (Chellapilla et al. 2006, "High performance
+convolutional neural networks for document processing"). Only the input is kept for the backward pass.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.train.layers.windows import Tap, blocks, taps
+
+CACHE = 1024 * 1024  # bytes of columns: fits the second-level cache of today's cores
+
+
+class _Block(NamedTuple):
+    positions: slice  # of the outputs, a column each
+    shape: tuple[int, ...]
+    taps: list[Tap]
+
+
+class Conv:
+    """y = W * x + b; x of shape (channels, *space, batch), W (outputs, channels / groups, *kernel)."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.window = layer.attributes
+        self.inputs, *space = layer.input_shape
+        self.outputs, *output = layer.output_shape
+        self.space, self.output, self.groups = tuple(space), tuple(output), self.window["groups"]
+        kernel = tuple(self.window["kernel"])
+        self.many = prod(kernel)
+        self.shapes: Shapes = {"weight": (self.outputs, self.inputs // self.groups, *kernel)}
+        if self.window["bias"]:
+            self.shapes["bias"] = (self.outputs,)
+        self._plans: dict[int, list[_Block]] = {}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Fill in the weights: He et al. 2015, equation 10."""
+        weight = weights["weight"]
+        weight[...] = rng.normal(0, np.sqrt(2 / prod(weight.shape[1:])), weight.shape)
+        if "bias" in weights:
+            weights["bias"].fill(0)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y of shape (outputs, *space, batch)."""
+        kept.values["x"] = x
+        y = kept.array("y", (self.outputs, *self.output, x.shape[-1]), x.dtype)
+        matrices, products = self._by_group(weights["weight"]), self._by_group(y)
+        for block, columns in self._columns(kept, x):
+            for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
+                np.matmul(matrix, columns_of, out=product[:, block.positions])
+        if "bias" in weights:
+            rows = y.reshape(self.outputs, -1)
+            rows += weights["bias"][:, None]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx: what an output has read gets its share of the output's gradient."""
+        x = kept.values["x"]
+        dx = np.zeros_like(x) if kept.wants_dx else None
+        gradients["weight"].fill(0)
+        matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
+        dys = self._by_group(dy)
+        for block, columns in self._columns(kept, x):
+            for matrix, dw, product, columns_of in zip(matrices, dws, dys, columns, strict=True):
+                part = product[:, block.positions]
+                dw += part @ columns_of.T
+                if dx is not None:
+                    np.matmul(matrix.T, part, out=columns_of)
+            if dx is not None:
+                grid = columns.reshape(self.inputs, self.many, *block.shape)
+                for tap in block.taps:
+                    dx[tap.there] += grid[:, tap.number][tap.here]
+        if "bias" in weights:
+            np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
+        return dx
+
+    def _columns(self, kept: Kept, x: Array) -> Iterator[tuple[_Block, Array]]:
+        """Yield each block with what its outputs read: (groups, channels / groups * taps, positions)."""
+        for block in self._plan(x.shape[-1], x.itemsize):
+            grid = kept.array("columns", (self.inputs, self.many, *block.shape), x.dtype)
+            for tap in block.taps:
+                column = grid[:, tap.number]
+                column[tap.here] = x[tap.there]
+                for border in tap.border:
+                    column[border] = 0
+            yield block, grid.reshape(self.groups, -1, prod(block.shape))
+
+    def _plan(self, batch: int, itemsize: int) -> list[_Block]:
+        """Return the blocks for a batch size; they are made once."""
+        if batch not in self._plans:
+            plan = self._plans[batch] = []
+            column, done = self.inputs * self.many * batch * itemsize, 0
+            for block in blocks(self.output, CACHE // column):
+                extents = tuple(part.stop - part.start for part in block)
+                stop = done + prod(extents) * batch
+                found = taps(self.space, block, self.window)
+                plan.append(_Block(slice(done, stop), (*extents, batch), found))
+                done = stop
+        return self._plans[batch]
+
+    def _by_group(self, tensor: Array) -> Array:
+        """Return a view as (groups, outputs / groups, all else)."""
+        return tensor.reshape(self.groups, self.outputs // self.groups, -1)

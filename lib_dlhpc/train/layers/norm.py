@@ -1,0 +1,114 @@
+"""Normalisation over the batch or over the features, with a learned scale and shift."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
+
+EPSILON = 1e-5
+MOMENTUM = 0.1  # share of a batch in the running statistics
+
+
+class BatchNorm:
+    """Each channel with mean 0 and variance 1 over batch and space, then scaled and shifted.
+
+    The sums go through context.sum_over_ranks: with MPI's, all ranks normalise alike (Peng et al.
+    2018, "MegDet", section 3.3), without it each rank normalises its own samples. Evaluation takes
+    running statistics, which are not weights but belong to a checkpoint. Source: Ioffe and Szegedy 2015.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        channels = layer.input_shape[0]
+        self.images = len(layer.input_shape) >= 3
+        self.shapes: Shapes = {"scale": (channels,), "shift": (channels,)}
+        self.statistics: Shapes = {"mean": (channels,), "variance": (channels,)}
+        self.running: Tensors = {}  # set by the network
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Scale 1, shift 0."""
+        weights["scale"].fill(1)
+        weights["shift"].fill(0)
+        self.running["mean"].fill(0)
+        self.running["variance"].fill(1)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, shaped as x."""
+        rows = self._rows(x)
+        if kept.context.training:
+            count = kept.context.sum_over_ranks(np.array([rows.shape[1]], x.dtype))
+            mean = kept.context.sum_over_ranks(rows.sum(axis=1)) / count
+            centred = rows - mean[:, None]
+            square = np.einsum("cn,cn->c", centred, centred)
+            variance = kept.context.sum_over_ranks(square) / count
+            unbiased = variance * count / np.maximum(count - 1, 1)
+            for name, new in (("mean", mean), ("variance", unbiased)):
+                self.running[name] += MOMENTUM * (new - self.running[name])
+        else:
+            mean, variance = self.running["mean"], self.running["variance"]
+            centred, count = rows - mean[:, None], np.ones(1, x.dtype)
+        inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
+        kept.values.update(x=x, mean=mean, inverse=inverse, count=count)
+        y = kept.array("y", x.shape, x.dtype)
+        centred *= (inverse * weights["scale"])[:, None]
+        np.add(centred, weights["shift"][:, None], out=self._rows(y))
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx; mean and variance depend on x as well."""
+        values, rows = kept.values, self._rows(dy)
+        normal = self._rows(values["x"]) - values["mean"][:, None]
+        normal *= values["inverse"][:, None]
+        shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
+        gradients["shift"][...], gradients["scale"][...] = shift, scale
+        both = kept.context.sum_over_ranks(np.concatenate([shift, scale])) / values["count"]
+        shift, scale = np.split(both, 2)
+        normal *= scale[:, None]
+        rows -= normal
+        rows -= shift[:, None]
+        rows *= (weights["scale"] * values["inverse"])[:, None]
+        return dy if np.shares_memory(rows, dy) else rows.T.reshape(dy.shape)
+
+    def _rows(self, x: Array) -> Array:
+        """Return x with a row for each channel."""
+        return x.reshape(x.shape[0], -1) if self.images else x.T
+
+
+class LayerNorm:
+    """Each position with mean 0 and variance 1 over its features, then scaled and shifted (Ba et al. 2016)."""
+
+    def __init__(self, layer: Layer) -> None:
+        features = layer.input_shape[-1]
+        self.shapes: Shapes = {"scale": (features,), "shift": (features,)}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Scale 1, shift 0."""
+        weights["scale"].fill(1)
+        weights["shift"].fill(0)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, shaped as x."""
+        mean = x.mean(axis=-1, keepdims=True)
+        normal = x - mean
+        variance = np.mean(normal * normal, axis=-1, keepdims=True)
+        inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
+        kept.values.update(x=x, mean=mean, inverse=inverse)
+        normal *= inverse
+        y = kept.array("y", x.shape, x.dtype)
+        np.multiply(normal, weights["scale"], out=y)
+        y += weights["shift"]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        values, others = kept.values, tuple(range(dy.ndim - 1))
+        normal = (values["x"] - values["mean"]) * values["inverse"]
+        np.sum(dy, axis=others, out=gradients["shift"])
+        np.sum(dy * normal, axis=others, out=gradients["scale"])
+        dy *= weights["scale"]
+        normal *= np.mean(dy * normal, axis=-1, keepdims=True)
+        dy -= np.mean(dy, axis=-1, keepdims=True)
+        dy -= normal
+        dy *= values["inverse"]
+        return dy

@@ -1,0 +1,174 @@
+"""Layers that treat every element by itself."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors
+
+
+class Relu:
+    """max(0, x)."""
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y."""
+        y = kept.values["y"] = _room(kept, x)
+        return np.maximum(x, 0, out=y)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        dy *= kept.values["y"] > 0
+        return dy
+
+
+class LeakyRelu:
+    """x where x > 0, slope * x elsewhere."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.slope = layer.attributes["slope"]
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y."""
+        y = kept.values["y"] = _room(kept, x)
+        return np.multiply(x, _slopes(x, self.slope), out=y)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx; the sign of y is that of x."""
+        dy *= _slopes(kept.values["y"], self.slope)
+        return dy
+
+
+class Tanh:
+    """The hyperbolic tangent."""
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y."""
+        y = kept.values["y"] = _room(kept, x)
+        return np.tanh(x, out=y)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx = dy (1 - y^2)."""
+        y = kept.values["y"]
+        dy -= dy * y * y
+        return dy
+
+
+class Sigmoid:
+    """1 / (1 + exp(-x))."""
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, by way of tanh, which does not overflow."""
+        y = kept.values["y"] = _room(kept, x)
+        return sigmoid(x, out=y)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx = dy y (1 - y)."""
+        y = kept.values["y"]
+        dy *= y - y * y
+        return dy
+
+
+class Gelu:
+    """x times the normal distribution function, in its tanh form (Hendrycks and Gimpel 2016, section 2)."""
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y; x is kept, as it cannot be had back from y."""
+        kept.values["x"] = x
+        y = kept.array("y", x.shape, x.dtype)
+        np.multiply(x, 0.5 * (1 + self._tanh(x)), out=y)
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        x = kept.values["x"]
+        t = self._tanh(x)
+        inner = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x * x)
+        dy *= (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner).astype(x.dtype, copy=False)
+        return dy
+
+    @staticmethod
+    def _tanh(x: Array) -> Array:
+        root = x.dtype.type(np.sqrt(2 / np.pi))
+        return np.tanh(root * (x + x.dtype.type(0.044715) * x * x * x))
+
+
+class Dropout:
+    """Zero a share of the elements and scale up the others; the same elements on any number of ranks."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.rate, self.stream = layer.attributes["rate"], stream_of(layer)
+        self.images = len(layer.input_shape) >= 3
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y."""
+        if not kept.context.training or not self.rate:
+            kept.values["mask"] = None
+            return x
+        samples_first = np.moveaxis(x, -1, 0) if self.images else x
+        mask = survivors(kept.context, self.stream, samples_first.shape, self.rate)
+        kept.values["mask"] = mask = np.moveaxis(mask, 0, -1) if self.images else mask
+        y = _room(kept, x)
+        np.multiply(x, mask, out=y)
+        y *= x.dtype.type(1 / (1 - self.rate))
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        mask = kept.values["mask"]
+        if mask is not None:
+            dy *= mask
+            dy *= dy.dtype.type(1 / (1 - self.rate))
+        return dy
+
+
+def survivors(context: Context, stream: int, shape: tuple[int, ...], rate: float) -> Array:
+    """Return which elements of (samples, ...) stay, a share 1 - rate to the nearest 2^-16.
+
+    A counter-based generator (Salmon et al. 2011) is asked from the sample's place in the global batch
+    on, so that how the batch is cut into ranks changes nothing.
+    """
+    blocks = -(
+        -int(np.prod(shape[1:])) // 16
+    )  # a count of the generator gives 16 numbers of 16 bits
+    key = context.seed + (((context.step << 32) + stream) << 64)
+    generator = np.random.Philox(counter=context.first_sample * blocks, key=key)
+    numbers = generator.random_raw(shape[0] * blocks * 4).view(np.uint16)
+    mask = numbers.reshape(shape[0], -1) >= round(rate * 65536)
+    mask = mask[:, : int(np.prod(shape[1:]))]
+    return np.ascontiguousarray(mask).reshape(shape)
+
+
+def stream_of(layer: Layer) -> int:
+    """Return a number that is the layer's own, for random numbers."""
+    return zlib.crc32(layer.name.encode())
+
+
+def sigmoid(x: Array, out: Array | None = None) -> Array:
+    """Return 1 / (1 + exp(-x)), which never overflows in this form."""
+    y = np.multiply(x, 0.5, out=out)
+    y = np.tanh(y, out=out if out is not None else y)
+    y += 1
+    y *= 0.5
+    return y
+
+
+def _room(kept: Kept, x: Array) -> Array:
+    return x if kept.inplace else kept.array("y", x.shape, x.dtype)
+
+
+def _slopes(x: Array, slope: float) -> Array:
+    return np.where(x > 0, x.dtype.type(1), x.dtype.type(slope))

@@ -1,0 +1,120 @@
+"""Layers of language models: embeddings and self-attention over (batch, positions, features)."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.train.layers.pointwise import stream_of, survivors
+
+SPREAD = 0.02  # of the first embeddings (Radford et al. 2018, section 4.1)
+
+
+class Embedding:
+    """A row of features for each whole number."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.shapes: Shapes = {
+            "weight": (layer.attributes["vocabulary"], layer.attributes["features"])
+        }
+        self.tied = False  # set by the network where a dense layer adds to the gradient before
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Small normal numbers."""
+        weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y of shape (*x.shape, features)."""
+        kept.values["x"] = x
+        table = weights["weight"]
+        return np.take(
+            table, x, axis=0, out=kept.array("y", (*x.shape, table.shape[1]), table.dtype)
+        )
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Add what each row's uses give; there is no gradient of whole numbers."""
+        if not self.tied:
+            gradients["weight"].fill(0)
+        x = kept.values["x"].ravel()
+        np.add.at(gradients["weight"], x, dy.reshape(x.size, -1))
+
+
+class PositionEmbedding:
+    """A learned row added at each position."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.shapes: Shapes = {"weight": (layer.attributes["positions"], layer.input_shape[-1])}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Small normal numbers."""
+        weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, shaped as x."""
+        y = x if kept.inplace else kept.array("y", x.shape, x.dtype)
+        return np.add(x, weights["weight"][: x.shape[1]], out=y)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx = dy."""
+        gradients["weight"][dy.shape[1] :] = 0
+        np.sum(dy, axis=0, out=gradients["weight"][: dy.shape[1]])
+        return dy
+
+
+class Attention:
+    """softmax(q k^T / sqrt(d)) v for each head (Vaswani et al. 2017, equation 1).
+
+    The input holds queries, keys and values side by side: (batch, positions, 3 * features).
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        options = layer.attributes
+        self.heads, self.causal, self.rate = options["heads"], options["causal"], options["dropout"]
+        self.features, self.stream = layer.output_shape[-1], stream_of(layer)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y of shape (batch, positions, features)."""
+        q, k, v = self._heads(x)
+        p = q @ k.swapaxes(-1, -2)
+        p *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
+        if self.causal:
+            p[..., np.triu(np.ones(p.shape[-2:], dtype=np.bool_), 1)] = -np.inf
+        p -= p.max(axis=-1, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(axis=-1, keepdims=True)
+        mask = None
+        if self.rate and kept.context.training:
+            mask = survivors(kept.context, self.stream, p.shape, self.rate)
+            mask = mask * x.dtype.type(1 / (1 - self.rate))
+        kept.values.update(x=x, p=p, mask=mask)
+        return self._together(kept.array("y", (*x.shape[:2], self.features), x.dtype),
+                              (p if mask is None else p * mask) @ v)  # fmt: skip
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx: the gradients of queries, keys and values side by side."""
+        x, p, mask = (kept.values[name] for name in ("x", "p", "mask"))
+        q, k, v = self._heads(x)
+        dx = np.empty_like(x)
+        dq, dk, dv = self._heads(dx)
+        (dy,) = self._heads(dy)
+        dv[...] = (p if mask is None else p * mask).swapaxes(-1, -2) @ dy
+        dp = dy @ v.swapaxes(-1, -2)
+        if mask is not None:
+            dp *= mask
+        dp -= np.sum(dp * p, axis=-1, keepdims=True)
+        dp *= p
+        dp *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
+        dq[...] = dp @ k
+        dk[...] = dp.swapaxes(-1, -2) @ q
+        return dx
+
+    def _heads(self, x: Array) -> list[Array]:
+        """Return views of shape (batch, heads, positions, features of a head), one for each third."""
+        size = self.features // self.heads
+        split = x.reshape(*x.shape[:2], x.shape[2] // self.features, self.heads, size)
+        return [split[:, :, third].swapaxes(1, 2) for third in range(split.shape[2])]
+
+    def _together(self, y: Array, heads: Array) -> Array:
+        self._heads(y)[0][...] = heads
+        return y

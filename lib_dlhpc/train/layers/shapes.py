@@ -1,0 +1,61 @@
+"""Layers that move elements and compute nothing with them, sums excepted."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.kept import Array, Kept, Tensors
+
+
+class Flatten:
+    """All elements of a sample in a row: (channels, *space, batch) -> (batch, elements), a view."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.images = len(layer.input_shape) >= 3
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y of shape (batch, elements)."""
+        kept.values["shape"] = x.shape
+        return x.reshape(-1, x.shape[-1]).T if self.images else x.reshape(len(x), -1)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        return np.ascontiguousarray(dy.T if self.images else dy).reshape(kept.values["shape"])
+
+
+class Add:
+    """The sum of its inputs: a residual connection."""
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def forward(self, weights: Tensors, kept: Kept, *x: Array) -> Array:
+        """Return y."""
+        y = kept.array("y", x[0].shape, x[0].dtype)
+        np.add(x[0], x[1], out=y)
+        for more in x[2:]:
+            y += more
+        kept.values["inputs"] = len(x)
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return the gradient of each input, in memory of its own: whoever gets it may write to it."""
+        return (dy, *(dy.copy() for _ in range(kept.values["inputs"] - 1)))
+
+
+class Concat:
+    """Its inputs side by side in their channels."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.axis = 0 if len(layer.output_shape) >= 3 else 1
+
+    def forward(self, weights: Tensors, kept: Kept, *x: Array) -> Array:
+        """Return y."""
+        kept.values["ends"] = np.cumsum([part.shape[self.axis] for part in x])[:-1]
+        return np.concatenate(x, axis=self.axis)
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return the gradient of each input."""
+        parts = np.split(dy, kept.values["ends"], axis=self.axis)
+        return tuple(np.ascontiguousarray(part) for part in parts)
