@@ -243,9 +243,11 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
 
 def written() -> str:
     """Return all drawings as the text that is shipped."""
-    from lib_dlhpc.explore import allreduce_drawings, gantt_drawing  # which build on this file
+    # These build on this file.
+    from lib_dlhpc.explore import allreduce_drawings, data_parallel_drawings, gantt_drawing
 
-    drawings = {**DRAWINGS, **allreduce_drawings.DRAWINGS, **gantt_drawing.DRAWINGS}
+    others = (allreduce_drawings, data_parallel_drawings, gantt_drawing)
+    drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
     shown = {name: draw() for name, draw in drawings.items()}
     return json.dumps(shown, indent=1, sort_keys=True) + "\n"
 

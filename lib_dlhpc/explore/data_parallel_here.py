@@ -1,0 +1,115 @@
+"""The exchange of one step for real: its buckets, one after another, on MPI ranks of this machine.
+
+A rank of the run is `mpiexec -n 4 python -m lib_dlhpc.explore.data_parallel_here`; rank 0 prints JSON.
+The gradients are those of MODEL, cut into buckets as in a training step; nothing is computed meanwhile.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.explore.here import PATIENCE, RANKS, MpiMissing, _machine, mpiexec
+from lib_dlhpc.schedules import prepared, price, schedule
+from lib_dlhpc.spec.experiment import read_model
+
+MODEL = "resnet1001"  # small gradients in very many layers: 41 MB
+BUCKETS = (100e3, 300e3, 1e6, 5e6, 100e6)  # B; the last holds all
+FEWEST, SPELL = 9, 0.6  # samples at least; about so many seconds for each size
+
+
+def measure(ranks: int = RANKS, patience: float = PATIENCE) -> dict[str, Any]:
+    """Run on `ranks` MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
+
+    rows: size (B) of a bucket, buckets, low, median, high (p10, p50, p90 in s) of all of them, price (s).
+    Raises MpiMissing if MPI is not there or does not come through.
+    """
+    command = [
+        mpiexec(),
+        "-n",
+        str(ranks),
+        sys.executable,
+        "-m",
+        "lib_dlhpc.explore.data_parallel_here",
+    ]
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    try:
+        run = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            env={**os.environ, **one},
+            stdin=subprocess.DEVNULL,
+            check=True,
+        )
+        result: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        raise MpiMissing(
+            f"The ranks did not finish in {patience:g} s; the machine is busy."
+        ) from None
+    except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
+        last = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+        raise MpiMissing(f"The ranks did not come through: {last}") from None
+    if result["ranks"] != ranks:
+        raise MpiMissing(f"mpiexec started {result['ranks']} rank(s) in place of {ranks}.")
+    return result  # fmt: skip
+
+
+def sizes_of_a_step(bucket: float) -> list[int]:
+    """Return the bytes of each bucket of a step of MODEL, in the order in which backward fills them."""
+    return [int(size) for size in buckets(read_model(MODEL), bucket, 4).sizes if size]
+
+
+def main() -> None:
+    """One rank: measure a neighbour exchange, then the buckets of a step for each size; rank 0 prints."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    alpha, beta, gamma = _machine(comm, MPI)
+    gradients = np.ones(sum(sizes_of_a_step(BUCKETS[0])) // 4, np.float32)
+    rows = []
+    for bucket in BUCKETS:
+        with ExitStack() as stack:
+            runs, told, at = [], 0.0, 0
+            for size in sizes_of_a_step(bucket):
+                plan = schedule("ring", comm.size, size // 4)
+                part = gradients[at : at + size // 4]
+                runs.append(stack.enter_context(prepared(plan, comm, part)))
+                told += price(plan, alpha, beta, gamma).total
+                at += size // 4
+
+            def step(runs: list[Any] = runs) -> None:
+                for run in runs:
+                    run()
+
+            times = _times(step, comm, MPI, gradients)
+            rows.append({"size": bucket, "buckets": len(runs), **times, "price": told})
+    if comm.rank == 0:
+        machine = {"ranks": comm.size, "alpha": alpha, "beta": beta, "gamma": gamma}
+        print(json.dumps({**machine, "rows": rows}))
+
+
+def _times(step: Callable[[], None], comm: Any, mpi: Any, gradients: Any) -> dict[str, float]:
+    """Time whole steps until the spell is over, after one that does not count; the slowest rank counts."""
+    step()
+    taken: list[float] = []
+    while len(taken) < FEWEST or sum(taken) < SPELL:
+        gradients.fill(1)
+        comm.Barrier()
+        start = time.perf_counter()
+        step()
+        taken.append(comm.allreduce(time.perf_counter() - start, mpi.MAX))
+    low, median, high = np.quantile(taken, [0.1, 0.5, 0.9]).tolist()
+    return {"low": low, "median": median, "high": high}
+
+
+if __name__ == "__main__":
+    main()
