@@ -20,7 +20,8 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
     The measured step of `devices` devices may already hold some waiting and some exposed exchange. A
     step takes max_k (s w (forward + r_k + update) + C_k), with w the factor of the slowest, r_k the time
     bucket k is ready and C_k the cost of it and all after it; each line solved for s, the smallest s
-    meets the measurement exactly.
+    meets the measurement exactly. With local updates a step holds its share of the exchange, not hidden.
+    Raises SpecError where the rate cannot be, or says nothing of one device: several asynchronous ones.
     """
     measured = experiment.calibration
     if not np.any(measured.rate):
@@ -29,18 +30,24 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
     work = device_work(small, 1.0)
     update = compute.update_time(small.model, small.machine.device, small.strategy.optimizer)
     target = small.global_batch / np.where(np.equal(measured.rate, 0), np.nan, measured.rate)
-    slowest = stragglers.slowest(measured.devices, small.machine.jitter)
+    meet = small.strategy.local_steps
+    slowest = stragglers.slowest(measured.devices, small.machine.jitter, meet)
     alone = target / (work.forward + work.backward + update) / slowest
     if np.all(np.equal(measured.devices, 1)):
         return np.where(np.equal(measured.rate, 0), 1.0, alone)[()]
+    if small.strategy.update == "asynchronous":
+        raise SpecError(
+            f"calibration.devices = {np.max(measured.devices)}: with strategy.update = 'asynchronous' the"
+            " legal value is 1; what several such devices do together is the servers' rate as much as theirs."
+        )
     cost = bucket_costs(small, work)
-    if small.strategy.overlap:
+    if small.strategy.overlaps:
         remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
         busy = last_axis(work.forward) + work.ready + last_axis(update)
         lines = (last_axis(target) - remaining) / busy / last_axis(slowest)
         scale = np.minimum(alone, lines.min(axis=-1))
     else:
-        scale = alone * (target - cost.sum(axis=-1)) / target
+        scale = alone * (target - cost.sum(axis=-1) / meet) / target
     if np.any(np.less_equal(scale, 0)):
         raise SpecError(
             f"calibration.rate = {measured.rate} samples/s on {measured.devices} devices: the exchange alone"

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 
@@ -94,3 +95,22 @@ def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     if machine.topology == "torus":
         return np.maximum(np.sqrt(nodes) / 8, 1.0)
     return 1.0
+
+
+def node_links(machine: Machine, nodes: Any, others: Any) -> Any:
+    """Return how many nodes' NICs the links carry between `nodes` nodes and `others` at full rate.
+
+    The messages are spread evenly. fat-tree: unless one switch has them all, they cross the uplinks, and
+    a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus,
+    in which it depends on where everyone is.
+    """
+    if machine.topology == "torus":
+        raise SpecError(
+            "machine.topology = 'torus': asynchronous updates are not predicted there, for some links are"
+            " crossed by far more than others; legal: single-switch, fat-tree. A simulation has it."
+        )
+    if machine.topology == "fat-tree":
+        under = np.maximum(nodes, machine.nodes_per_switch)
+        uplinks = np.minimum(nodes, under / machine.oversubscription)
+        return np.where(nodes + others > machine.nodes_per_switch, uplinks, nodes)[()]
+    return nodes

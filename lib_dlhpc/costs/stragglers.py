@@ -1,7 +1,15 @@
 """Waiting for the slowest: with p ranks a synchronous step lasts as long as the slowest of p.
 
 If a rank's compute time has mean t and standard deviation jitter * t, the slowest of p takes
-t (1 + jitter m_p), where m_p is the expected largest of p standard normal numbers.
+t (1 + jitter m_p), where m_p is the expected largest of p standard normal numbers. Ranks that meet only
+every H steps wait for the slowest sum of H draws, whose deviation is sqrt(H) jitter t: by a step,
+t jitter m_p / sqrt(H).
+
+Ranks that may be up to s steps ahead of the slowest wait less still. Each wanders from the others as the
+sum of its draws does, with a variance of (jitter t)^2 a step, and is stopped where it is s cycles T
+ahead. In the steady state their density falls off exponentially towards the slowest; the slowest of p
+lies s T away if all wait (jitter t)^2 / (2 s T) * (1 + 1/2 + ... + 1/(p-1)) a step: to first order in
+the jitter, exact for two ranks. Without a bound nobody waits.
 """
 
 from statistics import NormalDist
@@ -19,6 +27,23 @@ def largest_of(ranks: Any) -> Any:
     return np.interp(np.log2(ranks), _LOG_RANKS, _LARGEST)
 
 
-def slowest(ranks: Any, jitter: Any) -> Any:
-    """Return by which factor the slowest of `ranks` exceeds the mean; `jitter` is sigma over mean."""
-    return 1 + jitter * largest_of(ranks)
+def slowest(ranks: Any, jitter: Any, steps: Any = 1) -> Any:
+    """Return by which factor the slowest of `ranks` exceeds the mean when they meet every `steps` steps.
+
+    jitter: sigma over mean of one step.
+    """
+    return 1 + jitter * largest_of(ranks) / np.sqrt(steps)
+
+
+def bounded_wait(busy: Any, cycle: Any, ranks: Any, jitter: Any, ahead: Any) -> Any:
+    """Return the s a step in which a rank waits because it is `ahead` steps ahead of the slowest.
+
+    busy: s of compute in a step, with sigma `jitter` over mean; cycle: s from step to step without the
+    wait. ahead: 0 is no bound and no wait. Never more than ranks wait that meet every ahead + 1 steps,
+    for such ranks keep the bound as well.
+    """
+    several = np.maximum(ranks, 2)
+    harmonic = np.where(np.equal(ranks, 1), 0.0, np.log(several - 0.5) + np.euler_gamma)
+    wandering = (jitter * busy) ** 2 * harmonic / (2 * np.maximum(ahead, 1) * cycle)
+    most = busy * (slowest(ranks, jitter, np.add(ahead, 1)) - 1)
+    return np.where(np.equal(ahead, 0), 0.0, np.minimum(wandering, most))[()]

@@ -2,6 +2,7 @@
 
 breakdown.py    predict(experiment): one step and the whole run; compute_scale: from a measured rate
 collectives.py  every allreduce in alpha, beta and gamma
+asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      gradient buckets against backward
 memory.py       ledger of one device; checkpoint sizes
 storage.py      checkpoint time
@@ -10,7 +11,8 @@ walls.py        which limit is broken, by how much
 sensitivity.py  what would help most
 what_if.py      an experiment changed, its measured compute time kept where it holds
 sweep.py        millions of what-ifs in one call
-explain.py      every number opened: formula, inputs, source, range of validity
+explain.py      every number opened: formula, inputs, source, range of validity; with
+                explanation.py, where a number comes from, and explain_asynchronous.py
 validate.py     prediction against publication
 """
 

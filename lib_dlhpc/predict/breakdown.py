@@ -9,14 +9,17 @@ from lib_dlhpc.costs import calibration, compute, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
 from lib_dlhpc.costs.work import Work, check, device_work
-from lib_dlhpc.predict import energy, memory, overlap, storage
+from lib_dlhpc.predict import asynchronous, energy, memory, overlap, storage
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.spec.experiment import Experiment
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """One step and one run, predicted. Seconds, bytes, joules; every value may be an array."""
+    """One step and one run, predicted. Seconds, bytes, joules; every value may be an array.
+
+    A step is one of every device: with asynchronous updates, the time in which each makes one.
+    """
 
     experiment: Experiment
     compute_scale: Any  # measured over roofline compute time; 1 without calibration
@@ -24,7 +27,7 @@ class Breakdown:
     backward: Any
     update: Any
     straggler_wait: Any  # for the slowest of all devices
-    communication: Cost  # all buckets of a step, hidden or not, by cause
+    communication: Cost  # all of a step, hidden or not, by cause; also the queue for the servers
     exposed_communication: Any
     input_time: Any
     input_stall: Any
@@ -35,6 +38,7 @@ class Breakdown:
     energy: dict[str, Any]  # of one step
 
     pipeline_bubble: Any = 0.0  # data parallelism has none
+    server_load: Any = 0.0  # share of the time in which the slowest station of the servers is busy
 
     @property
     def compute(self) -> Any:
@@ -81,14 +85,21 @@ class Breakdown:
         return self.efficiency * self.experiment.devices
 
     @property
+    def staleness(self) -> Any:
+        """Expected updates that the weights have missed when a gradient made with them is applied."""
+        others = self.experiment.devices - 1
+        return others if self.experiment.strategy.update == "asynchronous" else 0 * others
+
+    @property
     def memory_total(self) -> Any:
         """Peak bytes on one device."""
         return sum(self.memory.values())
 
     @property
     def fits(self) -> Any:
-        """Whether the ledger stays within the device's memory."""
-        return self.memory_total <= self.experiment.machine.device.memory
+        """Whether the ledger stays within the device's memory, and a server's part within that of its own."""
+        needed = np.maximum(self.memory_total, memory.server_bytes(self.experiment))
+        return (needed <= self.experiment.machine.device.memory)[()]
 
     @property
     def steps(self) -> Any:
@@ -105,14 +116,16 @@ class Breakdown:
     def energy_to_train(self) -> Any:
         """Joules of the whole run, the wait for the first step at idle power included."""
         machine = self.experiment.machine
-        waiting = self.experiment.devices * machine.device.idle_power
-        waiting = waiting + self.experiment.strategy.nodes * machine.node_power
+        servers = self.experiment.servers
+        waiting = (self.experiment.devices + servers) * machine.device.idle_power
+        waiting = waiting + (self.experiment.strategy.nodes + servers) * machine.node_power
         return self.steps * sum(self.energy.values()) + self.start_time * waiting * machine.pue
 
     @property
     def device_hours(self) -> Any:
-        """Cost of the run in hours of one device."""
-        return self.experiment.devices * self.time_to_train / 3600
+        """Cost of the run in hours of one device, those of the servers included."""
+        devices = self.experiment.devices + self.experiment.servers
+        return devices * self.time_to_train / 3600
 
     @property
     def walls(self) -> list[str]:
@@ -123,7 +136,7 @@ class Breakdown:
 
 
 def predict(experiment: Experiment) -> Breakdown:
-    """Predict one training step and the whole run in closed form, for synchronous data parallelism.
+    """Predict one training step and the whole run of data parallelism in closed form.
 
     Fields of the experiment may be arrays: everything broadcasts, scalars give scalars.
     Raises SpecError where the device lacks the precision or a split is not modelled.
@@ -136,26 +149,27 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     check(experiment)
     strategy, run = experiment.strategy, experiment.run
     work = device_work(experiment, scale)
-    slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
-    cost, exposed = _exchange(experiment, work, slowest)
     update = scale * compute.update_time(
         experiment.model, experiment.machine.device, strategy.optimizer
     )
-    busy = work.forward + work.backward + update
-    training = busy * slowest + exposed
+    follow = _on_servers if strategy.update == "asynchronous" else _on_devices
+    update, waiting, cost, exposed, load = follow(experiment, work, update)
+    training = work.forward + work.backward + update + waiting + exposed
     fetch = input_time(experiment)
     stall = np.maximum(fetch - training, 0.0)
     step = training + stall
     interval = run.checkpoint_interval
     often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]
     saving = step * storage.checkpoint_time(experiment) * often
+    served = update * (strategy.update == "asynchronous")
+    busy = work.forward + work.backward + update - served
     return Breakdown(
         experiment=experiment,
         compute_scale=scale,
         forward=work.forward,
         backward=work.backward,
         update=update,
-        straggler_wait=busy * (slowest - 1),
+        straggler_wait=waiting,
         communication=cost,
         exposed_communication=exposed,
         input_time=fetch,
@@ -164,7 +178,8 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         step_time=step + saving,
         start_time=start_time(experiment),
         memory=memory.ledger(experiment),
-        energy=energy.step_energy(experiment, busy, exposed, step + saving),
+        energy=energy.step_energy(experiment, busy, exposed, step + saving, served),
+        server_load=load * training / (step + saving),
     )
 
 
@@ -179,12 +194,41 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Any:
     return cost * (work.sizes > 0)
 
 
+def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+    """Return update, waiting, cost and exposed part of the exchange, load of servers: every device updates.
+
+    Local updates are averaged once in local_steps steps, after backward and update (Lin et al. 2020,
+    "Don't use large mini-batches, use local SGD"): a step has its share of that, none of it hidden.
+    """
+    strategy = experiment.strategy
+    every = strategy.local_steps
+    slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter, every)
+    busy = work.forward + work.backward + update
+    cost, exposed = _exchange(experiment, work, slowest)
+    cost = Cost(*(term / every for term in cost))
+    return update, busy * (slowest - 1), cost, exposed / every, 0.0
+
+
+def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+    """Return the same for asynchronous updates: the servers update, and few wait for the slowest."""
+    priced = asynchronous.service(experiment, update)
+    jitter, ahead = experiment.machine.jitter, experiment.strategy.staleness
+    busy = work.forward + work.backward
+    own = busy + priced.update + priced.transfer.total
+    waiting = stragglers.bounded_wait(busy, own, experiment.devices, jitter, ahead)
+    queue = priced.waiting(own + waiting, experiment.devices)
+    latency, bandwidth, reduction = priced.transfer
+    cost = Cost(latency, bandwidth + queue, reduction)
+    load = experiment.devices * priced.station / (own + waiting + queue)
+    return priced.update, waiting, cost, cost.total, load
+
+
 def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and the part of it that backward does not hide."""
     cost = ALGORITHMS[experiment.strategy.allreduce](work.sizes, network_of(experiment))
     terms = [term * (work.sizes > 0) for term in cost]
     total = Cost(*(term.sum(axis=-1) for term in terms))
-    if not experiment.strategy.overlap:
+    if not experiment.strategy.overlaps:
         return total, total.total
     return total, overlap.exposed_time(
         work.ready * last_axis(slowest), sum(terms), work.backward * slowest

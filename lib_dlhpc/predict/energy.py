@@ -5,21 +5,29 @@ from typing import Any
 from lib_dlhpc.spec.experiment import Experiment
 
 
-def step_energy(experiment: Experiment, busy: Any, exposed: Any, step: Any) -> dict[str, Any]:
+def step_energy(
+    experiment: Experiment, busy: Any, exposed: Any, step: Any, served: Any = 0.0
+) -> dict[str, Any]:
     """Return joules by cause for one step of all devices.
 
     busy: s of arithmetic; exposed: s of waiting for the network; step: s in all. Power is modelled,
     not measured: busy and idle watts of the device, the rest of the node (host, NICs, fans) at
-    node_power throughout, and (PUE - 1) on top for the building.
+    node_power throughout, and (PUE - 1) on top for the building. A parameter server has a node and a
+    device of it, which computes `served` s for each device's gradient.
     """
-    machine, devices = experiment.machine, experiment.devices
-    idle = devices * machine.device.idle_power
+    machine, devices, servers = experiment.machine, experiment.devices, experiment.servers
+    device = machine.device
+    idle = devices * device.idle_power
     terms = {
-        "devices computing": devices * machine.device.busy_power * busy,
+        "devices computing": devices * device.busy_power * busy,
         "devices waiting for the network": idle * exposed,
         "devices waiting for ranks and storage": idle * (step - busy - exposed),
         "hosts and NICs": experiment.strategy.nodes * machine.node_power * step,
     }
+    if experiment.strategy.update == "asynchronous":
+        more = (device.busy_power - device.idle_power) * devices * served
+        standing = device.idle_power + machine.node_power
+        terms["parameter servers"] = servers * (more + standing * step)
     terms["cooling and conversion"] = (machine.pue - 1) * sum(terms.values())
     return terms
 

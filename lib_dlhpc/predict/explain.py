@@ -1,14 +1,15 @@
 """Every number opened: its formula, the inputs that went in, where they come from, where it holds."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.predict import explain_asynchronous
 from lib_dlhpc.predict.breakdown import Breakdown
-from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.machine import load_machine, read_device, read_link
+from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
+
+__all__ = ["ALLREDUCE_FORMULAS", "Explanation", "explain"]
 
 ALLREDUCE_FORMULAS = {
     "ring": "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
@@ -21,48 +22,11 @@ ALLREDUCE_FORMULAS = {
 }
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """One number with what stands behind it, all as text."""
-
-    name: str
-    value: str
-    formula: str
-    inputs: tuple[tuple[str, str, str], ...]  # name, value, source and confidence
-    source: str
-    assumes: str
-
-
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
-    return [part(prediction) for part in PARTS]
-
-
-def _source(prediction: Breakdown, owner: str, key: str) -> str:
-    """Return where a number of the machine comes from: the catalog's source, or "given" if it was changed."""
-    machine = prediction.experiment.machine
-    noun: Any = machine if owner == "machine" else getattr(machine, owner)
-    kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
-    found: dict[str, str] = {}
-    if machine.name in catalog.names("machines"):
-        entry = catalog.read("machines", machine.name)
-        base: Any = load_machine(machine.name)
-        part = base if owner == "machine" else getattr(base, owner)
-        own = owner == "machine" or (isinstance(entry[owner], dict) and key in entry[owner])
-        if own and part.name == noun.name and _at(part, key) == _at(noun, key):
-            found = catalog.source_of(entry, key if owner == "machine" else f"{owner}.{key}")
-    if not found and owner != "machine" and noun.name in catalog.names(kind):
-        part = read_device(noun.name) if kind == "devices" else read_link(noun.name, owner)
-        if _at(part, key) == _at(noun, key):
-            found = catalog.source_of(catalog.read(kind, noun.name), key)
-    return f"{found['from']} ({found['confidence']})" if found else "given"
-
-
-def _at(noun: Any, key: str) -> Any:
-    """Return the number at the dotted `key`, None if there is none."""
-    for part in key.split("."):
-        noun = noun.get(part) if isinstance(noun, Mapping) else getattr(noun, part, None)
-    return noun
+    asynchronous = prediction.experiment.strategy.update == "asynchronous"
+    exchange = explain_asynchronous.PARTS if asynchronous else EXCHANGE
+    return [part(prediction) for part in (_compute, *exchange, *REST)]
 
 
 def _compute(p: Breakdown) -> Explanation:
@@ -77,21 +41,21 @@ def _compute(p: Breakdown) -> Explanation:
             "counted from the layers' shapes",
         ),
         ("batch a device", f"{e.strategy.batch}", "given"),
-        (f"peak rate, {used}", show(rate, "FLOP/s"), _source(p, "device", f"peak.{used}")),
+        (f"peak rate, {used}", show(rate, "FLOP/s"), source_of(p, "device", f"peak.{used}")),
         (
             "share of peak that large kernels reach",
             f"{device.efficiency:.0%}",
-            _source(p, "device", "efficiency"),
+            source_of(p, "device", "efficiency"),
         ),
         (
             "kernel size at half of that",
             show(device.half_work, "FLOP"),
-            _source(p, "device", "half_work"),
+            source_of(p, "device", "half_work"),
         ),
         (
             "memory bandwidth",
             show(device.memory_bandwidth, "B/s"),
-            _source(p, "device", "memory_bandwidth"),
+            source_of(p, "device", "memory_bandwidth"),
         ),
     ]
     if e.calibration.rate:
@@ -112,49 +76,53 @@ def _compute(p: Breakdown) -> Explanation:
 
 
 def _straggler(p: Breakdown) -> Explanation:
-    jitter = p.experiment.machine.jitter
+    e, jitter = p.experiment, p.experiment.machine.jitter
+    every, local = _meeting(p)
     return Explanation(
         "waiting for the slowest",
         show(float(p.straggler_wait), "s"),
-        "compute × jitter × m_p, with m_p the expected largest of p standard normal numbers",
+        "compute × jitter × m_p" + (" / √H" if local else "") + ", with m_p the expected largest of"
+        " p standard normal numbers"
+        + ("; over H steps a rank's jitter grows with √H" if local else ""),
         (
-            ("devices p", f"{int(p.experiment.devices)}", "given"),
+            ("devices p", f"{int(e.devices)}", "given"),
             (
                 "jitter, sigma over mean of a device's step",
                 f"{jitter:.1%}",
-                _source(p, "machine", "jitter"),
+                source_of(p, "machine", "jitter"),
             ),
+            *every,
         ),
         "Blom 1958 for m_p",
         "Ranks vary independently and normally from step to step. A rank that is always slow is not in it.",
     )
 
 
+def _meeting(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
+    """Return how many steps ranks take between two exchanges, as inputs, if their updates are local."""
+    strategy = p.experiment.strategy
+    local = strategy.update == "local"
+    return [("local steps H", f"{strategy.local_steps}", "given")] * local, local
+
+
 def _communication(p: Breakdown) -> Explanation:
     e, total = p.experiment, p.communication
     links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
     links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
+    every, local = _meeting(p)
     inputs = [
         (
-            "gradients n",
+            "weights n" if local else "gradients n",
             show(float(p.memory["gradients"]), "B"),
             "parameters × bytes of the precision",
         ),
         ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+        *every,
     ]
     for owner, where in links:
-        link = getattr(e.machine, owner)
-        inputs += [
-            (f"latency α {where}", show(link.latency, "s"), _source(p, owner, "latency")),
-            (f"line rate {where}", show(link.bandwidth, "B/s"), _source(p, owner, "bandwidth")),
-            (
-                f"share of it reached {where}",
-                f"{link.efficiency:.0%}",
-                _source(p, owner, "efficiency"),
-            ),
-        ]
+        inputs += link_inputs(p, owner, where)
     inputs += [
-        ("NICs a node", f"{e.machine.nics}", _source(p, "machine", "nics")),
+        ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
         ("reduction γ", "3 / memory bandwidth", "two reads and a write for each number"),
         ("latency part", show(float(total.latency), "s"), "computed"),
         ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
@@ -164,7 +132,8 @@ def _communication(p: Breakdown) -> Explanation:
         "communication",
         show(float(total.total), "s"),
         f"for each bucket: {ALLREDUCE_FORMULAS[e.strategy.allreduce]}; on two levels, node and network,"
-        " as lib_dlhpc/predict/collectives.py has it",
+        " as lib_dlhpc/predict/collectives.py has it"
+        + ("; once in H steps, so a step has 1/H of it (Lin et al. 2020)" if local else ""),
         tuple(inputs),
         "named with the formula",
         "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
@@ -173,15 +142,15 @@ def _communication(p: Breakdown) -> Explanation:
 
 
 def _exposed(p: Breakdown) -> Explanation:
-    overlap = p.experiment.strategy.overlap
+    after = "the last of H updates" if _meeting(p)[1] else "backward"
     low, high = (float(bound) for bound in p.step_time_bounds)
     return Explanation(
         "exposed communication",
         show(float(p.exposed_communication), "s"),
         "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket leaves when its last layer is"
         " done and the one before has left"
-        if overlap
-        else "all of the communication: the exchange starts after backward",
+        if p.experiment.strategy.overlaps
+        else f"all of the communication: the exchange starts after {after}",
         (
             ("all communication", show(float(p.communication.total), "s"), "see above"),
             ("backward", show(float(p.backward), "s"), "see above"),
@@ -199,7 +168,7 @@ def _input(p: Breakdown) -> Explanation:
     inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
     if tier:
         sources = [
-            _source(p, "machine", f"storage.{tier.name}.{key}")
+            source_of(p, "machine", f"storage.{tier.name}.{key}")
             for key in ("bandwidth", "metadata_rate")
         ]
         inputs += [
@@ -225,9 +194,10 @@ def _memory(p: Breakdown) -> Explanation:
         "memory of one device",
         show(float(p.memory_total), "B"),
         "sum of the terms; activations are the layer outputs kept for backward, ReLU in place",
-        (*terms, ("capacity", show(device.memory, "B"), _source(p, "device", "memory"))),
+        (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
         "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
-        "No fragmentation and no recomputation.",
+        "No fragmentation and no recomputation. Parameter servers hold what an update needs, and not the"
+        " devices that train.",
     )
 
 
@@ -241,16 +211,17 @@ def _energy(p: Breakdown) -> Explanation:
     return Explanation(
         "energy to train (modelled)",
         show(float(p.energy_to_train), "J"),
-        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps",
+        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps;"
+        " parameter servers count as nodes with a device each",
         (
-            ("busy power", show(device.busy_power, "W"), _source(p, "device", "busy_power")),
-            ("idle power", show(device.idle_power, "W"), _source(p, "device", "idle_power")),
+            ("busy power", show(device.busy_power, "W"), source_of(p, "device", "busy_power")),
+            ("idle power", show(device.idle_power, "W"), source_of(p, "device", "idle_power")),
             (
                 "rest of a node",
                 show(p.experiment.machine.node_power, "W"),
-                _source(p, "machine", "node_power"),
+                source_of(p, "machine", "node_power"),
             ),
-            ("PUE", f"{p.experiment.machine.pue:g}", _source(p, "machine", "pue")),
+            ("PUE", f"{p.experiment.machine.pue:g}", source_of(p, "machine", "pue")),
             *shares,
         ),
         "definition; Strubell et al. 2019 for PUE",
@@ -273,18 +244,11 @@ def _time(p: Breakdown) -> Explanation:
             ("start", show(float(p.start_time), "s"), "every device lists every directory"),
         ),
         "definition",
-        "The epochs suffice at this batch: large batches may need more steps or a tuned rate. No validation"
-        " passes, no failures.",
+        "The epochs suffice at this batch: large batches, stale gradients and local steps may need more of them"
+        " or a tuned rate. No validation passes, no failures.",
     )
 
 
-PARTS: tuple[Callable[[Breakdown], Explanation], ...] = (
-    _compute,
-    _straggler,
-    _communication,
-    _exposed,
-    _input,
-    _memory,
-    _energy,
-    _time,
-)
+Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
+EXCHANGE: Parts = (_straggler, _communication, _exposed)
+REST: Parts = (_input, _memory, _energy, _time)

@@ -17,23 +17,29 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
 
     Activations are the layer outputs kept for backward, with ReLU in place. Backward frees them from
     the last layer to the first, and needs the gradients of one layer's input and output at a time:
-    the working set is what that adds to the activations at the worst moment. Fragmentation is not
-    modelled, nor is recomputation.
+    the working set is what that adds to the activations at the worst moment. Where servers update, they
+    hold what an update needs. Fragmentation is not modelled, nor is recomputation.
     """
     model, strategy = experiment.model, experiment.strategy
+    updates = strategy.update != "asynchronous"
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.parameters * size
     return {
         "weights": model.parameters * size,
-        "master weights": model.parameters * MASTER_BYTES * (strategy.precision in MIXED),
+        "master weights": model.parameters
+        * MASTER_BYTES
+        * (updates and strategy.precision in MIXED),
         "gradients": gradients,
-        "optimiser state": model.parameters * STATE[strategy.optimizer] * max(size, MASTER_BYTES),
+        "optimiser state": model.parameters
+        * STATE[strategy.optimizer]
+        * max(size, MASTER_BYTES)
+        * updates,
         "activations": strategy.batch * float(model.stored * size + model.mask_bytes),
         "working set": strategy.batch * float(working_set(model)) * size,
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(
-            experiment.devices > 1, np.minimum(strategy.bucket, gradients), 0.0
+            updates & (experiment.devices > 1), np.minimum(strategy.bucket, gradients), 0.0
         )[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
@@ -44,6 +50,15 @@ def working_set(model: Model) -> float:
     """Return the elements a sample by which backward's peak exceeds all kept activations."""
     held = np.cumsum(model.layer_stored)
     return max(0.0, float((held + traffic(model)[0]).max() - held[-1]))
+
+
+def server_bytes(experiment: Experiment) -> Any:
+    """Return the bytes on one parameter server: its part of weights, optimiser state and a gradient."""
+    strategy = experiment.strategy
+    if strategy.update != "asynchronous":
+        return 0.0
+    whole = model_state_bytes(experiment.model.parameters, strategy.precision, strategy.optimizer)
+    return whole / strategy.servers + experiment.machine.device.reserved_memory
 
 
 def model_state_bytes(

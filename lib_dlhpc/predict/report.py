@@ -4,7 +4,7 @@ from typing import Any
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
-from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.experiment import Experiment, to_tables
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -25,6 +25,8 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "throughput": float(prediction.throughput),
         "efficiency": float(prediction.efficiency),
         "speedup": float(prediction.speedup),
+        "staleness": float(prediction.staleness),
+        "server_load": float(prediction.server_load),
         "memory": {name: float(size) for name, size in prediction.memory.items()},
         "memory_total": float(prediction.memory_total),
         "memory_capacity": float(prediction.experiment.machine.device.memory),
@@ -47,7 +49,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {int(e.strategy.nodes)} nodes, {int(e.devices)} devices,"
         f" batch {int(e.global_batch):,} ({e.strategy.batch} a device),"
-        f" {e.strategy.precision}, {e.strategy.allreduce}",
+        f" {e.strategy.precision}, {_exchange(e)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]
@@ -63,6 +65,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
         f" on {int(e.devices)} devices",
+        *_staleness(prediction),
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
@@ -76,6 +79,25 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
+
+
+def _exchange(experiment: Experiment) -> str:
+    """Say how gradients or weights are exchanged."""
+    strategy, servers = experiment.strategy, int(experiment.servers)
+    if strategy.update == "asynchronous":
+        bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
+        return f"asynchronous with {servers} server{'s' * (servers > 1)}{bound}"
+    every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
+    return f"{strategy.allreduce}{every}"
+
+
+def _staleness(prediction: Breakdown) -> list[str]:
+    if prediction.experiment.strategy.update != "asynchronous":
+        return []
+    return [
+        f"  staleness             {int(prediction.staleness):>10,}   updates in the mean; servers and links"
+        f" {float(prediction.server_load):.0%} busy"
+    ]
 
 
 def _share(fraction: float) -> str:

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.spec.machine import storage_tier
 from lib_dlhpc.spec.units import format_quantity
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
     """Return one sentence for each broken limit of a scalar experiment; an empty list if it can run."""
-    return [*_memory_wall(prediction), *_storage_wall(prediction)]
+    walls = [_memory_wall, _server_wall, _storage_wall]
+    return [sentence for wall in walls for sentence in wall(prediction)]
 
 
 def largest_batch(prediction: "Breakdown") -> int:
@@ -37,6 +39,20 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
     return [
         f"Memory: one device needs {format_quantity(total, 'B')} and has {format_quantity(capacity, 'B')},"
         f" {_too_much(total / capacity)}; {way_out}."
+    ]
+
+
+def _server_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    device, needed = experiment.machine.device, server_bytes(experiment)
+    if needed <= device.memory:
+        return []
+    room = device.memory - device.reserved_memory
+    part = (needed - device.reserved_memory) * experiment.strategy.servers
+    way_out = f"; it takes {math.ceil(part / room):,} servers" if room > 0 else ""
+    return [
+        f"Memory: a parameter server needs {format_quantity(needed, 'B')} and has"
+        f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{way_out}."
     ]
 
 

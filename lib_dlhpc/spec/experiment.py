@@ -30,7 +30,7 @@ from lib_dlhpc.spec.schema import (
     to_table,
     whole,
 )
-from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.strategy import Strategy, check_update
 
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
 
@@ -84,8 +84,13 @@ class Experiment:
 
     @property
     def devices(self) -> Any:
-        """Devices used in all."""
+        """Devices that train, in all."""
         return self.strategy.nodes * self.devices_per_node
+
+    @property
+    def servers(self) -> Any:
+        """Nodes beside these that hold the parameters, with one device each; 0 unless asynchronous."""
+        return self.strategy.servers if self.strategy.update == "asynchronous" else 0
 
     @property
     def global_batch(self) -> Any:
@@ -202,6 +207,12 @@ def _check_together(experiment: Experiment) -> None:
         raise SpecError(
             f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
             " use fewer, or raise machine.nodes."
+        )
+    check_update(s)
+    if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
+        raise SpecError(
+            f"strategy.servers = {np.max(s.servers)}: with {np.max(s.nodes)} nodes that train that is more than"
+            f" the {machine.nodes} of {machine.name or 'the machine'}; use fewer, or raise machine.nodes."
         )
     if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
         raise SpecError(

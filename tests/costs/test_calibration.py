@@ -68,3 +68,21 @@ def test_a_rate_that_the_links_cannot_carry_is_refused(overlap):
 def test_calibration_on_a_part_of_a_node_too_many_is_refused():
     with pytest.raises(SpecError, match=r"calibration\.devices = 7"):
         predict(RUN.set({"calibration.rate": 100.0, "calibration.devices": 7}))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 24])
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_rate_of_local_updates_comes_back_too(devices, every):
+    per_node = min(devices, 6)
+    run = RUN.set(
+        {
+            "strategy.update": "local",
+            "strategy.local_steps": every,
+            "strategy.nodes": devices // per_node,
+            "strategy.devices_per_node": per_node,
+            "calibration.rate": 100.0 * devices,
+            "calibration.devices": devices,
+            "machine.jitter": 0.1,
+        }
+    )
+    assert predict(run).throughput == pytest.approx(100.0 * devices, rel=1e-9)

@@ -13,7 +13,7 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.experiment import Calibration, Run, Storage, read_model
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
-from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, Strategy
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, UPDATES, Strategy
 
 BASE = loads("""
 [model]
@@ -42,7 +42,7 @@ OUTPUTS = (
     *("compute_scale", "forward", "backward", "update", "straggler_wait", "exposed_communication"),
     *("input_time", "input_stall", "checkpoint", "step_time", "start_time", "compute"),
     *("throughput", "efficiency", "speedup", "memory_total", "fits", "steps", "time_to_train"),
-    *("energy_to_train", "device_hours"),
+    *("energy_to_train", "device_hours", "staleness", "server_load"),
 )
 
 
@@ -81,6 +81,7 @@ def experiments(draw):
         "strategy.optimizer": draw(st.sampled_from(OPTIMIZERS)),
         "model.name": draw(st.sampled_from(["resnet50", "vgg16", "bert-base", "mlp-digits"])),
         "dataset.name": draw(st.sampled_from(catalog.names("datasets"))),
+        "strategy.update": draw(st.sampled_from(UPDATES)),
         "machine.jitter": draw(st.floats(0, 0.5)),
         "machine.topology": draw(st.sampled_from(["single-switch", "fat-tree", "torus"])),
         "machine.oversubscription": draw(st.floats(1, 8)),
@@ -89,6 +90,13 @@ def experiments(draw):
         "storage.tier": tier,
         "run.checkpoint_interval": draw(st.floats(1, 1e5)) if tier else 0.0,
     }
+    if changes["strategy.update"] == "local":
+        changes["strategy.local_steps"] = draw(st.integers(1, 64))
+    if changes["strategy.update"] == "asynchronous":
+        changes["strategy.servers"] = servers = draw(st.integers(1, 64))
+        changes["strategy.staleness"] = draw(st.integers(0, 8))
+        changes["machine.nodes"] = m.nodes + servers
+        changes["machine.topology"] = draw(st.sampled_from(["single-switch", "fat-tree"]))
     if draw(st.booleans()):
         changes["calibration.rate"] = draw(st.floats(0.1, 1e4))
     return machine, changes
@@ -162,6 +170,9 @@ SPECIAL = {
     "strategy.tensor": [1, 1, 1],
     "strategy.pipeline": [1, 1, 1],
     "strategy.spatial": [1, 1, 1],
+    "strategy.local_steps": [1, 1, 1],
+    "strategy.staleness": [0, 0, 0],
+    "strategy.servers": [1, 1, 1],
     "calibration.rate": [0.0, 600.0, 1200.0],
     "calibration.devices": [6, 3, 12],
     "calibration.batch": [0, 16, 32],
@@ -206,6 +217,37 @@ def test_an_array_in_any_field_equals_the_scalars_one_by_one(key, overlap):
     base = BASE.set({"strategy.overlap": overlap})
     given = legal_values(key)
     assert len(given) == 3
+    whole = predict(base.set({key: np.array(given)}))
+    for at, value in enumerate(given):
+        agree(whole, at, (3,), predict(base.set({key: value})), (key, value))
+
+
+UPDATED = {
+    "local": {"strategy.update": "local", "strategy.local_steps": 4, "machine.jitter": 0.1},
+    "asynchronous": {
+        "strategy.update": "asynchronous",
+        "strategy.servers": 2,
+        "strategy.staleness": 3,
+        "calibration.devices": 1,
+        "calibration.rate": 200.0,
+        "machine.jitter": 0.1,
+        "machine.nodes": 3000,
+    },
+}
+OTHERWISE = {  # what is legal and does something with these updates
+    ("local", "strategy.local_steps"): [1, 2, 16],
+    ("asynchronous", "strategy.staleness"): [0, 1, 8],
+    ("asynchronous", "strategy.servers"): [1, 2, 16],
+    ("asynchronous", "calibration.devices"): [1, 1, 1],
+    ("asynchronous", "machine.nodes"): [1000, 2000, 3000],
+}
+
+
+@pytest.mark.parametrize("update", UPDATED)
+@pytest.mark.parametrize("key", NUMBERS)
+def test_so_it_is_with_other_updates(key, update):
+    base = BASE.set(UPDATED[update])
+    given = OTHERWISE.get((update, key), legal_values(key))
     whole = predict(base.set({key: np.array(given)}))
     for at, value in enumerate(given):
         agree(whole, at, (3,), predict(base.set({key: value})), (key, value))

@@ -12,7 +12,7 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.experiment import Calibration, Run, Storage
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
-from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS, Strategy
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS, UPDATES, Strategy
 
 BASE = loads("""
 [model]
@@ -55,6 +55,7 @@ LABELS = {"name", "seed"}
 NOUNS = {"machine.device", "machine.intra_node", "machine.inter_node", "machine.storage"}
 UNCALIBRATED = {"calibration.rate": 0.0}
 BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
+ASYNCHRONOUS = {**UNCALIBRATED, "strategy.update": "asynchronous", "machine.jitter": 0.1}
 FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
 
 # A legal change of each field, after others that give it something to do.
@@ -67,6 +68,10 @@ CHANGES = {
     "strategy.overlap": (True, {}),
     "strategy.bucket": (1e6, {}),
     "strategy.optimizer": ("adam", {}),
+    "strategy.update": ("asynchronous", UNCALIBRATED),
+    "strategy.local_steps": (4, {"strategy.update": "local"}),
+    "strategy.staleness": (3, {**ASYNCHRONOUS, "strategy.servers": 4}),
+    "strategy.servers": (2, ASYNCHRONOUS),
     "storage.tier": ("gpfs", {}),
     "storage.operations_per_file": (30.0, FILES_BOUND),
     "calibration.rate": (600.0, {}),
@@ -170,6 +175,7 @@ def test_data_is_what_the_other_splits_leave():
         ("strategy.allreduce", ALLREDUCES),
         ("strategy.optimizer", OPTIMIZERS),
         ("strategy.precision", TRAINING_PRECISIONS),
+        ("strategy.update", UPDATES),
         ("machine.topology", ("single-switch", "fat-tree", "torus")),
         ("machine.storage.nvme.scope", ("shared", "node")),
     ],
@@ -178,6 +184,8 @@ def test_every_option_of_a_choice_differs_from_every_other(key, options):
     room = FILES_BOUND if key.endswith("scope") else {"storage.operations_per_file": 0.0}
     run = BASE.set({**UNCALIBRATED, **room, "strategy.nodes": 64})
     run = run.set({"machine.device.peak.tf32": 6e13, "machine.device.peak.bf16": 1e14})
+    if key == "strategy.update":  # every single step averaged is a synchronous step without overlap
+        run = run.set({"strategy.overlap": True})
     outcomes = {option: outcome(run.set({key: option})) for option in options}
     assert len(set(outcomes.values())) == len(options), outcomes
 
@@ -225,6 +233,26 @@ def test_more_of_it_never_goes_the_wrong_way(key, sign, allreduce, overlap):
     run = BASE.set({**UNCALIBRATED, "strategy.allreduce": allreduce, "strategy.overlap": overlap})
     run = run.set({"strategy.nodes": 64})
     steps = np.broadcast_to(predict(run.set({key: range_of(key)})).step_time, (6,))
+    assert (sign * np.diff(steps) >= -1e-12 * steps[1:]).all()
+
+
+AGREED = [key for key in FASTER if "intra_node" not in key], [*SLOWER, "strategy.staleness"]
+
+
+@pytest.mark.parametrize("update", [up for up in UPDATES if up != "synchronous"])
+@pytest.mark.parametrize("servers", [1, 8, 64])
+@pytest.mark.parametrize(
+    "key", [*AGREED[0], *AGREED[1], "strategy.servers", "strategy.local_steps"]
+)
+def test_so_it_is_with_other_updates(update, servers, key):
+    legal = {"asynchronous": {"strategy.local_steps"}, "local": {"strategy.staleness"}}
+    if key in legal[update] or (update == "local" and (servers > 1 or key == "strategy.servers")):
+        return
+    run = BASE.set({**UNCALIBRATED, "strategy.update": update, "strategy.servers": servers})
+    run = run.set({"strategy.nodes": 64, "machine.jitter": 0.1})
+    values = np.arange(1, 7) if key.startswith("strategy.") else range_of(key)
+    steps = np.broadcast_to(predict(run.set({key: values})).step_time, (6,))
+    sign = 1 if key in SLOWER else -1
     assert (sign * np.diff(steps) >= -1e-12 * steps[1:]).all()
 
 

@@ -142,6 +142,15 @@ CONTRADICTIONS = [
     ("data = 3\ntensor = 3", ["3 x 3", "6 devices"]),
     ("pipeline = 4", ["x 4 x", "6 devices"]),
     ("spatial = 4", ["x 4", "6 devices"]),
+    ("update = 'localy'", ["strategy.update = 'localy'", "Did you mean 'local'?", "asynchronous"]),
+    ("local_steps = 8", ["strategy.local_steps = 8", "'local'", "'synchronous'", "value is 1"]),
+    ("staleness = 3", ["strategy.staleness = 3", "'asynchronous'", "value is 0"]),
+    ("update = 'local'\nservers = 2", ["strategy.servers = 2", "'asynchronous'", "'local'"]),
+    (
+        "nodes = 4000\nupdate = 'asynchronous'\nservers = 601",
+        ["strategy.servers = 601", "4000", "4600", "machine.nodes"],
+    ),
+    ("update = 'asynchronous'\nservers = 0", ["strategy.servers = 0", "at least 1"]),
 ]
 
 
@@ -158,6 +167,12 @@ def test_a_split_that_makes_the_devices_is_legal(lines):
     run = loads(BASE.replace("nodes = 4", lines))
     s = run.strategy
     assert run.global_batch == s.batch * (6 // (s.tensor * s.pipeline * s.spatial))
+
+
+def test_parameter_servers_are_nodes_beside_those_that_train(base):
+    run = base.set({"strategy.update": "asynchronous", "strategy.servers": 3})
+    assert run.servers == 3 and run.devices == base.devices and base.servers == 0
+    assert run.set({"strategy.servers": 1, "strategy.update": "local"}).servers == 0
 
 
 @pytest.mark.parametrize(
@@ -183,6 +198,10 @@ def test_contradictions_in_arrays_are_found(base):
             base.set({key: np.array(values)})
     with pytest.raises(SpecError, match=r"storage\.tier"):
         base.set({"run.checkpoint_interval": np.array([0.0, 60.0])})
+    with pytest.raises(SpecError, match=r"strategy\.local_steps = 8"):
+        base.set({"strategy.local_steps": np.array([1, 8])})
+    with pytest.raises(SpecError, match=r"strategy\.servers = 4600"):
+        base.set({"strategy.update": "asynchronous", "strategy.servers": np.array([1, 4600])})
 
 
 # --- broken files ---
@@ -262,6 +281,13 @@ OVERRIDES = [
     {"machine.inter_node": "ib-ndr", "machine.device.name": "p40"},
     {"machine.storage.ram": {"bandwidth": "100 GB/s", "scope": "node"}, "storage.tier": "ram"},
     {"machine.topology": "torus", "machine.pue": 1.5, "machine.jitter": 0.0},
+    {"strategy.update": "local", "strategy.local_steps": 8},
+    {
+        "strategy.update": "asynchronous",
+        "strategy.servers": 2,
+        "strategy.staleness": 3,
+        "machine.nodes": 3,
+    },
 ]
 
 
