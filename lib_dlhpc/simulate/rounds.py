@@ -79,7 +79,8 @@ def finish_times(
             f" but the schedule is for {schedule.ranks}."
         )
     time = _start(schedule.ranks, network, arrival)
-    room = np.empty((2, *time.shape[:-1], 2 * schedule.ranks))
+    twice = (*time.shape[:-1], 2 * schedule.ranks)
+    room = _Room(np.empty_like(time), np.empty_like(time), np.empty(twice))
     spent_alike: dict[_Alike, list[Floats]] = {}
     number = 0
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
@@ -106,6 +107,14 @@ def durations(part: Round, network: Network, element_bytes: float = 4) -> Floats
     """Return the seconds of each message of a round with at most one message a port, (..., messages)."""
     node = int(network.inner.ranks)
     return _durations(part, network, element_bytes, *_far(part, node), node)
+
+
+class _Room(NamedTuple):
+    """Memory for three times, the last as long as two: made once for all rounds."""
+
+    sent: Floats
+    mine: Floats
+    twice: Floats
 
 
 class _Routes:
@@ -157,10 +166,10 @@ class _Routes:
             seconds * factor[..., rows] for rows, seconds in zip(self.levels, spent, strict=True)
         ]
 
-    def play(self, time: Floats, room: Floats, spent: list[Floats], repeat: int) -> None:
+    def play(self, time: Floats, room: _Room, spent: list[Floats], repeat: int) -> None:
         """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`.
 
-        spent: for each level (..., messages), or (..., 1) where all take as long. room: to work in, (2, ..., 2 ranks).
+        spent: for each level (..., messages), or (..., 1) where all take as long. room: to work in.
         """
         if self.giver is not None:
             self._play_permutation(time, room, self.giver, spent[0], repeat)
@@ -175,18 +184,20 @@ class _Routes:
             np.maximum(sends, receives, out=time)
 
     def _play_permutation(
-        self, time: Floats, room: Floats, giver: Ints, send: Floats, repeat: int
+        self, time: Floats, room: _Room, giver: Ints, send: Floats, repeat: int
     ) -> None:
         """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
+        sent, mine, twice = room
         own = send if send.shape[-1] == 1 else np.maximum(send, send[..., giver])
         alike = own is send or bool((own == send).all())
         if send.size == 1:
             send = send.reshape(())  # numpy adds a number in half the time of an array of one
-        ranks, k, add, maximum = self.ranks, self.shift, np.add, np.maximum
-        # The last k ranks stand before the first as well: then the givers, k ranks back, are a view.
-        sent, givers = room[0, ..., k : ranks + k], room[0, ..., :ranks]
-        before, last = room[0, ..., :k], room[0, ..., ranks : ranks + k]
-        mine = sent if alike else room[1, ..., :ranks]
+        k, add, maximum = self.shift, np.add, np.maximum
+        if k:  # the last k ranks stand before the first too: then the givers, k back, are a view
+            sent, givers = twice[..., k : self.ranks + k], twice[..., : self.ranks]
+            before, last = twice[..., :k], twice[..., self.ranks : self.ranks + k]
+        if alike:
+            mine = sent
         for _ in range(repeat):
             add(time, send, out=sent)
             if not alike:
