@@ -1,25 +1,25 @@
-"""Messages a second of the rounds simulator against SimPy programs of the same ring, in one run.
+"""Messages a second of the rounds simulator against SimPy and SimGrid on the same ring, in one run.
 
     python benchmarks/simulator.py                 256 ranks, then the large cases
-    python benchmarks/simulator.py --ranks 64      another size for the SimPy programs
+    python benchmarks/simulator.py --ranks 64      another size for the peers
 
-Two SimPy programs play the same ring allreduce message by message: the textbook one has a process a
-rank and starts a child process for each send; the lean one sends with a timeout. Ranks start with
-jitter, and all must finish at the very same times. Prints rates and ratios; machines are noisy, so only
+The peers are in _ring_peers.py. Ranks start with jitter, and the SimPy programs must finish at the very
+same times. (In SimGrid a sender waits for its receiver, so its ranks wait longer under jitter; without
+they end together: tests/simulate/test_simgrid.py.) Prints rates and ratios; machines are noisy, so only
 the ratios mean anything. `cold` makes the rounds from the algorithm on the way, `kept` has them
-(as a step does, which makes them once for all its buckets): making them is most of the work.
+(as a step does, which makes them once for all its buckets).
 """
 
 import argparse
 import resource
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 import numpy as np
-import simpy
+from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, played, simgrid, textbook
 
 from lib_dlhpc.costs.network import Level, Network, flat
 from lib_dlhpc.predict.replays import replay
@@ -27,50 +27,8 @@ from lib_dlhpc.schedules import messages, schedule
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.rounds import finish_times, program
 
-ALPHA, BETA = 1e-6, 8e-11
+BETA = 1 / BANDWIDTH
 ELEMENTS_OF_A_BLOCK, ELEMENT = 1000, 4.0
-
-
-def textbook(ranks: int, seconds: float, arrival: list[float]) -> list[float]:
-    """Play the ring with a process a rank, a child process a send, a Store a link."""
-    env = simpy.Environment()
-    links, finish = [simpy.Store(env) for _ in range(ranks)], [0.0] * ranks
-
-    def send(link: simpy.Store) -> Generator[Any, Any, None]:
-        yield env.timeout(seconds)
-        yield link.put(None)
-
-    def run(rank: int) -> Generator[Any, Any, None]:
-        yield env.timeout(arrival[rank])
-        for _ in range(2 * (ranks - 1)):
-            sent = env.process(send(links[(rank + 1) % ranks]))
-            yield links[rank].get()
-            yield sent
-        finish[rank] = env.now
-
-    for rank in range(ranks):
-        env.process(run(rank))
-    env.run()
-    return finish
-
-
-def lean(ranks: int, seconds: float, arrival: list[float]) -> list[float]:
-    """Play the ring with a process a rank that waits, puts and gets."""
-    env = simpy.Environment()
-    links, finish = [simpy.Store(env) for _ in range(ranks)], [0.0] * ranks
-
-    def run(rank: int) -> Generator[Any, Any, None]:
-        yield env.timeout(arrival[rank])
-        for _ in range(2 * (ranks - 1)):
-            yield env.timeout(seconds)
-            yield links[(rank + 1) % ranks].put(None)
-            yield links[rank].get()
-        finish[rank] = env.now
-
-    for rank in range(ranks):
-        env.process(run(rank))
-    env.run()
-    return finish
 
 
 def timed(action: Callable[[], Any], repeat: int) -> tuple[Any, float]:
@@ -92,8 +50,8 @@ def shuffled(ranks: int, count: int) -> list[Any]:
     ]
 
 
-def against_simpy(ranks: int) -> None:
-    """Print the ratios to both SimPy programs, after checking that all give the same times."""
+def against_peers(ranks: int) -> None:
+    """Print the ratios to the peers, after checking that the SimPy programs give the same times."""
     arrival = np.random.default_rng(0).exponential(1e-5, ranks)
     total = 2 * (ranks - 1) * ranks
     network = flat(ranks, ALPHA, BETA)
@@ -102,10 +60,10 @@ def against_simpy(ranks: int) -> None:
     seconds = ALPHA + ELEMENTS_OF_A_BLOCK * ELEMENT * BETA
     rates, times = {}, {}
     for name, action, repeat in (
-        ("SimPy, textbook", lambda: textbook(ranks, seconds, arrival.tolist()), 3),
-        ("SimPy, lean", lambda: lean(ranks, seconds, arrival.tolist()), 3),
-        ("rounds, cold", lambda: finish_times(ring, network, ELEMENT, arrival), 21),
-        ("rounds, kept", lambda: finish_times(kept, network, ELEMENT, arrival), 51),
+        ("SimPy, textbook", lambda: played(textbook, ranks, seconds, arrival.tolist()), 3),
+        ("SimPy, lean", lambda: played(lean, ranks, seconds, arrival.tolist()), 3),
+        ("rounds, cold", lambda: finish_times(ring, network, ELEMENT, arrival), 51),
+        ("rounds, kept", lambda: finish_times(kept, network, ELEMENT, arrival), 101),
     ):
         times[name], spent = timed(action, repeat)
         rates[name] = total / spent
@@ -118,19 +76,25 @@ def against_simpy(ranks: int) -> None:
     many = Network(Level(1, 0.0, 0.0), Level(ranks, ALPHA * slow, BETA * slow), 0.0)
     _, spent = timed(lambda: finish_times(kept, many, ELEMENT, arrival), 5)
     rates["rounds, 256 what-ifs"] = batch * total / spent
+    peer = simgrid(ELEMENTS_OF_A_BLOCK * ELEMENT, arrival.tolist(), 5)
+    if peer is not None:
+        rates["SimGrid, S4U in C++"] = total / median(peer[1])
     for name in ("SimPy, textbook", "rounds, cold", "rounds, kept"):
         same = np.array_equal(times[name], times["SimPy, lean"])
         print(f"{name:<24} finishing times bit-identical to the lean program: {same}")
         if not same:
             sys.exit(1)
     print(f"\nring allreduce of {ranks} ranks, {total:,} messages; a CPU second")
-    print(f"{'':<24} {'messages/s':>12} {'x textbook':>12} {'x lean':>8}")
+    peers = ("SimPy, textbook", "SimPy, lean", "SimGrid, S4U in C++")
+    print(f"{'':<24} {'messages/s':>12} {'x textbook':>12} {'x lean':>8} {'x S4U':>8}")
     for name, rate in rates.items():
-        textbooks, leans = rate / rates["SimPy, textbook"], rate / rates["SimPy, lean"]
-        print(f"{name:<24} {rate:12,.0f} {textbooks:12,.1f} {leans:8,.1f}")
-    print(
-        "wanted of kept rounds: 1,000 x textbook, 300 x lean; permutations a third of the ring's rate"
-    )
+        ratios = [rate / rates[peer] if peer in rates else np.nan for peer in peers]
+        print(f"{name:<24} {rate:12,.0f} {ratios[0]:12,.1f} {ratios[1]:8,.1f} {ratios[2]:8,.1f}")
+    if peer is None:
+        print(MISSING)
+    print("wanted of rounds: 1,000 x textbook, 300 x lean, 150 x S4U")
+    share = rates["rounds, permutations"] / rates["rounds, kept"]
+    print(f"permutations go at {share:.2f} of the kept ring's rate (wanted: 0.33)")
 
 
 def large() -> None:
@@ -154,7 +118,7 @@ def main() -> None:
     """Print every ratio that the project promises of its simulator."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=256)
-    against_simpy(parser.parse_args().ranks)
+    against_peers(parser.parse_args().ranks)
     large()
 
 
