@@ -10,6 +10,7 @@ platform.py      the links of a machine and the routes between ranks
 flows.py         messages under way as fluid, whose rates change as others come and go
 fairness.py      max-min fair rates
 watchdog.py      who waits for whom when nothing can move; how to cancel
+pipeline.py      a pipeline of microbatches, its instructions played on a machine
 asynchronous.py  training that does not keep step: parameter servers, local SGD
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline

@@ -47,8 +47,8 @@ class Traffic(NamedTuple):
     pause: float = inf  # s between two; infinite: there is only one
 
 
-# record(source, target, start, stop, bytes, round): called when a message has arrived.
-Record: TypeAlias = Callable[[int, int, float, float, float, int], None]
+# record(source, target, start, stop, bytes, round or words): called when a message has arrived.
+Record: TypeAlias = Callable[[int, int, float, float, float, int | str], None]
 
 
 class Simulation:
@@ -110,23 +110,24 @@ class Simulation:
         return self._busy(seconds / self.speed[rank])
 
     def exchange(
-        self, rank: int, sends: Sequence[Message], receives: Sequence[Message], number: int = 0
+        self,
+        rank: int,
+        sends: Sequence[Message],
+        receives: Sequence[Message],
+        number: int | str = 0,
     ) -> Event:
-        """Send and receive, both at once; `number` is the round, for whoever asks what goes on."""
+        """Send and receive, both at once; `number` is the round (or words), for whoever asks what goes on."""
         return _Exchange(self, rank, sends, receives, number).done
 
     def send(self, message: Message) -> Event:
         """Send at once, to a target that need not expect it; wait until all of it is there."""
-        done, since = Event(self.env), self.env.now
-
-        def arrive() -> None:
-            self._moving -= 1
-            self._report(message, since)
-            done.succeed()
-
-        self._moving += 1
-        self._carry(message, arrive)
+        done = Event(self.env)
+        self._set_out(message, 0, done.succeed)
         return done
+
+    def post(self, message: Message, number: int | str = 0) -> None:
+        """Send at once and wait for nothing; the target receives it with `exchange`, sooner or later."""
+        self._set_out(message, number, lambda: self._deliver(message))
 
     def messages(self, source: ArrayLike, target: ArrayLike, size: ArrayLike) -> list[Message]:
         """Return new messages of `size` bytes, with their routes."""
@@ -178,6 +179,18 @@ class Simulation:
     def _ended(self, _: Event) -> None:
         self._alive -= 1
 
+    def _set_out(self, message: Message, number: int | str, then: Callable[[], object]) -> None:
+        """Send at once, whatever else is under way; call `then` when all of it is there."""
+        since = self.env.now
+
+        def arrive() -> None:
+            self._moving -= 1
+            self._report(message, since, number)
+            then()
+
+        self._moving += 1
+        self._carry(message, arrive)
+
     def _carry(self, message: Message, arrived: Callable[[], object]) -> None:
         """Alpha, then the bytes, then the call of `arrived`."""
         latency = Timeout(self.env, message.latency, (message, arrived))
@@ -190,7 +203,7 @@ class Simulation:
         else:
             arrived()
 
-    def _report(self, message: Message, since: float, number: int = 0) -> None:
+    def _report(self, message: Message, since: float, number: int | str = 0) -> None:
         self.delivered += 1
         if self.record is not None:
             ends = (message.source, message.target, since, self.env.now)
@@ -257,7 +270,7 @@ class _Exchange:
         rank: int,
         sends: Sequence[Message],
         receives: Sequence[Message],
-        number: int,
+        number: int | str,
     ) -> None:
         self.sim, self.rank, self.number = sim, rank, number
         self.sends, self.receives, self.to_send = sends, receives, iter(sends)

@@ -9,15 +9,19 @@ SHOWN = 8
 
 
 class Wait(NamedTuple):
-    """A rank that waits in a round for each of its peers, to hear from it or to be heard."""
+    """A rank that waits for each of its peers, to hear from it or to be heard.
+
+    round: its number, or words for what the rank is at where there are no rounds.
+    """
 
     rank: int
-    round: int
+    round: int | str
     peers: tuple[int, ...]
 
     def __str__(self) -> str:
         who = "rank" if len(self.peers) == 1 else "ranks"
-        return f"rank {self.rank}, round {self.round}, waits for {who} {_listed(self.peers)}"
+        at = f"round {self.round}" if isinstance(self.round, int) else self.round
+        return f"rank {self.rank}, {at}, waits for {who} {_listed(self.peers)}"
 
 
 class DeadlockError(RuntimeError):
@@ -27,7 +31,8 @@ class DeadlockError(RuntimeError):
     """
 
     def __init__(self, time: float, waits: Sequence[Wait], stopped: Sequence[int] = ()) -> None:
-        self.time, self.waits, self.stopped = time, tuple(sorted(waits)), tuple(sorted(stopped))
+        self.time, self.stopped = time, tuple(sorted(stopped))
+        self.waits = tuple(sorted(waits, key=lambda wait: wait.rank))
         super().__init__(_explain(time, self.waits, self.stopped))
 
 
