@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from lib_dlhpc.simulate.simulation import Traffic
 
 FIDELITIES = ("rounds", "events")
-Fetch: TypeAlias = Callable[[int, int], float]  # (step, rank) -> s to fetch the batch after it
-Saving: TypeAlias = Callable[
-    [int], float
-]  # step -> s to write a checkpoint after it; 0: there is none
+# (step, rank) -> s to fetch the batch after it
+Fetch: TypeAlias = Callable[[int, int], float]
+# step -> s to write a checkpoint after it; 0: there is none
+Saving: TypeAlias = Callable[[int], float]
 
 
 def simulate(

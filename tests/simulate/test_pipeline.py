@@ -11,6 +11,7 @@ from lib_dlhpc.schedules import pipeline_proof
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
+    Pipeline,
     Receive,
     Send,
     gpipe,
@@ -135,18 +136,14 @@ def test_each_boundary_has_its_size():
     assert sizes[("activation 0", 0, 1)] == sizes[("gradient 0", 1, 0)] == 1e9
 
 
-def test_messages_share_the_links_of_a_node():
-    """Two devices of a node send to the next node at once; one is alone. Interleaved, 2 chunks."""
-    pipeline = interleaved(4, 8, 2)
-    one, two = (
-        span(play_pipeline(pipeline, machine(0.0, 1e9), nodes, g, 1.0, 1.0, 0.8e9))
-        for nodes, g in ((4, 1), (2, 2))
-    )
-    free = span(play_pipeline(pipeline, machine(), 4, 1, 1.0, 1.0))
-    assert free < one <= two
-    crowd = [Traffic(0, 1, np.inf), Traffic(0, 1, np.inf)]
-    late = play_pipeline(pipeline, machine(0.0, 1e9), 4, 1, 1.0, 1.0, 0.8e9, background=crowd)
-    assert span(late) > one
+def test_messages_of_a_rank_share_its_port_and_others_traffic_the_link():
+    """2 GB to each of two ranks at once over 1 GB/s: 4 s; with an endless flow beside them 6 s."""
+    send = tuple(Send("activation", 0, 0, peer) for peer in (1, 2))
+    receive = (Receive("activation", 0, 0, 0),)
+    fork = Pipeline("fork", 3, 1, 1, (send, receive, receive))
+    for others, expected in (([], 4.0), ([Traffic(0, 1, np.inf)], 6.0)):
+        timeline = play_pipeline(fork, machine(0.0, 1e9), 3, 1, 1.0, 1.0, 2e9, background=others)
+        assert timeline.stop.max() == pytest.approx(expected)
 
 
 def test_the_timeline_holds_together():

@@ -341,6 +341,78 @@ def test_rounds_know_no_background_and_no_message():
         simulate(SMALL, "events", background=[Traffic(0, 12, 8.0)])
 
 
+# --- models of input and checkpoints ---
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_a_constant_input_is_what_the_tier_gives(fidelity):
+    experiment = SMALL.set(
+        {
+            "machine.jitter": 0.1,
+            "storage.tier": "fast",
+            "machine.storage.fast.metadata_rate": "1 kop/s",
+        }
+    )
+    seconds = float(predict(experiment.set({"machine.jitter": 0.0})).step_time)  # it is what counts
+    constant = simulate(experiment, fidelity, steps=3)
+    fetch = constant.where("input")
+    each = (constant.stop - constant.start)[fetch]
+    np.testing.assert_allclose(each, each[0], rtol=1e-12)
+    assert each[0] == pytest.approx(seconds, rel=1e-9)
+    hooked = simulate(
+        SMALL.set({"machine.jitter": 0.1}), fidelity, steps=3, input=lambda *_: each[0]
+    )
+    np.testing.assert_allclose(hooked.stop, constant.stop, rtol=1e-12)
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_a_late_batch_of_one_rank_in_one_step_is_waited_for_by_all(fidelity):
+    quiet = simulate(SMALL, fidelity, steps=3)
+    length = quiet.stop[quiet.where("", "update")].min()
+    late = simulate(
+        SMALL, fidelity, steps=3, input=lambda step, rank: 3 * length * ((step, rank) == (1, 4))
+    )
+    stalls = [row for row in late if row.stream == "compute" and row.kind == "input"]
+    (stall,) = stalls
+    assert stall.rank == 4 and stall.stop - stall.start == pytest.approx(2 * length, rel=0.01)
+    # The others begin step 2, and wait for rank 4 in its exchange.
+    assert span(late) == pytest.approx(span(quiet) + 2 * length, rel=0.01)
+    assert breakdown(late).terms["input stall"] == 0
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_all_stand_still_for_a_checkpoint(fidelity):
+    quiet = simulate(SMALL, fidelity, steps=4)
+    saved = simulate(SMALL, fidelity, steps=4, checkpoint=lambda step: 0.5 * (step % 2))
+    assert span(saved) == pytest.approx(span(quiet) + 1.0, rel=1e-9)
+    found, expected = breakdown(saved), breakdown(quiet)
+    assert found.terms["checkpoint"] == pytest.approx(1.0 / 4, rel=1e-9)
+    for name in set(expected.terms) - {"checkpoint"}:
+        assert found.terms[name] == pytest.approx(expected.terms[name], rel=1e-9, abs=1e-12)
+    for stream in ("compute", "checkpoint"):
+        rows = saved.select(saved.where(stream, "checkpoint"))
+        assert len(rows) == 2 * 12
+        np.testing.assert_allclose(rows.stop - rows.start, 0.5, rtol=1e-9)
+
+
+def test_what_takes_no_time_leaves_no_row_and_what_cannot_be_is_told():
+    plain = simulate(SMALL, steps=2)
+    same = simulate(SMALL, steps=2, input=lambda *_: 0.0, checkpoint=lambda _: 0.0)
+    for column in COLUMNS:
+        np.testing.assert_array_equal(getattr(same, column), getattr(plain, column))
+    with pytest.raises(SpecError, match="checkpoint returned -1: expected s"):
+        simulate(SMALL, checkpoint=lambda _: -1.0)
+    with pytest.raises(SpecError, match="input returned nan"):
+        simulate(SMALL, input=lambda *_: float("nan"))
+
+
+def test_no_checkpoint_is_written_without_a_model_of_it():
+    timeline = simulate(
+        SMALL.set({"storage.tier": "fast", "run.checkpoint_interval": 1e-3}), steps=3
+    )
+    assert not timeline.where("", "checkpoint").any()
+
+
 # --- messages ---
 
 
