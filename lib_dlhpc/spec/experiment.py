@@ -31,6 +31,7 @@ from lib_dlhpc.spec.schema import (
     whole,
 )
 from lib_dlhpc.spec.strategy import Strategy, check_update
+from lib_dlhpc.spec.training import Training
 
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
 
@@ -72,6 +73,7 @@ class Experiment:
     storage: Storage = field(default_factory=Storage)
     calibration: Calibration = field(default_factory=Calibration)
     run: Run = field(default_factory=Run)
+    training: Training = field(default_factory=Training)
 
     @property
     def devices_per_node(self) -> Any:
@@ -180,6 +182,7 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
         storage=read_table(Storage, tables.get("storage", {}), "storage"),
         calibration=read_table(Calibration, tables.get("calibration", {}), "calibration"),
         run=read_table(Run, tables.get("run", {}), "run"),
+        training=read_table(Training, tables.get("training", {}), "training"),
     )
     _check_together(experiment)
     return experiment

@@ -1,0 +1,139 @@
+"""Optimisers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
+
+Weight decay is for weights only; biases, scales and shifts take neither decay nor a rate of their own.
+With LARS and LAMB these move by the gradient alone, so a bias of zeros moves as well.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.train.layers.kept import Array, Tensors
+from lib_dlhpc.train.network import Network, Parameter
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Optimizer:
+    """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint."""
+
+    name: str
+    training: Training
+    state: Tensors = field(default_factory=dict)
+    updates: int = 0
+
+    def update(self, network: Network, rate: float) -> None:
+        """Move all weights by the gradients of the mean loss."""
+        self.updates += 1
+        RULES[self.name](self, network, rate)
+
+    def memory(self, name: str, network: Network) -> Array:
+        """Return a flat array, one number a weight, that starts as zeros and stays."""
+        if name not in self.state:
+            self.state[name] = np.zeros_like(network.weights)
+        return self.state[name]
+
+
+def sgd(own: Optimizer, network: Network, rate: float) -> None:
+    """w -= rate (g + decay w)."""
+    step = network.gradients
+    _decay(own, network, step)
+    step *= step.dtype.type(rate)
+    network.weights -= step
+
+
+def momentum(own: Optimizer, network: Network, rate: float) -> None:
+    """v = m v + g + decay w; w -= rate v (Goyal et al. 2017, equation 9)."""
+    velocity, step = own.memory("velocity", network), network.gradients
+    _decay(own, network, step)
+    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity += step
+    np.multiply(velocity, step.dtype.type(rate), out=step)
+    network.weights -= step
+
+
+def lars(own: Optimizer, network: Network, rate: float) -> None:
+    """v = m v + rate local (g + decay w), local = trust |w| / (|g| + decay |w|); w -= v.
+
+    Biases, scales and shifts take local = trust: at rates of 10 and more, made for tiny local rates, a
+    bias that moved by the plain rule would diverge.
+    Source: You et al. 2017, "Large batch training of convolutional networks", algorithm 1.
+    """
+    velocity, step = own.memory("velocity", network), network.gradients
+    decay = own.training.weight_decay
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        g, w = step[part], network.weights[part]
+        local = own.training.trust
+        if parameter.decays:
+            length = _norm(w)
+            local *= _ratio(length, _norm(g) + decay * length)
+            g += g.dtype.type(decay) * w
+        g *= g.dtype.type(rate * local)
+    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity += step
+    network.weights -= velocity
+
+
+def adam(own: Optimizer, network: Network, rate: float) -> None:
+    """w -= rate (m / (sqrt(v) + e) + decay w), bias-corrected (Kingma and Ba 2015; Loshchilov and Hutter 2019)."""
+    step = _adam_step(own, network)
+    step *= step.dtype.type(rate)
+    network.weights -= step
+
+
+def lamb(own: Optimizer, network: Network, rate: float) -> None:
+    """Adam's step, scaled for each tensor to the length of its weights (You et al. 2020, algorithm 2)."""
+    step = _adam_step(own, network)
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        local = 1.0
+        if parameter.decays:
+            local = _ratio(_norm(network.weights[part]), _norm(step[part]))
+        step[part] *= step.dtype.type(rate * local)
+    network.weights -= step
+
+
+RULES: dict[str, Callable[[Optimizer, Network, float], None]] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "lars": lars,
+    "adam": adam,
+    "lamb": lamb,
+}
+
+
+def _adam_step(own: Optimizer, network: Network) -> Array:
+    first, second = own.memory("first", network), own.memory("second", network)
+    g = network.gradients
+    kind = g.dtype.type
+    first += kind(1 - BETA1) * (g - first)
+    second += kind(1 - BETA2) * (g * g - second)
+    np.sqrt(second / kind(1 - BETA2**own.updates), out=g)
+    g += kind(EPSILON)
+    np.divide(first, g, out=g)
+    g /= kind(1 - BETA1**own.updates)
+    _decay(own, network, g)
+    return g
+
+
+def _decay(own: Optimizer, network: Network, step: Array) -> None:
+    if own.training.weight_decay:
+        for part in _decaying(network.parameters):
+            step[part] += step.dtype.type(own.training.weight_decay) * network.weights[part]
+
+
+def _decaying(parameters: list[Parameter]) -> list[slice]:
+    return [slice(each.start, each.stop) for each in parameters if each.decays]
+
+
+def _norm(x: Array) -> float:
+    return float(np.sqrt(np.dot(x, x)))
+
+
+def _ratio(over: float, under: float) -> float:
+    """A tensor of zeros, or one without gradient, moves as the plain rule says."""
+    return over / under if over > 0 and under > 0 else 1.0
