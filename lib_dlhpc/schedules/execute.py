@@ -33,8 +33,8 @@ def execute(schedule: Schedule, comm: Any, buffer: Buffer, op: Combine = np.add)
 @contextmanager
 def prepared(
     schedule: Schedule, comm: Any, buffer: Buffer, op: Combine = np.add
-) -> Iterator[Callable[[], None]]:
-    """Give a function that carries out `schedule` on `buffer` each time it is called.
+) -> Iterator["Prepared"]:
+    """Give a `Prepared` that carries out `schedule` on `buffer` each time it is called.
 
     Messages are set up once, as persistent requests, and freed at the end of the `with` block; use
     this to run the same schedule many times. Arguments and errors are those of `execute`.
@@ -43,28 +43,74 @@ def prepared(
     mine = [_of_rank(part, comm.rank) for part in schedule.rounds()]
     room = max((step.room for step in mine), default=0)
     received = np.empty(room, buffer.dtype)
-    steps: list[tuple[list[Any], list[tuple[Buffer, Buffer, bool]]]] = []
+    steps: list[_Ready] = []
     try:
         for step in mine:
             requests: list[Any] = []
-            steps.append((requests, list(_set_up(step, comm, buffer, received, requests))))
-
-        def run() -> None:
-            for requests, arrivals in steps:
-                if requests:
-                    requests[0].Startall(requests)
-                    requests[0].Waitall(requests)
-                for place, arrived, reduce in arrivals:
-                    if reduce:
-                        op(place, arrived, out=place)
-                    else:
-                        place[:] = arrived
-
-        yield run
+            steps.append(_Ready(requests, []))
+            steps[-1].arrivals.extend(_set_up(step, comm, buffer, received, requests))
+        yield Prepared(steps, op)
     finally:
-        for requests, _ in steps:
-            for request in requests:
+        for ready in steps:
+            for request in ready.requests:
                 request.Free()
+
+
+class _Ready(NamedTuple):
+    """One rank's part of a round, set up: requests, and (place, what arrived, reduce) to do after them."""
+
+    requests: list[Any]
+    arrivals: list[tuple[Buffer, Buffer, bool]]
+
+
+class Prepared:
+    """A schedule that is set up: call it, or `start` it and do other work while `test` carries it on."""
+
+    def __init__(self, steps: list[_Ready], op: Combine) -> None:
+        self._steps, self._op = steps, op
+        self._left: Iterator[_Ready] = iter(())
+        self._now: _Ready | None = None
+
+    def __call__(self) -> None:
+        """Carry out all rounds."""
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        """Send the messages of the first round and return."""
+        self._left = iter(self._steps)
+        self._next()
+
+    def test(self) -> bool:
+        """Carry on as far as messages have arrived; return whether all is done."""
+        while self._now is not None:
+            requests = self._now.requests
+            if requests and not requests[0].Testall(requests):
+                return False
+            self._combine()
+        return True
+
+    def wait(self) -> None:
+        """Carry out what is left."""
+        while self._now is not None:
+            requests = self._now.requests
+            if requests:
+                requests[0].Waitall(requests)
+            self._combine()
+
+    def _combine(self) -> None:
+        assert self._now is not None
+        for place, arrived, reduce in self._now.arrivals:
+            if reduce:
+                self._op(place, arrived, out=place)
+            else:
+                place[:] = arrived
+        self._next()
+
+    def _next(self) -> None:
+        self._now = next(self._left, None)
+        if self._now is not None and self._now.requests:
+            self._now.requests[0].Startall(self._now.requests)
 
 
 class _Step(NamedTuple):
