@@ -1,7 +1,10 @@
 """A simulated step beside the predicted one, term by term, and why they differ where they do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from lib_dlhpc.spec.experiment import Experiment, to_tables
 from lib_dlhpc.spec.units import format_quantity as show
@@ -62,14 +65,22 @@ def why(
     fidelity: str,
     simulated: Mapping[str, float],
     predicted: Mapping[str, float],
+    speed: ArrayLike = 1.0,
+    background: Sequence[Any] = (),
 ) -> list[str]:
-    """Return a sentence for each reason why terms differ by more than rounding; none where none does."""
+    """Return a sentence for each reason why terms differ by more than rounding; none where none does.
+
+    speed, background: as they were given to `simulate`.
+    """
     notable = NOTABLE * sum(predicted.values())
     apart = {name for name in predicted if abs(simulated[name] - predicted[name]) > notable}
     reasons = []
     if "checkpoint" in apart:
         reasons.append(
-            "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
+            "the simulation was told after which steps a checkpoint is written, and how long it takes; the"
+            " prediction spreads one over the steps between two."
+            if simulated["checkpoint"]
+            else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
         )
     apart -= {"checkpoint"}
     if apart and experiment.machine.jitter:
@@ -77,12 +88,22 @@ def why(
             "the simulation draws the jitter of every rank once a step; the prediction takes the expected"
             f" slowest of {int(experiment.devices)}. More steps come nearer."
         )
-    exchange = _exchange_reasons(experiment, fidelity)
+    uneven = bool(np.any(np.not_equal(speed, 1.0)))
+    if apart and uneven:
+        reasons.append(
+            f"ranks were given speeds of {np.min(speed):g} to {np.max(speed):g}; to the prediction all are 1."
+        )
+    if apart and background:
+        reasons.append(
+            "others' traffic is on the links; the prediction has the machine for itself."
+        )
+    out_of_step = bool(experiment.machine.jitter) or uneven
+    exchange = _exchange_reasons(experiment, fidelity, out_of_step)
     if apart - {"waiting for the slowest"} and (
-        not experiment.machine.jitter or "exposed communication" in apart
+        not out_of_step or "exposed communication" in apart
     ):
         reasons += exchange
-        if not exchange and not experiment.machine.jitter:
+        if not (exchange or out_of_step or background):
             reasons.append(
                 "ranks that are done with a bucket early begin the next one before the others; the"
                 " prediction lets all buckets follow one another whole."
@@ -90,7 +111,7 @@ def why(
     return reasons
 
 
-def _exchange_reasons(experiment: Experiment, fidelity: str) -> list[str]:
+def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) -> list[str]:
     algorithm, machine = experiment.strategy.allreduce, experiment.machine
     nodes, here = int(experiment.strategy.nodes), int(experiment.devices_per_node)
     reasons = []
@@ -104,6 +125,11 @@ def _exchange_reasons(experiment: Experiment, fidelity: str) -> list[str]:
             "messages share the links of the machine as they come; the prediction knows congestion only as"
             " a factor of whole rounds."
         )
+        if out_of_step:
+            reasons.append(
+                "a sender waits until its receiver has come to the round too (rendezvous), so one late rank"
+                " holds up its neighbours on both sides; in fidelity rounds early data waits in a buffer."
+            )
     elif machine.topology != "single-switch" and algorithm in CONGESTED and nodes > 1:
         reasons.append(
             f"the prediction has the congestion of the {machine.topology}; fidelity rounds has none beyond"

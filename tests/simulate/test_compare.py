@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.cli import main
@@ -9,6 +10,7 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.replays import replay
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.compare import NOTABLE, why
+from lib_dlhpc.simulate.simulation import Traffic
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.timeline import breakdown
 
@@ -58,6 +60,46 @@ def test_there_is_a_reason_if_and_only_if_a_term_differs(allreduce, topology, ji
     notable = NOTABLE * sum(expected.values())
     differs = any(abs(found[name] - expected[name]) > notable for name in expected)
     assert bool(why(experiment, "rounds", found, expected)) == differs
+
+
+SMALL = {"strategy.nodes": 2, "machine.jitter": 0.0, "machine.topology": "single-switch"}
+
+
+def reasons(changes=(), fidelity="events", speed=1.0, background=(), **options):
+    experiment = replay("goyal-2017").experiment.set({**SMALL, **dict(changes)})
+    timeline = simulate(experiment, fidelity, speed=speed, background=background, **options)
+    expected = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    return why(experiment, fidelity, breakdown(timeline).terms, expected, speed, background)
+
+
+def test_events_without_contention_and_noise_need_no_reason():
+    assert reasons() == []
+
+
+def test_in_events_a_late_rank_holds_up_its_neighbours():
+    late = np.ones(16)
+    late[3] = 0.5
+    ring = {"strategy.allreduce": "ring", "strategy.bucket": "2 MB"}
+    for given in ({"changes": {**ring, "machine.jitter": 0.05}}, {"changes": ring, "speed": late}):
+        assert any("rendezvous" in reason for reason in reasons(**given))
+        assert not any("rendezvous" in reason for reason in reasons(**given, fidelity="rounds"))
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_given_speeds_are_a_reason(fidelity):
+    found = reasons(fidelity=fidelity, speed=[0.5] + [1.0] * 15)
+    assert any("speeds of 0.5 to 1" in reason for reason in found)
+    assert not any("jitter" in reason or "done with a bucket" in reason for reason in found)
+
+
+def test_others_traffic_is_a_reason():
+    found = reasons({"strategy.overlap": False}, background=[Traffic(0, 8, np.inf)])
+    assert any("others' traffic" in reason for reason in found)
+
+
+def test_checkpoints_that_the_simulation_was_told_of_are_a_reason():
+    found = reasons(fidelity="rounds", checkpoint=lambda step: 1.0)
+    assert found == [reason for reason in found if "was told after which steps" in reason] != []
 
 
 def test_json_holds_both_and_the_same_seed_the_same_text(capsys):
