@@ -102,7 +102,7 @@ def step_of(
 
 def buckets_view(experiment: Experiment) -> Any:
     """Return the columns of the chart "bucket_sizes": with overlap and without, over sizes in B."""
-    sizes = np.geomspace(BUCKETS[0], BUCKETS[-1], 61)
+    sizes = np.unique([*BUCKETS, *np.geomspace(BUCKETS[0], BUCKETS[-1], 61)])
     swept = experiment.set({"strategy.bucket": sizes})
     lines = {
         name: predict(swept.set({"strategy.overlap": overlap})).step_time

@@ -23,7 +23,6 @@ LINES = {
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
 SHARES = 64  # steps of the staircase at most: more ranks are shown by evenly spaced ones
-NEAR = 1.01  # times the shortest step: as good as that
 LOWEST = 1e-3  # of the loss, where the chart ends
 
 
@@ -38,12 +37,11 @@ def buckets_state(
         "floor": {"y": [compute], "words": [f"computing alone: {format_quantity(compute, 's')}"]},
         "now": _now(sizes, bucket, step, format_quantity(step, "s")),
     }
-    hidden = np.asarray(lines["during backward"])
-    good = sizes[hidden <= NEAR * hidden.min()]
-    low, high = (format_quantity(float(size), "B") for size in (good[0], good[-1]))
+    best = {name: format_quantity(float(np.min(y)), "s") for name, y in lines.items()}
     return data, (
-        f"With buckets of {format_quantity(bucket, 'B')} a step takes {format_quantity(step, 's')}. During"
-        f" backward the shortest step lies between {low} and {high}, to {NEAR - 1:.0%}."
+        f"With buckets of {format_quantity(bucket, 'B')} a step takes {format_quantity(step, 's')}. The shortest"
+        f" there is takes {best['during backward']} with the exchange during backward, {best['after backward']}"
+        " with it after."
     )
 
 

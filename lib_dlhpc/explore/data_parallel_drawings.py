@@ -17,7 +17,7 @@ def buckets_chart() -> dict[str, Any]:
     """Time of a step against the size of a bucket, with the exchange during backward and after it."""
     x = alt.X("x:Q", title="bucket").scale(type="log", nice=False)
     x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, values=DECADES))
-    y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=12)
+    y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=22)
     y = y.axis(_axis(labelExpr=SI.format("s"), tickCount=5, labelOverlap=True))
     lines = _lines(x, y, ("during backward", "after backward"))
     chart = alt.layer(*_floor("floor", y, "below"), *lines, *_point(x, y))

@@ -103,7 +103,7 @@ def waiting_wall(setting: Ranks) -> str:
         who, cure = "One slow GPU holds", "Replace it, give it less to do"
     return (
         f"{who} {setting.ranks:,} GPUs: together they wait as much as {lost:.3g} would work."
-        " {cure}, or stop waiting for everyone (experiment 3)."
+        f" {cure}, or stop waiting for everyone (experiment 3)."
     )  # fmt: skip
 
 

@@ -1,0 +1,170 @@
+"""The lesson on data parallelism as a learner uses it: guesses unlock, every control is seen to move something."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lib_dlhpc.explore.serve import served
+
+pytestmark = pytest.mark.browser
+
+QUESTIONS = 9
+MOST_MEMORY = 180e6  # bytes of a visitor's kernel
+# All that an experiment shows: words, and the drawings themselves.
+SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
+  return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
+DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySelectorAll(".dlhpc-results svg")]
+  .map(svg => svg.outerHTML).join("")"""
+SLIDERS = {
+    0: ["GPUs", "Images a GPU", "Bucket", "NIC"],
+    1: ["GPUs", "Jitter", "Steps", "Draw"],
+    2: ["Workers", "Servers", "Local steps", "Learning rate"],
+    3: ["GPUs", "Images a GPU", "Images in all", "NIC"],
+}
+DROPDOWNS = {
+    0: [("Exchange", "after backward"), ("Allreduce", "ring")],
+    1: [("One slow GPU", "half as fast")],
+    2: [("Slow worker", "half as fast")],
+    3: [("Allreduce", "ring")],
+}
+GUESSES = {0: "20", 1: "5", 2: "4", 3: "8", 4: None}  # None: the second choice
+
+
+@pytest.fixture(scope="module")
+def lesson(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
+    with served(repository / "modules" / "02_data_parallel.ipynb", preheat=1) as server:
+        yield server
+
+
+@pytest.fixture
+def closed(lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    """The page before any guess."""
+    page = open_page(lesson[0])
+    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {QUESTIONS}")
+    return page
+
+
+@pytest.fixture
+def page(closed: Any) -> Any:
+    """The page after all guesses."""
+    for number in GUESSES:
+        commit(closed, number)
+    closed.wait_for_function(
+        "document.querySelectorAll('.dlhpc-page .dlhpc-plot[data-serial] svg').length === 8"
+    )
+    return closed
+
+
+def commit(page: Any, number: int) -> None:
+    card = page.locator(".dlhpc-question").nth(number)
+    guess = GUESSES[number]
+    if guess is None:
+        card.locator("select").first.select_option(index=2)
+    else:
+        card.locator("input").first.fill(guess)
+        card.locator("input").first.press("Tab")
+    card.get_by_role("button", name="Commit").click()
+
+
+def experiment(page: Any, index: int) -> Any:
+    return page.locator(".dlhpc-page").nth(index)
+
+
+def choose(page: Any, index: int, label: str, choice: str) -> None:
+    box = experiment(page, index)
+    box.locator(f".widget-dropdown:has(label:text-is('{label}')) select").select_option(
+        label=choice
+    )
+
+
+def wall(page: Any, index: int) -> str:
+    return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
+    assert closed.get_by_text("efficiency on 256 GPUs, of 8").count() == 1
+    commit(closed, 0)
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
+    eventually(lambda: "it is 11.1 ms" in told.first.inner_text())
+    eventually(lambda: "a factor of 1.8" in closed.locator("table").last.inner_text())
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    box = experiment(page, index)
+    for label in SLIDERS[index]:
+        handle = box.get_by_role("slider", name=label, exact=True)
+        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
+        before = page.evaluate(DRAWN, index)
+        handle.press("ArrowRight" if label in ("Draw", "Jitter") else "ArrowLeft")
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+    for label, choice in DROPDOWNS[index]:
+        before = page.evaluate(SHOWN, index)
+        choose(page, index, label, choice)
+        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    choose(page, 0, "Exchange", "after backward")
+    eventually(lambda: "Nothing is hidden" in wall(page, 0))
+    choose(page, 1, "One slow GPU", "half as fast")
+    eventually(lambda: "One slow GPU holds 256" in wall(page, 1))
+    experiment(page, 2).get_by_role("slider", name="Learning rate", exact=True).press("End")
+    eventually(lambda: "asynchronous runs away" in wall(page, 2))
+    handle = experiment(page, 3).get_by_role("slider", name="GPUs", exact=True)
+    handle.press("Home")
+    eventually(lambda: "Memory" in wall(page, 3))
+    handle.press("End")
+    eventually(lambda: "less than one each" in wall(page, 3))
+
+
+def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
+    choose(page, 2, "Slow worker", "a quarter as fast")
+    said = experiment(page, 2).locator(".dlhpc-verdict")
+    eventually(lambda: "Asynchronous is first" in said.inner_text())
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="half the time", exact=True).click()
+    eventually(lambda: page.get_by_text("Only the computing halves.").count() == 1)
+    page.get_by_role("button", name="more than half the time").click()
+    eventually(lambda: page.get_by_text("Yes: what does not shrink").count() == 1)
+
+
+def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_price(
+    page: Any, eventually: Any
+) -> None:
+    page.get_by_role("button", name="Exchange on 4 MPI ranks").click()
+    before = page.evaluate(DRAWN, 0)
+    experiment(page, 0).get_by_role("slider", name="Bucket", exact=True).press("ArrowRight")
+    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    assert page.get_by_text("4 ranks are at work").count() == 1
+    eventually(lambda: page.get_by_text("Measured (disc: median").count() == 1, seconds=100)
+    assert page.get_by_text("A network, and backward to hide behind.").count() == 1
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(".dlhpc-plot").all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    used = []
+    for child in psutil.Process(lesson[1]).children():
+        with suppress(psutil.Error):
+            if any("ipykernel" in word for word in child.cmdline()):
+                used.append(child.memory_info().rss)
+    print(f"largest kernel: {max(used) / 1e6:.0f} MB")
+    assert used and max(used) < MOST_MEMORY

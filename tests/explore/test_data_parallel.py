@@ -1,0 +1,346 @@
+"""The lesson on data parallelism: every control moves something, walls stand where they say, laws hold."""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib_dlhpc.explore import charts, data_parallel_drawings, data_parallel_here
+from lib_dlhpc.explore.data_parallel import (
+    BUCKETS,
+    bucket_count,
+    bucket_wall,
+    buckets_view,
+    goyal,
+    one_step,
+    step_of,
+)
+from lib_dlhpc.explore.data_parallel_charts import (
+    LINES,
+    ranks_state,
+    staleness_state,
+    step_exchange_state,
+)
+from lib_dlhpc.explore.data_parallel_race import (
+    LASTS,
+    Race,
+    averaged,
+    courses,
+    most_stale_rate,
+    race_view,
+    race_wall,
+    served,
+    the_race,
+)
+from lib_dlhpc.explore.data_parallel_real import exchange_here
+from lib_dlhpc.explore.data_parallel_scaling import (
+    GPUS,
+    Scaling,
+    left_view,
+    published,
+    rate_view,
+    scaling_wall,
+    strong,
+    weak,
+    weak_and_strong,
+)
+from lib_dlhpc.explore.data_parallel_waiting import (
+    Ranks,
+    factors,
+    growth_view,
+    the_slowest,
+    waiting_share,
+    waiting_wall,
+)
+from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.here import MpiMissing
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.timeline import breakdown
+
+ROWS = [
+    {"size": size, "buckets": n, "low": 1e-2, "median": 2e-2, "high": 3e-2, "price": 1e-2}
+    for size, n in ((1e5, 315), (1e8, 1))
+]
+RUN = {"ranks": 4, "alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10, "rows": ROWS}
+SETTING = Scaling()
+STATES = {
+    "bucket_sizes": buckets_view(step_of()),
+    "rank_times": ranks_state(factors(Ranks())[-1]),
+    "slowest": growth_view(Ranks(slow=2.0)),
+    "race": race_view(Race()),
+    "staleness": staleness_state(served(Race()).histogram),
+    "gpu_share": left_view(SETTING, weak(SETTING), strong(SETTING)),
+    "images_a_second": rate_view(SETTING, weak(SETTING), strong(SETTING)),
+    "step_exchange": step_exchange_state(ROWS),
+}
+EXPERIMENTS = {
+    "one step": one_step, "slowest": the_slowest, "race": the_race, "scaling": weak_and_strong
+}  # fmt: skip
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def shown(page: Any) -> str:
+    """All that the results of an experiment show."""
+    results = page.children[1].children
+    return json.dumps([[w.data, w.summary] if isinstance(w, Figure) else w.value for w in results])
+
+
+def words(widget: Any) -> str:
+    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
+    return own + "".join(words(child) for child in getattr(widget, "children", ()))
+
+
+@pytest.mark.parametrize("name", data_parallel_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    spec, (data, summary) = charts.drawing(name), STATES[name]
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) <= {column for columns in data.values() for column in columns}
+    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert told <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "together",
+    [("during backward", "after backward"), ("weak", "strong", "ideal"),
+     ("synchronous", "asynchronous", "local")],
+)  # fmt: skip
+def test_no_two_lines_of_a_chart_look_alike_without_colour(together: tuple[str, ...]) -> None:
+    assert len({json.dumps(LINES[name][1]) for name in together}) == len(together)
+    assert len({LINES[name][2] for name in together}) == len(together)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    page = EXPERIMENTS[name]()
+    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(shown(page))
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+# one step -------------------------------------------------------------------------------------------
+
+
+def test_leaving_storage_out_does_not_change_the_published_run() -> None:
+    there = replay("goyal-2017").experiment
+    assert predict(goyal()).step_time == pytest.approx(
+        float(predict(goyal().set({"strategy.nodes": there.strategy.nodes})).step_time)
+    )
+    assert predict(goyal()).step_time == pytest.approx(float(predict(there).step_time))
+
+
+@given(
+    st.sampled_from([8, 64, 256]), st.sampled_from([1, 32]), st.sampled_from(BUCKETS), st.booleans(),
+    st.sampled_from(["hierarchical", "rabenseifner"]),
+)  # fmt: skip
+def test_what_is_played_is_what_is_predicted(
+    gpus: int, images: int, bucket: float, overlap: bool, allreduce: str
+) -> None:
+    experiment = step_of(gpus, images, bucket, overlap, allreduce)
+    played = breakdown(simulate(experiment)).step_time
+    assert played == pytest.approx(float(predict(experiment).step_time), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wall"),
+    [
+        ({}, ""),
+        ({"overlap": False}, "Nothing is hidden"),
+        ({"bucket": 200e6}, "Bucket too large"),
+        ({"bucket": 10e3, "allreduce": "ring"}, "Buckets too small: 58"),
+        ({"nic": 10e9 / 8}, "The network"),
+        ({"bucket": 50e6, "allreduce": "ring"}, "The last bucket"),
+    ],
+)
+def test_each_wall_of_a_step_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+    told = bucket_wall(predict(step_of(**changes)))
+    assert told.startswith(wall) and bool(told) == bool(wall)
+
+
+def test_with_a_ring_the_best_bucket_is_neither_the_smallest_nor_the_largest() -> None:
+    times = [float(predict(step_of(allreduce="ring", bucket=b)).step_time) for b in BUCKETS]
+    assert 0 < int(np.argmin(times)) < len(times) - 1
+    assert bucket_count(step_of(bucket=200e6)) == 1
+
+
+# waiting --------------------------------------------------------------------------------------------
+
+
+def test_the_draws_are_those_of_the_simulator() -> None:
+    setting = Ranks(ranks=16, steps=1, seed=5)
+    timeline = simulate(goyal(0.03).set({"strategy.nodes": 2}), seed=5)
+    rows = timeline.where("compute", "forward")
+    forward = (timeline.stop - timeline.start)[rows][np.argsort(timeline.rank[rows])]
+    drawn = factors(setting)[0]
+    np.testing.assert_allclose(forward / forward.mean(), drawn / drawn.mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("ranks", [4, 32, 256, 2048])
+def test_bloms_formula_meets_what_is_drawn(ranks: int) -> None:
+    data, _ = growth_view(Ranks(ranks=ranks, jitter=0.05, steps=1000))
+    at = list(data["line"]["x"]).index(ranks)
+    assert data["points"]["y"][at] - 1 == pytest.approx(data["line"]["y"][at] - 1, rel=0.08)
+
+
+def test_one_slow_gpu_of_two_is_a_wall_and_equal_ones_wait_for_nobody() -> None:
+    assert waiting_share(Ranks(jitter=0.0)) == 0
+    assert waiting_share(Ranks(ranks=256, jitter=0.0, slow=2.0)) == pytest.approx(0.5, abs=0.01)
+    assert "One slow GPU holds 256" in waiting_wall(Ranks(slow=2.0))
+    assert "The jitter holds" in waiting_wall(Ranks(jitter=0.2))
+
+
+# the race -------------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from([1, 2, 8]), st.sampled_from([1.0, 2.0]), st.sampled_from([0.2, 0.8, 1.6]))
+def test_one_local_step_is_synchronous_training(workers: int, slow: float, rate: float) -> None:
+    runs = list(courses(Race(workers, slow=slow, local_steps=1, rate=rate)).values())
+    np.testing.assert_array_equal(runs[0].time, runs[2].time)
+    np.testing.assert_array_equal(runs[0].loss, runs[2].loss)
+
+
+def test_with_one_worker_nothing_is_stale_and_with_p_the_others_come_in_between() -> None:
+    assert served(Race(workers=1)).staleness.max() == 0
+    for workers in (4, 16):
+        stale = served(Race(workers=workers, servers=4)).staleness
+        assert np.median(stale) == workers - 1
+
+
+@pytest.mark.parametrize("stale", [0, 1, 3, 7, 15])
+def test_the_largest_rate_of_stale_gradients_is_where_the_roots_leave_the_circle(
+    stale: int,
+) -> None:
+    edge = most_stale_rate(stale + 1) / (stale + 1)
+    for factor, inside in ((0.999, True), (1.001, False)):
+        polynomial = np.zeros(stale + 2)  # z^(tau + 1) - z^tau + eta h
+        polynomial[:2] = 1, -1
+        polynomial[-1] += factor * edge
+        assert (np.abs(np.roots(polynomial)).max() < 1) == inside
+
+
+def test_a_slow_worker_holds_those_who_keep_step_and_not_the_asynchronous() -> None:
+    equal, slow = (courses(Race(slow=s)) for s in (1.0, 4.0))
+    assert slow["synchronous"].gradients < 0.3 * equal["synchronous"].gradients
+    assert slow["asynchronous"].gradients > 0.85 * equal["asynchronous"].gradients
+    assert slow["asynchronous"].reached < slow["synchronous"].reached
+
+
+def test_stale_gradients_run_away_first_and_one_server_is_a_wall_for_sixteen() -> None:
+    fast = courses(Race(rate=1.9))
+    assert fast["asynchronous"].loss[-1] > 1 > fast["synchronous"].loss[-1]
+    assert "asynchronous runs away" in race_wall(Race(rate=1.9))
+    assert "The servers: 16 workers" in race_wall(Race(workers=16, servers=1))
+    assert race_wall(Race()) == ""
+
+
+def test_averages_come_in_order_and_last_the_whole_race() -> None:
+    for steps in (1, 4, 16):
+        times = averaged(8, 1.0, steps)
+        assert (np.diff(times) > 0).all() and times[-1] > LASTS
+
+
+# scaling --------------------------------------------------------------------------------------------
+
+
+def test_efficiency_is_one_in_one_node_and_weak_scaling_only_loses() -> None:
+    curve = weak(SETTING)
+    assert curve.left[0] == pytest.approx(1)
+    assert (np.diff(curve.left) < 0).all()
+
+
+def test_strong_scaling_begins_where_memory_allows_and_ends_at_one_image_each() -> None:
+    curve = strong(SETTING)
+    assert curve.gpus[0] == 64 and curve.gpus[-1] == SETTING.batch
+    assert 0 < int(np.argmax(curve.rate)) < len(curve.rate) - 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wall"),
+    [(8, "Memory: 1,024 images"), (256, ""), (2048, "The communication floor: 4 images"),
+     (16384, "8,192 images on 16,384 GPUs: less than one each")],
+)  # fmt: skip
+def test_each_wall_of_scaling_says_its_reason(gpus: int, wall: str) -> None:
+    told = scaling_wall(SETTING._replace(gpus=gpus))
+    assert told.startswith(wall) and bool(told) == bool(wall)
+
+
+@given(st.sampled_from(GPUS), st.sampled_from([256, 8192]), st.sampled_from([4, 64]))
+def test_any_scaling_can_be_shown(gpus: int, batch: int, images: int) -> None:
+    setting = Scaling(gpus, images, batch)
+    for view in (left_view, rate_view):
+        _, summary = view(setting, weak(setting), strong(setting))
+        assert summary.endswith(".")
+
+
+def test_the_published_points_are_those_of_the_catalog() -> None:
+    assert [(gpus, round(left, 3)) for gpus, left, _ in published()] == [(256, 0.9), (352, 0.893)]
+
+
+# for real -------------------------------------------------------------------------------------------
+
+
+def test_the_buckets_of_a_step_hold_all_gradients_once() -> None:
+    whole = {
+        sum(data_parallel_here.sizes_of_a_step(bucket)) for bucket in data_parallel_here.BUCKETS
+    }
+    assert len(whole) == 1
+    assert len(data_parallel_here.sizes_of_a_step(data_parallel_here.BUCKETS[-1])) == 1
+
+
+def test_four_ranks_exchange_the_gradients_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mpi4py")
+    result = data_parallel_here.measure()
+    assert [row["size"] for row in result["rows"]] == list(data_parallel_here.BUCKETS)
+    for row in result["rows"]:
+        assert 0 < row["low"] <= row["median"] <= row["high"] and row["price"] > 0
+        assert row["buckets"] == len(data_parallel_here.sizes_of_a_step(row["size"]))
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [("/bin/false", "did not come through"), ("/bin/true", "did not come through"),
+     ("/nowhere/mpiexec", "did not come through")],
+)  # fmt: skip
+def test_ranks_that_do_not_come_through_are_explained(
+    command: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_parallel_here, "mpiexec", lambda: command)
+    with pytest.raises(MpiMissing, match=reason):
+        data_parallel_here.measure()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_button_works_in_the_background_and_comes_back(fails: bool, monkeypatch: Any) -> None:
+    def measured() -> dict[str, Any]:
+        if fails:
+            raise MpiMissing("There is no mpiexec.")
+        return RUN
+
+    class Now:
+        def __init__(self, target: Any, daemon: bool) -> None:
+            self.start = target
+
+    monkeypatch.setattr("lib_dlhpc.explore.data_parallel_real.threading.Thread", Now)
+    box = exchange_here(measured)
+    box.children[1].click()
+    assert not box.children[1].disabled
+    assert ("no mpiexec" in words(box)) == fails
+    assert bool(re.search(r"315 buckets take 20 ms", words(box))) != fails

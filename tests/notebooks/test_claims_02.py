@@ -1,0 +1,163 @@
+"""What module 02 and its notes say is what the library computes."""
+
+import json
+import re
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.costs.stragglers import largest_of
+from lib_dlhpc.costs.work import device_work
+from lib_dlhpc.explore.data_parallel import PER_NODE, bucket_wall, goyal, step_of, step_seconds
+from lib_dlhpc.explore.data_parallel_race import Race, courses, race_wall, served
+from lib_dlhpc.explore.data_parallel_scaling import (
+    Scaling,
+    node_rate,
+    scaling_wall,
+    strong,
+    strong_gain,
+    weak,
+)
+from lib_dlhpc.explore.data_parallel_waiting import Ranks, expected_wait, waiting_share
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.breakdown import _bucket_costs
+from lib_dlhpc.predict.validate import results, validate
+
+
+def test_the_published_figure_is_about_90_percent_and_the_prediction_is_within_3_percent():
+    assert float(results()["goyal17-r50-eff"]["value"]) == pytest.approx(0.9)
+    (row,) = (row for row in validate(["goyal17"]) if row.id == "goyal17-r50-eff")
+    assert abs(row.error) < 0.03
+    weak_at = dict(zip(*weak(Scaling())[::2], strict=True))
+    assert weak_at[256] == pytest.approx(row.predicted)
+
+
+def test_that_tenth_is_mostly_waiting_and_the_rest_exchange():
+    step = predict(goyal())
+    assert (
+        float(step.straggler_wait)
+        > float(step.exposed_communication)
+        > 0.03 * float(step.step_time)
+    )
+
+
+def test_a_quarter_of_the_exchange_sticks_out_and_it_is_the_last_bucket():
+    told = step_seconds()
+    assert 0.2 < told.exposed / told.exchange < 0.3
+    assert told.exchange < told.backward / 3
+
+
+def test_smaller_buckets_hide_nearly_all_and_larger_ones_nothing():
+    assert float(predict(step_of(bucket=4e6)).exposed_communication) < 2e-3
+    whole = predict(step_of(bucket=200e6))
+    assert float(whole.exposed_communication) == pytest.approx(float(whole.communication.total))
+
+
+def test_with_a_ring_small_buckets_pay_latency_in_proportion_to_their_number():
+    small, large = (predict(step_of(allreduce="ring", bucket=b)) for b in (100e3, 25e6))
+    assert small.communication.latency / large.communication.latency == pytest.approx(49 / 4)
+    assert "Buckets too small" in bucket_wall(small)
+
+
+def test_one_image_a_gpu_shrinks_backward_and_not_the_exchange():
+    one, many = (predict(step_of(images=n)) for n in (1, 32))
+    assert one.backward < 0.1 * many.backward
+    assert one.communication.total == many.communication.total
+    assert "The network" in bucket_wall(one)
+
+
+def test_the_slowest_of_256_lies_nearly_three_deviations_above_and_each_factor_adds_less():
+    assert 2.7 < largest_of(256) < 3
+    waits = [expected_wait(p, 0.03) for p in (16, 256, 2048)]
+    assert waits == pytest.approx([5.3, 8.4, 10.3], abs=0.15)
+
+
+def test_bloms_formula_of_the_text_is_that_of_the_library():
+    for p in (2, 16, 256, 4096):
+        blom = NormalDist().inv_cdf((p - 3 / 8) / (p + 1 / 4))
+        assert largest_of(p) == pytest.approx(blom, rel=1e-3)
+    ratio = largest_of(2**20) / np.sqrt(2 * np.log(2**20))
+    assert 0.8 < ratio < 1
+
+
+def test_of_a_machine_with_a_gpu_half_as_fast_the_others_wait_half_of_the_time():
+    assert waiting_share(Ranks(slow=2.0)) == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_formula_of_the_text_is_that_of_the_library():
+    step = predict(goyal())
+    jitter = float(goyal().machine.jitter)
+    busy, backward = float(step.compute), float(step.backward)
+    slow = 1 + jitter * float(largest_of(256))
+    work = device_work(goyal(), float(step.compute_scale))
+    cost = _bucket_costs(goyal(), work)
+    ends = [work.ready[k] * slow + cost[k:].sum() for k in range(len(cost))]
+    told = busy * slow + max(0.0, max(ends) - backward * slow)
+    assert float(step.step_time) == pytest.approx(told)
+    assert float(step.efficiency) == pytest.approx(busy / told)
+
+
+def test_asynchronous_is_no_faster_for_equal_workers_and_much_faster_with_a_slow_one():
+    equal, slow = courses(Race()), courses(Race(slow=4.0))
+    assert equal["asynchronous"].gradients < 1.05 * equal["synchronous"].gradients
+    assert slow["asynchronous"].gradients > 2 * slow["synchronous"].gradients
+    assert min(slow, key=lambda name: slow[name].reached) == "asynchronous"
+    assert served(Race()).staleness.mean() == pytest.approx(7, abs=0.2)
+
+
+def test_local_steps_compute_most_gradients_and_are_seen_seldom():
+    runs = courses(Race())
+    assert max(runs, key=lambda name: runs[name].gradients).startswith("local")
+    assert not min(runs, key=lambda name: runs[name].reached).startswith("local")
+
+
+def test_the_higher_the_learning_rate_the_worse_for_the_stale():
+    low, high = courses(Race(rate=0.4)), courses(Race(rate=1.6))
+    assert low["asynchronous"].reached < 1.1 * low["synchronous"].reached
+    assert not high["asynchronous"].reached < np.inf
+    assert high["synchronous"].reached < np.inf
+    assert "run" in race_wall(Race(rate=1.9))
+
+
+def test_16_workers_and_one_server_are_slower_than_synchronous():
+    crowd = courses(Race(workers=16, servers=1))
+    assert crowd["asynchronous"].gradients < 0.6 * crowd["synchronous"].gradients
+
+
+def test_8_times_the_gpus_are_3_times_as_fast_and_twice_as_many_again_are_slower():
+    assert strong_gain(256, 2048) == pytest.approx(3.06, abs=0.01)
+    curve = strong(Scaling())
+    assert curve.gpus[np.argmax(curve.rate)] == 2048
+
+
+def test_another_allreduce_moves_the_point_where_strong_scaling_turns():
+    best = {}
+    for name in ("hierarchical", "rabenseifner", "ring"):
+        curve = strong(Scaling(allreduce=name))
+        best[name] = int(curve.gpus[np.argmax(curve.rate)])
+    assert best["ring"] < best["hierarchical"] < best["rabenseifner"]
+
+
+def test_the_two_ends_of_the_strong_line():
+    assert strong(Scaling()).gpus[0] == 8 * PER_NODE
+    assert "Memory" in scaling_wall(Scaling(gpus=32))
+    assert "less than one each" in scaling_wall(Scaling(gpus=16384))
+    assert node_rate(Scaling()) == pytest.approx(1089.4 / 8, rel=0.01)
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    file = repository / "modules" / "02_data_parallel.ipynb"
+    cells = json.loads(file.read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    for part in (
+        "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
+        "Do it for real", "come with the trainer", "Check yourself", "What surprised you",
+        "In five lines", "Where the model fails", "Further reading", "doi.org",
+    ):  # fmt: skip
+        assert part in text
+    assert len(re.findall(r"lesson\.predict", text)) == 5
+    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 4
+    for cell in cells:
+        assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
