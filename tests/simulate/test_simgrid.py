@@ -6,54 +6,17 @@ shared link by 1 / latency (here all flows that can meet have one latency), and 
 scale latency and bandwidth by factors measured on a TCP cluster (CM02 has none).
 """
 
-import json
 import runpy
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lib_dlhpc.schedules import Schedule, messages
-from lib_dlhpc.simulate.events import finish_times
-from lib_dlhpc.spec.machine import Device, Link, Machine
-
-HERE = Path(__file__).resolve().parents[1] / "data" / "simgrid"
-SCRIPT = runpy.run_path(str(HERE / "make_golden.py"))
-CASES, ALPHA, BANDWIDTH = SCRIPT["CASES"], SCRIPT["ALPHA"], SCRIPT["BANDWIDTH"]
-GOLDEN = json.loads((HERE / "golden.json").read_text())
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = runpy.run_path(str(ROOT / "benchmarks" / "simgrid_table.py"))
+CASES, GOLDEN, ALPHA, played = (TABLE[name] for name in ("CASES", "GOLDEN", "ALPHA", "played"))
 UNCONTENDED = [name for name in CASES if name.rsplit(" ", 1)[0] in ("ring", "recursive doubling")]
 LIVE = ["ring 4", "recursive doubling 16", "incast 8 to 1", "everyone 8", "fat tree staggered 16"]
-
-
-def machine_of(case):
-    device = Device({"fp32": 1e13}, 1e10, 1e12, 100.0, 300.0)
-    tree = {key: case[key] for key in ("nodes_per_switch", "oversubscription") if key in case}
-    return Machine(
-        device,
-        intra_node=Link(ALPHA, 8 * BANDWIDTH),
-        inter_node=Link(ALPHA, BANDWIDTH),
-        nodes=case["nodes"],
-        devices_per_node=case["node_size"],
-        topology="fat-tree" if tree else "single-switch",
-        **tree,
-    )
-
-
-def played(name, **options):
-    case = CASES[name]
-    ranks = case["nodes"] * case["node_size"]
-
-    def rounds():
-        for sent in case["rounds"]:
-            source, target, size = zip(*sent, strict=True)
-            yield messages(source, target, 0, [round(b) for b in size], False)
-
-    schedule = Schedule(name, ranks, 0, rounds)
-    return finish_times(
-        schedule, machine_of(case), case["nodes"], case["node_size"], element_bytes=1, **options
-    )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in UNCONTENDED])
@@ -83,12 +46,24 @@ def test_a_ring_beats_everyone_to_everyone_where_the_latter_meets_at_one_rank():
 
 @pytest.mark.parametrize("name", LIVE)
 def test_simgrid_still_says_what_it_said(name, require):
-    python = shutil.which("python3", path="/usr/bin")
-    found = python and subprocess.run([python, "-c", "import simgrid"], capture_output=True)
-    require(found and found.returncode == 0, "no python3-simgrid")
-    done = subprocess.run(
-        [python, HERE / "make_golden.py", name], capture_output=True, check=True, timeout=120
-    )
-    live = json.loads(done.stdout)
+    require(TABLE["installed"](), "no python3-simgrid")
+    live = TABLE["live"](name)
     np.testing.assert_allclose(live, GOLDEN[name], rtol=1e-9)
     np.testing.assert_allclose(played(name), live, rtol=1e-6)
+
+
+def test_the_table_of_all_differences_is_a_command(capsys, monkeypatch):
+    monkeypatch.setattr(
+        "sys.argv", ["simgrid_table.py", "ring 4", "incast", "ring 16", "everyone 16"]
+    )
+    with pytest.raises(SystemExit) as end:
+        TABLE["main"]()
+    lines = capsys.readouterr().out.splitlines()
+    assert end.value.code is False  # status 0: nothing differs by more than it may
+    assert [line[:34].strip() for line in lines[1:5]] == [
+        "ring 4",
+        "ring 16",
+        "incast 8 to 1",
+        "everyone 16",
+    ]
+    assert lines[5].startswith("everyone to everyone takes 3.990 times")
