@@ -5,6 +5,9 @@ All causes of a step add up to its time, on every rank. They are counted as `pre
     waiting for the slowest   what a rank computes less than the slowest rank of that step
     input stall, checkpoint   what even the rank that is stalled least stands still for it
     exposed communication     whatever else a rank stands still
+
+A pipeline alone has no exchange: what its ranks stand still is the bubble and what its messages cost,
+together; `idle` measures both, and here they count as exposed communication.
 """
 
 from collections.abc import Mapping

@@ -4,9 +4,10 @@ A row is one event of one rank. What counts as what is said by the engine, in `s
 never guessed from a name:
 
     stream compute        forward, backward, update: work; wait, input, checkpoint: work stands still
-                          for the exchange, for the next batch, for a checkpoint being written
+                          for other ranks, for the next batch, for a checkpoint being written
     stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
-                          with a peer >= 0 one row a message, rank to peer
+                          with a peer >= 0 one row a message, rank to peer, while it is under way:
+                          detail within it, which adds to no measure
     stream input          a batch being fetched; stream checkpoint: a checkpoint being written
 """
 

@@ -64,6 +64,29 @@ def test_the_critical_path_goes_back_to_the_last_to_join():
     assert (path.start[1:] == path.stop[:-1]).all()
 
 
+def test_messages_are_detail_that_no_measure_counts_twice():
+    """Rank 0 sends in two pieces while it has joined, rank 1 in one; both have to wait all the same."""
+    sent = [
+        (0, "communication", "communication", "round 0", 10.0, 11.0, 8, 1),
+        (0, "communication", "communication", "round 1", 11.5, 13.0, 8, 1),
+        (1, "communication", "communication", "round 0", 10.0, 12.0, 8, 0),
+    ]
+    plain, full = from_rows(STEP, 2, "simulated"), from_rows([*STEP, *sent], 2, "simulated")
+    assert list(critical_path(full)) == list(critical_path(plain))
+    for measure in (exposed, idle, waits):
+        np.testing.assert_array_equal(measure(full), measure(plain))
+    assert span(full) == span(plain)
+    assert breakdown(full).terms == breakdown(plain).terms
+
+
+def test_messages_alone_are_exposed_where_nothing_is_computed():
+    rows = [
+        (0, "compute", "forward", "forward", 0.0, 2.0),
+        (0, "communication", "communication", "activation", 1.0, 4.0, 8, 1),
+    ]
+    np.testing.assert_array_equal(exposed(from_rows(rows, 2, "simulated")), [2.0, 0.0])
+
+
 def test_the_critical_path_of_nothing_is_nothing():
     assert len(critical_path(from_rows([], 3, "simulated"))) == 0
     assert span(from_rows([], 3, "simulated")) == 0
