@@ -22,7 +22,7 @@ LINES = {
 }
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
-SHARES = 64  # steps of the staircase at most: more ranks are shown by evenly spaced ones
+SHARES = 129  # steps of the staircase at most: more ranks are shown by evenly spaced ones
 LOWEST = 1e-3  # of the loss, where the chart ends
 
 
@@ -49,8 +49,9 @@ def ranks_state(times: Floats) -> State:
     """Compute time over its mean of every rank in one step, fastest first; what is above it is waiting."""
     order = np.sort(times)
     count = len(order)
-    shown = order if count <= SHARES else np.quantile(order, np.linspace(0, 1, SHARES))
-    edges = np.linspace(0, count, len(shown) + 1)
+    # The last bar is the slowest alone, however many ranks there are.
+    edges = np.append(np.unique(np.linspace(0, count - 1, SHARES).astype(int)), count)
+    shown = np.add.reduceat(order, edges[:-1]) / np.diff(edges)
     slowest = float(order[-1])
     bars = {"start": edges[:-1], "stop": edges[1:], "time": shown, "slowest": [slowest] * len(shown),
             "floor": [0.0] * len(shown)}  # fmt: skip

@@ -139,7 +139,7 @@ def rate_chart() -> dict[str, Any]:
 def step_exchange_chart() -> dict[str, Any]:
     """Measured exchange of one step against the size of its buckets, with the price."""
     x = alt.X("size:Q", title="bucket").scale(type="log", nice=False, padding=28)
-    x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, tickCount=6))
+    x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, values=DECADES))
     y = alt.Y("low:Q", title="exchange of a step").scale(type="log", nice=False, padding=12)
     y = y.axis(_axis(labelExpr=SECONDS, tickCount=5))
     points = alt.Chart(alt.NamedData("points"))

@@ -28,7 +28,7 @@ FEWEST, SPELL = 9, 0.6  # samples at least; about so many seconds for each size
 def measure(ranks: int = RANKS, patience: float = PATIENCE) -> dict[str, Any]:
     """Run on `ranks` MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
 
-    rows: size (B) of a bucket, buckets, low, median, high (p10, p50, p90 in s) of all of them, price (s).
+    rows: size (B) of a bucket at most, buckets, low, median, high (p10, p50, p90 in s) of all of them, price (s).
     Raises MpiMissing if MPI is not there or does not come through.
     """
     command = [
@@ -91,7 +91,14 @@ def main() -> None:
                     run()
 
             times = _times(step, comm, MPI, gradients)
-            rows.append({"size": bucket, "buckets": len(runs), **times, "price": told})
+            rows.append(
+                {
+                    "size": min(bucket, gradients.nbytes),
+                    "buckets": len(runs),
+                    **times,
+                    "price": told,
+                }
+            )
     if comm.rank == 0:
         machine = {"ranks": comm.size, "alpha": alpha, "beta": beta, "gamma": gamma}
         print(json.dumps({**machine, "rows": rows}))

@@ -64,7 +64,7 @@ def exchange_words(result: dict[str, Any]) -> str:
     alpha, rate = format_quantity(result["alpha"], "s"), 1 / max(result["beta"], 1e-15)
     return _note(
         f"<b>Measured.</b> The gradients of {MODEL} in {many['buckets']} buckets take"
-        f" {format_quantity(many['median'], 's')}, in {one['buckets']} {format_quantity(one['median'], 's')}."
+        f" {format_quantity(many['median'], 's')}, in one {format_quantity(one['median'], 's')}."
         f"<br><b>Price.</b> One exchange between neighbours gave α = {alpha} and 1/β ="
         f" {format_quantity(rate, 'B/s')}; from these alone the buckets are priced, as a ring."
         f"<br><b>Error.</b> The medians are {off[0]:.2g} to {off[-1]:.2g} times the price."

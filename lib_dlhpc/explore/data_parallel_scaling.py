@@ -115,20 +115,22 @@ def published() -> list[tuple[int, float, str]]:
 
 def published_table() -> ipywidgets.HTML:
     """Return what was published of this run beside what the library predicts, with the error."""
-    named = {
-        "goyal17-r50-1h": "90 epochs on 256 GPUs",
-        "goyal17-r50-eff": "efficiency on 256 GPUs, of 8",
+    told = {
+        "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
+        "goyal17-r50-eff": ("256 GPUs over 32 times one node of 8", "{:.1%}"),
     }
-    rows = "".join(
-        f"<tr><td>{named[row.id]}</td><td>{row.published:.3g} {row.unit}</td>"
-        f"<td>{row.predicted:.3g} {row.unit}</td><td>{row.error:+.1%}</td></tr>"
-        for row in validate(["goyal17"])
-        if row.id in named
-    )
-    return ipywidgets.HTML(
-        "<table><thead><tr><th>Goyal et al. 2017</th><th>published</th><th>predicted</th>"
-        f"<th>error</th></tr></thead><tbody>{rows}</tbody></table>"
-    )
+    lines = [["Goyal et al. 2017", "published", "predicted", "error"]]
+    for row in validate(["goyal17"]):
+        if row.id in told:
+            name, shown = told[row.id]
+            values = (shown.format(value) for value in (row.published, row.predicted))
+            lines.append([name, *values, f"{row.error:+.1%}"])
+    cells = [
+        "".join(f'<td style="text-align: left">{cell}</td>' for cell in line) for line in lines
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
+    head = cells[0].replace("td", "th")
+    return ipywidgets.HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 
 def left_view(setting: Scaling, weak_curve: Curve, strong_curve: Curve) -> State:

@@ -90,7 +90,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 ) -> None:
     assert closed.locator(".dlhpc-page").count() == 0
     assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("efficiency on 256 GPUs, of 8").count() == 1
+    assert closed.get_by_text("256 GPUs over 32 times one node of 8").count() == 1
     commit(closed, 0)
     eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
     told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
