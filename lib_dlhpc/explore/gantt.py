@@ -49,7 +49,7 @@ class Look(NamedTuple):
 LOOKS = {
     "forward": Look(PARTS["forward"], 1.0, False, "#000000"),
     "backward": Look(PARTS["backward"], 1.0, False, "#ffffff"),
-    "update": Look("#004d38", 1.0, False, "#ffffff"),
+    "update": Look("#00b886", 1.0, False, "#000000"),
     "stands still": Look("#999999", 0.12, True, "currentColor"),
     "exchange": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
     "others still missing": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),

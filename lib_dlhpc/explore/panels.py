@@ -31,6 +31,11 @@ def problem_html(problem: str) -> str:
     return f'<div class="dlhpc-walls broken" role="alert"><p>{escape(problem)}</p></div>'
 
 
+def notice_html(words: str) -> str:
+    """Return something to know that is no mistake."""
+    return f'<div class="dlhpc-walls notice" role="status"><p>{escape(words)}</p></div>'
+
+
 def explanations_html(explanations: Iterable[Explanation]) -> str:
     """Return each number as a fold that opens to formula, inputs with sources, and assumptions."""
     return "".join(_explanation(item) for item in explanations)

@@ -155,6 +155,79 @@ def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: 
     assert "Formula" in opened and "P100" in opened and "Assumes" in opened
 
 
+def opened(page: Any) -> Any:
+    """Open the section "Play this step" by keyboard; return it when its chart is there."""
+    page.get_by_role("button", name="Play this step").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(DRAWN.replace("=== 6", "=== 7"))
+    return page.locator(".dlhpc-results")
+
+
+def test_a_step_is_played_beside_its_prediction_and_why_they_differ_is_told(page: Any) -> None:
+    text = opened(page).inner_text()
+    for words in (
+        *("predicted", "simulated, rounds", "one step", "waiting for the slowest"),
+        *("Why they differ", "draws the jitter", "computes longest", "hidden behind"),
+    ):
+        assert words in text
+    told = page.locator(".dlhpc-plot[aria-label*='rank by rank']").get_attribute("aria-label")
+    assert "The others wait for it" in told
+
+
+def test_each_control_of_playing_moves_something(page: Any, eventually: Any) -> None:
+    results = opened(page)
+    pictures = page.locator(".dlhpc-plot[aria-label*='rank by rank'] svg")
+    dropdown(page, "Fidelity").select_option(index=1)
+    eventually(lambda: "simulated, events" in results.inner_text())
+    dropdown(page, "Fidelity").select_option(index=0)
+    eventually(lambda: "simulated, events" not in results.inner_text())
+    before = pictures.inner_html()
+    seed = page.locator(".dlhpc-play-controls input[type=number]")
+    seed.fill("7")
+    seed.press("Enter")
+    eventually(lambda: "seed 7" in results.inner_text())
+    eventually(lambda: pictures.inner_html() != before)
+    slider(page, "Steps").press("ArrowRight")
+    eventually(lambda: "2 steps on 256 ranks" in results.inner_text())
+
+
+def test_what_was_played_follows_the_page_or_is_called_of_other_settings(
+    page: Any, eventually: Any
+) -> None:
+    results, handle = opened(page), slider(page, "Nodes")
+    handle.press("ArrowLeft")
+    eventually(lambda: "One step on 128 ranks" in results.inner_text())
+    dropdown(page, "Fidelity").select_option(index=1)
+    eventually(lambda: "simulated, events" in results.inner_text())
+    handle.press("ArrowRight")
+    eventually(lambda: "Of other settings" in results.inner_text())
+    assert page.locator(".dlhpc-stale").count() == 1
+    page.get_by_role("button", name="Play again").click()
+    eventually(lambda: "One step on 256 ranks" in results.inner_text())
+    assert page.locator(".dlhpc-stale").count() == 0
+
+
+def test_too_many_messages_are_told_and_not_played(page: Any, eventually: Any) -> None:
+    results = opened(page)
+    dropdown(page, "Allreduce").select_option(label="ring")
+    dropdown(page, "Fidelity").select_option(index=1)
+    eventually(lambda: "messages, each followed on its own" in results.inner_text())
+    assert "Choose fewer nodes" in results.inner_text()
+    dropdown(page, "Fidelity").select_option(index=0)
+    eventually(lambda: "Not played" not in results.inner_text())
+
+
+def test_a_bar_says_what_it_is(page: Any, eventually: Any) -> None:
+    opened(page)
+    bar = page.locator(".dlhpc-plot[aria-label*='rank by rank'] svg path[aria-label], "
+                       ".dlhpc-plot[aria-label*='rank by rank'] svg .mark-rect path").nth(3)  # fmt: skip
+    bar.scroll_into_view_if_needed()
+    bar.hover()
+    bubble = page.locator(".dlhpc-bubble:visible")
+    eventually(lambda: bubble.count() == 1)
+    assert "rank " in bubble.inner_text() and " from " in bubble.inner_text()
+
+
 def test_a_slider_has_a_name_and_says_its_value(page: Any, eventually: Any) -> None:
     for label in ("Nodes", "Batch a device", "Bucket"):
         handle = slider(page, label)
@@ -251,10 +324,11 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
 def test_nothing_is_cut_off(explorer: Any, open_page: Any, width: int) -> None:
     page = open_page(explorer[0], width)
     page.wait_for_function(DRAWN)
-    wide = page.evaluate(
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    assert wide <= 0
+    opened(page)
+    dropdown(page, "Fidelity").select_option(index=1)
+    page.get_by_text("simulated, events").wait_for()
+    for element in ("document.documentElement", "document.querySelector('.dlhpc-played')"):
+        assert page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0
 
 
 def test_the_first_run_is_the_one_that_the_text_speaks_of(page: Any) -> None:

@@ -5,7 +5,9 @@ import pytest
 
 from lib_dlhpc.predict import predict, sensitivity
 from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.timeline import breakdown
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +62,35 @@ def test_doubling_the_nodes_never_lowers_energy_or_device_hours(goyal):
     curve = predict(goyal.set({"strategy.nodes": 2 ** np.arange(6)}))
     assert np.all(np.diff(curve.time_to_train) < 0)
     assert np.all(np.diff(curve.device_hours) > 0) and np.all(np.diff(curve.energy_to_train) > 0)
+
+
+def test_another_seed_moves_the_wait_and_not_the_exchange_and_16_steps_come_nearer(goyal):
+    prediction = predict(goyal)
+    apart = {}
+    for steps in (1, 16):
+        played = [breakdown(simulate(goyal, seed=seed, steps=steps)) for seed in range(6)]
+        apart[steps] = [abs(one.step_time / prediction.step_time - 1) for one in played]
+        if steps == 1:
+            exposed = [one.terms["exposed communication"] for one in played]
+            waiting = [one.terms["waiting for the slowest"] for one in played]
+    np.testing.assert_allclose(exposed, exposed[0], rtol=1e-3)
+    assert np.ptp(waiting) > 0.2 * np.mean(waiting)
+    assert max(apart[16]) < 0.005 < max(apart[1]) < 0.015
+    assert np.mean(apart[16]) < np.mean(apart[1])
+
+
+def test_goyals_ranks_stand_still_20_ms_of_255(goyal):
+    played = breakdown(simulate(goyal))
+    assert played.terms["waiting for the slowest"] == pytest.approx(0.020, abs=0.001)
+    assert played.step_time == pytest.approx(0.255, abs=0.001)
+    assert goyal.machine.jitter == 0.03
+
+
+def test_on_64_nodes_of_the_torus_events_meet_the_congestion_that_rounds_leave_out():
+    run = replay("ying-2018").experiment.set(
+        {"strategy.nodes": 64, "strategy.allreduce": "recursive_doubling"}
+    )
+    shown = [predict(run).terms["exposed communication"]]
+    for fidelity in ("rounds", "events"):
+        shown.append(breakdown(simulate(run, fidelity)).terms["exposed communication"])
+    assert [round(1e3 * float(seconds), 1) for seconds in shown] == [3.7, 2.4, 3.7]

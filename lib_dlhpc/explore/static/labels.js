@@ -17,7 +17,7 @@ function render({ el }) {
   let observer = null;
   // Only the controls are watched: the charts change thousands of nodes a second.
   const watch = () => {
-    const controls = el.closest(".dlhpc-controls");
+    const controls = el.closest(".dlhpc-controls, .dlhpc-play-controls");
     if (!controls) {
       frame = requestAnimationFrame(watch);
       return;

@@ -1,0 +1,75 @@
+"""How much playing a page of the explorer can afford; the command line knows no such limits."""
+
+import inspect
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.schedules import ALGORITHMS, schedule
+from lib_dlhpc.spec.experiment import Experiment
+
+MOST_RANKS = {"rounds": 4096, "events": 512}
+MOST_SERVERS = 2048  # ranks with a parameter server, where everyone sends to everyone
+MOST_ROWS = 600_000  # of a timeline
+MOST_MESSAGES = 100_000  # followed one by one; one or two seconds
+QUICK_RANKS, QUICK_ROWS, QUICK_MESSAGES = 1024, 15_000, 10_000  # a tenth of a second or two
+
+
+def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
+    """Say why a page does not play this; nothing if it does."""
+    ranks, most = int(experiment.devices), MOST_RANKS[fidelity]
+    served = experiment.strategy.allreduce == "parameter_server" and most > MOST_SERVERS
+    if served:
+        most = MOST_SERVERS
+    if ranks > most:
+        kind = f"{fidelity} with a parameter server" if served else fidelity
+        reason = f"{ranks:,} ranks; this page plays {kind} on up to {most:,}"
+    elif (rows := _rows(experiment, steps)) > MOST_ROWS:
+        reason = f"about {rows:,} events to keep; this page keeps up to {MOST_ROWS:,}"
+    elif fidelity == "events" and (count := messages(experiment, steps)) > MOST_MESSAGES:
+        reason = f"{count:,} messages, each followed on its own; this page follows up to {MOST_MESSAGES:,}"
+    else:
+        return ""
+    ways = ["fewer nodes", "larger buckets"] + ["fewer steps"] * (steps > 1)
+    ways += ["fidelity rounds"] * (fidelity == "events")
+    return (
+        f"Not played: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. The command dlhpc simulate"
+        " has no such limit."
+    )
+
+
+def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
+    """Whether playing takes so little time that it may follow every move of a control."""
+    if int(experiment.devices) > QUICK_RANKS or _rows(experiment, steps) > QUICK_ROWS:
+        return False
+    if too_much(experiment, fidelity, steps):
+        return False
+    return fidelity == "rounds" or messages(experiment, steps) <= QUICK_MESSAGES
+
+
+def messages(experiment: Experiment, steps: int) -> int:
+    """Return how many messages the allreduces of that many steps take."""
+    strategy, ranks = experiment.strategy, int(experiment.devices)
+    each = _messages(strategy.allreduce, ranks, int(experiment.devices_per_node))
+    return each * _buckets(experiment) * steps if ranks > 1 else 0
+
+
+@lru_cache(maxsize=64)
+def _messages(algorithm: str, ranks: int, node_size: int) -> int:
+    takes_nodes = "node_size" in inspect.signature(ALGORITHMS[algorithm]).parameters
+    options: dict[str, Any] = {"node_size": node_size} if takes_nodes else {}
+    return sum(len(part) for part in schedule(algorithm, ranks, ranks, **options))
+
+
+def _buckets(experiment: Experiment) -> int:
+    strategy = experiment.strategy
+    cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
+    return int(np.count_nonzero(cut.sizes))
+
+
+def _rows(experiment: Experiment, steps: int) -> int:
+    """Return about how many rows the timeline has: two a bucket, and forward, wait, update, input."""
+    return int(experiment.devices) * (2 * _buckets(experiment) + 4) * steps

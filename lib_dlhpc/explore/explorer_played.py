@@ -1,0 +1,125 @@
+"""A step as it was played: its terms beside those predicted, why they differ, and the picture of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.explore.explorer_limits import messages
+from lib_dlhpc.explore.gantt import gantt_state
+from lib_dlhpc.predict import Breakdown
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.clock import StepProgress
+from lib_dlhpc.simulate.compare import why
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Measured, Timeline, breakdown
+
+MOST_DRAWN = 2  # steps on the chart
+
+
+@dataclass(frozen=True)
+class Played:
+    """A prediction's experiment as it was played, with what was predicted."""
+
+    experiment: Experiment
+    seed: int
+    steps: int
+    predicted: Mapping[str, float]  # s, by term
+    timelines: Mapping[str, Timeline]  # by fidelity; the last is the one that was asked for
+
+    @property
+    def fidelity(self) -> str:
+        """What was asked for."""
+        return list(self.timelines)[-1]
+
+
+def play(
+    prediction: Breakdown, fidelity: str, seed: int, steps: int, progress: StepProgress | None
+) -> Played:
+    """Play the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
+    e = prediction.experiment
+    wanted = dict.fromkeys(["rounds", fidelity])
+    return Played(
+        e,
+        seed,
+        steps,
+        {name: float(seconds) for name, seconds in prediction.terms.items()},
+        {each: simulate(e, each, seed, steps, progress=progress) for each in wanted},
+    )
+
+
+def gantt_of(played: Played) -> dict[str, Any]:
+    """Return the state of the chart "gantt"; of many steps, the first two."""
+    timeline = played.timelines[played.fidelity]
+    if played.steps <= MOST_DRAWN:
+        return gantt_state(timeline)
+    state = gantt_state(first_steps(timeline, MOST_DRAWN))
+    state["summary"] = f"The first {MOST_DRAWN} of {played.steps} steps. {state['summary']}"
+    return state
+
+
+def first_steps(timeline: Timeline, count: int) -> Timeline:
+    """Return what each rank began before its `count`-th update was done."""
+    done = np.flatnonzero(timeline.where("compute", "update"))
+    done = done[np.lexsort((timeline.start[done], timeline.rank[done]))]
+    ranks = timeline.rank[done]
+    last = done[np.arange(len(done)) - np.searchsorted(ranks, ranks) == count - 1]
+    end = np.full(timeline.ranks, np.inf)
+    end[timeline.rank[last]] = timeline.stop[last]
+    return timeline.select(timeline.start < end[timeline.rank])
+
+
+def played_html(played: Played) -> str:
+    """Return the terms, predicted and simulated, as a table, and a sentence for each reason to differ."""
+    measured = {fidelity: breakdown(timeline) for fidelity, timeline in played.timelines.items()}
+    shown = measured[played.fidelity]
+    step = sum(played.predicted.values())
+    terms = [name for name, value in played.predicted.items() if value or shown.terms[name]]
+    simulated = [f"simulated, {fidelity}" for fidelity in measured]
+    head = ["", "predicted", *simulated, "difference", f"rank {shown.slowest:,}"]
+    columns = [f"<th scope=col>{escape(text)}</th>" for text in head]
+    rows = [_row("one step", step, list(measured.values()), step)]
+    rows += [_row(name, played.predicted[name], list(measured.values()), step) for name in terms]
+    reasons = why(played.experiment, played.fidelity, shown.terms, played.predicted)
+    return (
+        f'<div class="dlhpc-played"><table><caption>{escape(_caption(played))}</caption>'
+        f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
+        f" longest. Difference: of {escape(played.fidelity)}, in parts of the predicted step."
+        f"</small></p>"
+        f"{_why_html(reasons)}</div>"
+    )
+
+
+def _caption(played: Played) -> str:
+    e, steps = played.experiment, played.steps
+    words = f"{f'{steps} steps' if steps > 1 else 'One step'} on {int(e.devices):,} ranks"
+    words += f", {e.strategy.allreduce.replace('_', ' ')}, seed {played.seed}"
+    if played.fidelity == "events" and e.strategy.update == "synchronous":
+        words += f"; {messages(e, steps):,} messages, each followed on its own"
+    return words
+
+
+def _row(name: str, predicted: float, measured: Sequence[Measured], step: float) -> str:
+    def seconds(of: Measured, terms: Mapping[str, float]) -> float:
+        return terms.get(name, of.step_time)
+
+    simulated = [seconds(one, one.terms) for one in measured]
+    cells = [show(value, "s") for value in (predicted, *simulated)]
+    cells.append(f"{(simulated[-1] - predicted) / step:+.2%}")
+    cells.append(show(seconds(measured[-1], measured[-1].slowest_terms), "s"))
+    return (
+        f"<tr><th scope=row>{escape(name)}</th><td>{'</td><td>'.join(map(escape, cells))}</td></tr>"
+    )
+
+
+def _why_html(reasons: Sequence[str]) -> str:
+    if not reasons:
+        return "<p><b>No term differs</b> by more than rounding.</p>"
+    # They are written for the command line, too.
+    said = [reason.replace("--fidelity events", "fidelity events") for reason in reasons]
+    items = "".join(f"<li>{escape(text[0].upper() + text[1:])}</li>" for text in said)
+    return f"<p><b>Why they differ</b></p><ul>{items}</ul>"
