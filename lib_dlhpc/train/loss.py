@@ -5,11 +5,12 @@ import numpy as np
 from lib_dlhpc.train.layers.kept import Array
 
 
-def softmax_cross_entropy(logits: Array, labels: Array, samples: int) -> tuple[float, Array]:
+def softmax_cross_entropy(logits: Array, labels: Array, samples: float) -> tuple[float, Array]:
     """Return this rank's share of the loss and its gradient.
 
     logits: (batch, ..., classes), overwritten. labels: (batch, ...), whole numbers. samples: of the
-    global batch, so that the sum over ranks is the mean over it, however uneven the parts.
+    global batch, so that the sum over ranks is the mean over it, however uneven the parts. The
+    gradient takes the place of the logits, if they lie in one piece.
     """
     flat, labels = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     rows = np.arange(len(flat))
@@ -22,13 +23,13 @@ def softmax_cross_entropy(logits: Array, labels: Array, samples: int) -> tuple[f
     flat /= total
     flat[rows, labels] -= 1
     flat /= logits.dtype.type(max(terms, 1))
-    return loss, logits
+    return loss, flat.reshape(logits.shape)
 
 
-def mean_squared_error(outputs: Array, targets: Array, samples: int) -> tuple[float, Array]:
+def mean_squared_error(outputs: Array, targets: Array, samples: float) -> tuple[float, Array]:
     """Return this rank's share of the mean of (output - target)^2 and its gradient; outputs are overwritten."""
     terms = samples * int(np.prod(outputs.shape[1:]))
-    outputs -= targets
-    loss = float(np.sum(np.square(outputs, dtype=np.float64))) / terms
-    outputs *= outputs.dtype.type(2 / terms)
+    outputs -= targets.reshape(outputs.shape)
+    loss = float(np.sum(np.square(outputs, dtype=np.float64))) / max(terms, 1)
+    outputs *= outputs.dtype.type(2 / max(terms, 1))
     return loss, outputs

@@ -27,6 +27,25 @@ OVERWRITABLE = (
     "position_embedding",
 )
 
+# How many dimensions a sample may have, where a layer cannot take any number of them.
+DIMENSIONS = {
+    "attention": (2,),
+    "avg_pool": (3,),
+    "batch_norm": (1, 3),
+    "conv": (3,),
+    "embedding": (1,),
+    "global_avg_pool": (3,),
+    "layer_norm": (1, 2),
+    "lstm": (2,),
+    "max_pool": (3,),
+    "position_embedding": (2,),
+}
+SHAPES = {
+    1: "one row of features",
+    2: "(positions, features)",
+    3: "channels with 2 or 3 dimensions of space",
+}
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -67,8 +86,18 @@ class Network:
                 layer.start(self._weights[index], np.random.default_rng([seed, index]))
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Return the last layer's output. x: (batch, *input_shape), samples first."""
+        """Return the last layer's output, samples first; it is the caller's until the next forward.
+
+        x: (batch, *input_shape); only read, but backward reads it again, so leave it until then.
+        """
         self.context.training = training
+        last = self.model.layers[-1]
+        y = self._outputs(x)[last.name]
+        if last.kind not in OVERWRITABLE:  # losses write their gradient where the output was
+            y = y.copy()
+        return np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y
+
+    def _outputs(self, x: Array) -> dict[str, Array]:
         if len(self.model.input_shape) >= 3:
             x = np.ascontiguousarray(np.moveaxis(x, 0, -1))
         outputs = {"input": x}
@@ -77,17 +106,22 @@ class Network:
             outputs[layer.name] = self.layers[index].forward(
                 self._weights[index], self.kept[index], *read
             )
-        return outputs[self.model.layers[-1].name]
+        return outputs
 
     def backward(self, dy: Array, done: Callable[[int], None] = lambda start: None) -> None:
         """Write all gradients of the batch that forward saw last; dy is overwritten.
 
         done(start): called whenever gradients[start:] is complete.
+        Raises RuntimeError after a forward pass in evaluation, which keeps too little.
         """
+        if not self.context.training:
+            raise RuntimeError("backward needs a forward pass in training; the last one evaluated.")
         if self._tied:
             self.gradients.fill(0)
-        last = self.model.layers[-1].name
-        pending: dict[str, Array] = {last: dy}
+        last = self.model.layers[-1]
+        if len(last.output_shape) >= 3:
+            dy = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
+        pending: dict[str, Array] = {last.name: dy}
         start = len(self.gradients)
         for index in reversed(range(len(self.layers))):
             layer = self.model.layers[index]
@@ -109,6 +143,14 @@ class Network:
             if self._first[index] < start:
                 start = self._first[index]
                 done(start)
+
+    def first_without_numbers(self, x: Array) -> str:
+        """Return the first layer whose output holds infinity or no number, or what else is wrong."""
+        outputs = self._outputs(x)
+        for layer in self.model.layers:
+            if not np.isfinite(outputs[layer.name]).all():
+                return f"{layer.name} ({layer.kind})"
+        return "the loss"
 
     def _parameters(self) -> list[Parameter]:
         found, place = [], 0
@@ -153,16 +195,38 @@ class Network:
 
 
 def _check(model: Model) -> None:
+    read = {name for layer in model.layers for name in layer.inputs}
+    layers = {layer.name: layer for layer in model.layers}
     for layer in model.layers:
         if layer.kind not in KINDS:
             raise SpecError(
                 f"{layer.name}: a {layer.kind} layer can be priced but not trained; trainable kinds:"
                 f" {', '.join(KINDS)}."
             )
-        if layer.kind in ("conv", "max_pool", "avg_pool") and len(layer.input_shape) < 3:
+        legal = DIMENSIONS.get(layer.kind)
+        if legal and min(len(layer.input_shape), 3) not in legal:
             raise SpecError(
-                f"{layer.name}: trained over 2 or 3 dimensions of space; its input is"
+                f"{layer.name}: a {layer.kind} layer is trained on samples of"
+                f" {' or '.join(SHAPES[count] for count in legal)}; its input is"
                 f" {layer.input_shape}."
+            )
+        if layer.kind == "embedding" and layer.inputs != ("input",):
+            raise SpecError(
+                f"{layer.name}: reads {layer.inputs[0]}; to be trained it must read the samples' own"
+                " whole numbers, 'input'."
+            )
+        owner = layers.get(layer.attributes.get("tied", ""))
+        features = layer.input_shape[-1]
+        if owner and (owner.kind != "embedding" or owner.attributes["features"] != features):
+            raise SpecError(
+                f"{layer.name}: tied = {owner.name!r} is a layer of kind {owner.kind} and output"
+                f" {owner.output_shape}; to be trained it must be an embedding of {features}"
+                " features."
+            )
+        if layer.name not in read and layer is not model.layers[-1]:
+            raise SpecError(
+                f"{layer.name}: no layer reads its output, so it cannot be trained; only the last"
+                f" layer, {model.layers[-1].name}, may go unread."
             )
 
 

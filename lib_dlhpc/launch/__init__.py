@@ -1,0 +1,8 @@
+"""Running an experiment: here, with mpiexec; results come back to one run folder.
+
+local.py   start(experiment, ranks): a Job that can be watched and cancelled
+"""
+
+from lib_dlhpc.launch.local import Job, JobError, start
+
+__all__ = ["Job", "JobError", "start"]

@@ -1,0 +1,34 @@
+"""A Timeline in a file: numpy's columns, compressed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline.table import COLUMNS, Timeline
+
+
+def save(timeline: Timeline, path: Path) -> None:
+    """Write a timeline under another name first, so that no half file is ever seen."""
+    columns: dict[str, Any] = {name: getattr(timeline, name) for name in COLUMNS}
+    about = np.array([timeline.source, str(timeline.ranks), *timeline.names])
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez_compressed(file, about=about, **columns)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> Timeline:
+    """Return the timeline in a file. Raises SpecError if there is none that can be read."""
+    try:
+        with np.load(path) as file:
+            source, ranks, *names = file["about"].tolist()
+            columns = {name: file[name] for name in COLUMNS}
+    except (OSError, ValueError, KeyError) as error:
+        raise SpecError(f"{path}: not a timeline that can be read: {error}.") from None
+    return Timeline(**columns, names=tuple(names), ranks=int(ranks), source=source)

@@ -1,0 +1,76 @@
+"""What a rank did and when, taken down as cheaply as possible while it trains, then gathered as a Timeline."""
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.timeline import Timeline, from_rows
+
+MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
+
+Row = tuple[str, str, str, float, float, int]
+
+
+class Recorder:
+    """Rows (stream, kind, name, start, stop, bytes) of one rank, in seconds of its own clock."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.on = True
+        self._begun: dict[int, tuple[float, int]] = {}
+
+    @staticmethod
+    def now() -> float:
+        """Return the seconds of this rank's clock."""
+        return perf_counter()
+
+    def add(self, kind: str, name: str, start: float, stop: float) -> None:
+        """Take down something on the compute stream."""
+        if self.on and stop > start:
+            self.rows.append(("compute", kind, name, start, stop, 0))
+
+    def begin_bucket(self, number: int, size: int) -> None:
+        """A bucket sets out."""
+        if self.on:
+            self._begun[number] = (perf_counter(), size)
+
+    def end_bucket(self, number: int) -> None:
+        """A bucket is summed."""
+        if self.on and number in self._begun:
+            start, size = self._begun.pop(number)
+            name = f"bucket {number + 1}"
+            self.rows.append(("communication", "communication", name, start, perf_counter(), size))
+
+
+def offset(comm: Any, rounds: int = 20) -> float:
+    """Return what to add to this rank's clock to read rank 0's, in s, from the quickest of some round trips."""
+    theirs = np.empty(1)
+    best, shift = np.inf, 0.0
+    for rank in range(1, comm.size):
+        for _ in range(rounds):
+            if comm.rank == rank:
+                start = perf_counter()
+                comm.Sendrecv(np.array([start]), 0, recvbuf=theirs, source=0)
+                stop = perf_counter()
+                if stop - start < best:
+                    best, shift = stop - start, float(theirs[0]) - (start + stop) / 2
+            elif comm.rank == 0:
+                comm.Recv(theirs, rank)
+                comm.Send(np.array([perf_counter()]), rank)
+    return shift
+
+
+def gather(recorder: Recorder, comm: Any, shift: float) -> Timeline | None:
+    """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is the first event of any rank."""
+    rows = [
+        (comm.rank, stream, kind, name, start + shift, stop + shift, size)
+        for stream, kind, name, start, stop, size in recorder.rows
+    ]
+    parts = comm.gather(rows)
+    if comm.rank:
+        return None
+    everything = [row for part in parts for row in part]
+    zero = min((row[4] for row in everything), default=0.0)
+    moved = [(*row[:4], row[4] - zero, row[5] - zero, row[6]) for row in everything]
+    return from_rows(moved, comm.size, "measured").sorted()
