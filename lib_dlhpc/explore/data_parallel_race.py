@@ -3,40 +3,35 @@
 the_race()      the experiment: three ways to train on the same workers, played and then learned with
 
 When things happen comes from the simulator: asynchronous_sgd for parameter servers, rounds of a ring
-for the two that keep step. What is learned is a noisy quadratic bowl in DIMENSIONS directions of
-curvature h_i, loss sum h_i x_i^2 / 2, whose gradients carry noise of variance h_i (Zhang et al. 2019,
-"Which algorithmic choices matter at which batch sizes?", section 3). No momentum, one learning rate.
+for the two that keep step. What is learned meanwhile is the bowl of data_parallel_bowl.py.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ipywidgets
 import numpy as np
-from numpy.typing import NDArray
 
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.data_parallel import goyal
+from lib_dlhpc.explore.data_parallel_bowl import Floats, keep_step, most_stale_rate, stale
 from lib_dlhpc.explore.data_parallel_charts import race_state, staleness_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.schedules import schedule
 from lib_dlhpc.simulate import rounds
 from lib_dlhpc.simulate.asynchronous import AsynchronousRun, asynchronous_sgd
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 
 LASTS = 8.0  # s that the race takes, some 30 steps
 STEPS = 38  # of a worker, enough for it
-SEED = 2
-DIMENSIONS, COPIES = 12, 32  # directions of the bowl; how often it is run, to average the noise
-CURVATURE = 1.0 / np.arange(1, DIMENSIONS + 1)
-NOISE = 0.6  # standard deviation of a worker's gradient where the curvature is 1
+SEED = 2  # of the jitter
 TARGET = 0.1  # of the loss at the start
 DIVERGED = 1.0
 SERVED = 0.7  # share of what workers could compute below which servers are the wall
 RATES = (0.1, 0.2, 0.4, 0.8, 1.2, 1.6, 1.9)
-Floats = NDArray[np.float64]
 
 
 class Race(NamedTuple):
@@ -75,17 +70,17 @@ def the_race() -> ipywidgets.Box:
         "rate": slider("Learning rate", "Of all workers together", [(f"{r:g}", r) for r in RATES], 0.4),
     }  # fmt: skip
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    race, stale = chart("race"), chart("staleness")
+    race, ages = chart("race"), chart("staleness")
 
     def show() -> None:
         setting = Race(**{name: control.value for name, control in controls.items()})
         race.update(*race_view(setting))
-        stale.update(*staleness_state(served(setting).histogram))
+        ages.update(*staleness_state(served(setting).histogram))
         verdict.value = f'<p class="dlhpc-verdict">{race_words(setting)}</p>'
         wall.value = wall_html(race_wall(setting), "The servers keep up, and nobody runs away.")
 
     note = "who is the first below the dashed line. Then make one worker slow; then raise the learning rate."
-    return workbench(controls, [verdict, wall, race, stale], show, note)
+    return workbench(controls, [verdict, wall, race, ages], show, note)
 
 
 def courses(setting: Race) -> dict[str, Course]:
@@ -131,12 +126,41 @@ def averaged(workers: int, slow: float, local_steps: int) -> Floats:
     if workers == 1:
         return np.cumsum(compute[:, 0])
     plan = schedule("ring", workers, workers)
-    alone = goyal().set({"strategy.nodes": workers, "strategy.devices_per_node": 1})
-    kept, network = rounds.program(plan), network_of(alone)
+    kept, network = rounds.program(plan), network_of(_nodes_of_one(workers))
     for number in range(count):
         now = rounds.finish_times(kept, network, gradient_bytes() / workers, now + compute[number])
         ends[number] = now.max()
     return ends
+
+
+def predicted(setting: Race) -> dict[str, float]:
+    """Return the gradients a second that `predict` gives each of the three, all workers being equal."""
+    base = _nodes_of_one(setting.workers)
+    ways: dict[str, dict[str, Any]] = {
+        "synchronous": {},
+        "asynchronous": {"strategy.update": "asynchronous", "strategy.servers": setting.servers},
+        f"local, H = {setting.local_steps}": {
+            "strategy.update": "local",
+            "strategy.local_steps": setting.local_steps,
+        },
+    }
+    batch = int(base.strategy.batch)
+    return {
+        name: float(predict(base.set(changes)).throughput) / batch for name, changes in ways.items()
+    }
+
+
+def _nodes_of_one(workers: int) -> Experiment:
+    """Return the run on one GPU of so many nodes, its ring not overlapped and all gradients in one bucket."""
+    return goyal().set(
+        {
+            "strategy.nodes": workers,
+            "strategy.devices_per_node": 1,
+            "strategy.allreduce": "ring",
+            "strategy.overlap": False,
+            "strategy.bucket": 1e9,
+        }
+    )
 
 
 def slowness(setting: Race) -> Floats:
@@ -156,30 +180,22 @@ def gradient_bytes() -> float:
     return 4.0 * float(goyal().model.parameters)
 
 
-def most_stale_rate(workers: int) -> float:
-    """Return the largest learning rate of all workers together at which stale gradients converge.
-
-    A gradient that is tau updates old keeps x - eta h x_old from growing while
-    eta h < 2 sin(pi / (2 (2 tau + 1))) (Levin and May 1976); tau = workers - 1 here, h at most 1.
-    """
-    stale = workers - 1
-    return float(workers * 2 * np.sin(np.pi / (2 * (2 * stale + 1))))
-
-
 def race_words(setting: Race) -> str:
     """Say who is first at the target, how many gradients a second each computes, and how stale they are."""
     runs = courses(setting)
     first = min(runs, key=lambda name: runs[name].reached)
-    told = ", ".join(f"{name} {run.gradients:.3g}" for name, run in runs.items())
+    known = predicted(setting)
+    told = ", ".join(f"{n} {run.gradients:.3g} ({known[n]:.3g})" for n, run in runs.items())
+    without = "; the prediction knows of no slow worker" if setting.slow > 1 else ""
     if np.isinf(runs[first].reached):
         winner = "Nobody gets to a tenth of the loss."
     else:
         reached = format_quantity(runs[first].reached, "s")
         winner = f"{first[0].upper()}{first[1:]} is first at a tenth of the loss, after {reached}."
-    stale = served(setting).staleness
+    old = served(setting).staleness
     return (
-        f"<b>{winner}</b><br>Gradients a second: {told}."
-        f" An asynchronous gradient is {stale.mean():.3g} updates old on average, {stale.max()} at most."
+        f"<b>{winner}</b><br>Gradients a second, simulated (predicted): {told}{without}."
+        f" An asynchronous gradient is {old.mean():.3g} updates old on average, {old.max()} at most."
     )
 
 
@@ -189,7 +205,8 @@ def race_wall(setting: Race) -> str:
     if wild:
         return (
             f"The learning rate {setting.rate:g}: {' and '.join(wild)} run{'s' * (len(wild) == 1)} away."
-            f" Stale gradients allow {most_stale_rate(setting.workers):.3g} at most, fresh ones 2."
+            f" Gradients as stale as those of equal workers bear {most_stale_rate(setting.workers):.3g} at most,"
+            " fresh ones 2."
         )
     alone, got = float((1 / (seconds() * slowness(setting))).sum()), _apart(setting).gradients
     if got < SERVED * alone:
@@ -203,7 +220,7 @@ def race_wall(setting: Race) -> str:
 def _together(setting: Race, local_steps: int) -> Course:
     time = averaged(setting.workers, setting.slow, local_steps)
     kept = time <= LASTS
-    loss = _keep_step(setting.workers, setting.rate, local_steps, int(kept.sum()))
+    loss = keep_step(setting.workers, setting.rate, local_steps, int(kept.sum()))
     gradients = setting.workers * local_steps * len(time) / float(time[-1])
     return Course(np.append(0.0, time[kept]), loss, gradients)
 
@@ -211,44 +228,5 @@ def _together(setting: Race, local_steps: int) -> Course:
 def _apart(setting: Race) -> Course:
     run = served(setting)
     kept = run.time <= LASTS
-    loss = _stale(setting.workers, setting.rate, tuple(run.staleness[kept].tolist()))
+    loss = stale(setting.workers, setting.rate, tuple(run.staleness[kept].tolist()))
     return Course(np.append(0.0, run.time[kept]), loss, kept.sum() / min(LASTS, run.time[-1]))
-
-
-@lru_cache(maxsize=512)
-def _keep_step(workers: int, rate: float, local_steps: int, count: int) -> Floats:
-    """Return the loss after each average: all start from it, take their steps, and meet again."""
-    rng, x = np.random.default_rng(SEED), np.ones((COPIES, 1, DIMENSIONS))
-    loss = [_loss(x)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(count):
-            own = np.repeat(x, workers, axis=1)
-            for _ in range(local_steps):
-                own = own - rate * _gradient(own, rng)
-            x = own.mean(axis=1, keepdims=True)
-            loss.append(_loss(x))
-    return np.array(loss)
-
-
-@lru_cache(maxsize=512)
-def _stale(workers: int, rate: float, staleness: tuple[int, ...]) -> Floats:
-    """Return the loss after each update by a gradient of weights that are so many updates old.
-
-    A worker's gradient counts for its share: with nothing stale, a round of updates is one
-    synchronous step.
-    """
-    rng = np.random.default_rng(SEED)
-    weights = [np.ones((COPIES, 1, DIMENSIONS))]
-    with np.errstate(over="ignore", invalid="ignore"):
-        for old in staleness:
-            weights.append(weights[-1] - rate / workers * _gradient(weights[-1 - old], rng))
-    return np.array([_loss(x) for x in weights])
-
-
-def _gradient(x: Floats, rng: np.random.Generator) -> Floats:
-    return CURVATURE * x + NOISE * np.sqrt(CURVATURE) * rng.standard_normal(x.shape)
-
-
-def _loss(x: Floats) -> float:
-    """Relative to the start, where every x is 1."""
-    return float((CURVATURE * x**2).sum(axis=-1).mean() / CURVATURE.sum())
