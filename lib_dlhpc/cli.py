@@ -1,4 +1,4 @@
-"""The command line: dlhpc predict | simulate | validate | catalog | explore."""
+"""The command line: dlhpc predict | simulate | run | validate | catalog | explore."""
 
 import argparse
 import contextlib
@@ -75,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     played.add_argument("--json", action="store_true", help="print JSON in SI units")
     played.set_defaults(command=_simulate)
+
+    real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
+    _add_experiment(real)
+    real.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: the run's devices)")
+    real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
+    real.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
+    real.set_defaults(command=_run)
 
     many = commands.add_parser("validate", help="compare predictions with published results")
     many.add_argument(
@@ -180,6 +187,25 @@ def _simulate(options: argparse.Namespace) -> int:
     shown = compare.as_dict if options.json else compare.as_text
     result = shown(experiment, options.fidelity, measured, predicted)
     print(json.dumps(result, indent=2) if options.json else result)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch import JobError
+    from lib_dlhpc.launch.terminal import run_here
+
+    experiment = _experiment(options.experiment, options.set)
+    ranks = int(experiment.devices) if options.ranks is None else options.ranks
+    if ranks < 1:
+        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    if options.out and options.resume:
+        raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
+    folder = options.resume or options.out
+    try:
+        print(run_here(experiment, ranks, Path(folder) if folder else None, bool(options.resume)))
+    except JobError as error:
+        print(f"dlhpc: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
