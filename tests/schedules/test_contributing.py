@@ -1,0 +1,30 @@
+"""The allreduce that CONTRIBUTING.md shows is one, and all uses take it."""
+
+import re
+
+import pytest
+
+from lib_dlhpc.costs.network import flat
+from lib_dlhpc.schedules import price, prove, schedule
+from lib_dlhpc.simulate.rounds import finish_times
+
+
+@pytest.fixture
+def star(repository):
+    text = (repository / "CONTRIBUTING.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(example, names)
+    return names["star"]
+
+
+@pytest.mark.parametrize("p", [1, 2, 5, 8, 17])
+@pytest.mark.parametrize("n", [0, 1, 100])
+def test_the_example_is_proved_and_its_price_is_the_stars(star, p, n):
+    ours = schedule(star, p, n)
+    prove(ours)
+    rounds = 2 * (p - 1)
+    cost = price(ours, 1.0, 1.0, 1.0, itemsize=1)
+    assert tuple(cost) == (rounds, rounds * n, (p - 1) * n)
+    last = finish_times(ours, flat(p, 1e-6, 1e-10, 1e-11)).max()
+    assert last == pytest.approx(price(ours, 1e-6, 1e-10, 1e-11).total, rel=1e-12)
