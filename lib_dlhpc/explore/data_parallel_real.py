@@ -17,6 +17,8 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.spec.units import format_quantity
 
+BUSY = 100e-6  # s; no message in one memory takes so long by itself
+
 
 def exchange_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidgets.VBox:
     """Return a button that exchanges the gradients of one step on MPI ranks, for several bucket sizes.
@@ -62,6 +64,11 @@ def exchange_words(result: dict[str, Any]) -> str:
     off = sorted(row["median"] / row["price"] for row in rows)
     many, one = rows[0], rows[-1]
     alpha, rate = format_quantity(result["alpha"], "s"), 1 / max(result["beta"], 1e-15)
+    busy = ""
+    if result["alpha"] > BUSY:
+        busy = (
+            " An α this long is the scheduler's: even the calibrating exchange waited for a core."
+        )
     return _note(
         f"<b>Measured.</b> The gradients of {MODEL} in {many['buckets']} buckets take"
         f" {format_quantity(many['median'], 's')}, in one {format_quantity(one['median'], 's')}."
@@ -70,7 +77,7 @@ def exchange_words(result: dict[str, Any]) -> str:
         f"<br><b>Error.</b> The medians are {off[0]:.2g} to {off[-1]:.2g} times the price."
         " Above it: ranks that share a core wait for their turn in every round, and small buckets have the"
         " most rounds. Below it: large blocks that move faster than the one that calibrated."
-        "<br><b>Not seen here.</b> A network, and backward to hide behind."
+        f"{busy}<br><b>Not seen here.</b> A network, and backward to hide behind."
     )
 
 

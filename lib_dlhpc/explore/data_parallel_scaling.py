@@ -126,7 +126,8 @@ def published_table() -> ipywidgets.HTML:
             values = (shown.format(value) for value in (row.published, row.predicted))
             lines.append([name, *values, f"{row.error:+.1%}"])
     cells = [
-        "".join(f'<td style="text-align: left">{cell}</td>' for cell in line) for line in lines
+        "".join(f'<td style="text-align: left; padding-right: 2em">{cell}</td>' for cell in line)
+        for line in lines
     ]
     body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
     head = cells[0].replace("td", "th")

@@ -37,7 +37,7 @@ from lib_dlhpc.explore.data_parallel_race import (
     served,
     the_race,
 )
-from lib_dlhpc.explore.data_parallel_real import exchange_here
+from lib_dlhpc.explore.data_parallel_real import exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel_scaling import (
     GPUS,
     Scaling,
@@ -347,6 +347,11 @@ def test_ranks_that_do_not_come_through_are_explained(
     monkeypatch.setattr(data_parallel_here, "mpiexec", lambda: command)
     with pytest.raises(MpiMissing, match=reason):
         data_parallel_here.measure()
+
+
+def test_a_latency_that_is_the_schedulers_is_called_so() -> None:
+    assert "scheduler" in exchange_words({**RUN, "alpha": 2e-3})
+    assert "scheduler" not in exchange_words(RUN)
 
 
 @pytest.mark.parametrize("fails", [False, True])
