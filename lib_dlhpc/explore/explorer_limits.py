@@ -51,10 +51,14 @@ def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
 
 
 def messages(experiment: Experiment, steps: int) -> int:
-    """Return how many messages the allreduces of that many steps take."""
+    """Return how many messages the exchanges of that many steps take, with servers a push and a pull each."""
     strategy, ranks = experiment.strategy, int(experiment.devices)
+    if ranks == 1:
+        return 0
+    if strategy.update == "asynchronous":
+        return 2 * ranks * int(strategy.servers) * steps
     each = _messages(strategy.allreduce, ranks, int(experiment.devices_per_node))
-    return each * _buckets(experiment) * steps if ranks > 1 else 0
+    return each * _buckets(experiment) * -(-steps // int(strategy.local_steps))
 
 
 @lru_cache(maxsize=64)
@@ -72,4 +76,6 @@ def _buckets(experiment: Experiment) -> int:
 
 def _rows(experiment: Experiment, steps: int) -> int:
     """Return about how many rows the timeline has: two a bucket, and forward, wait, update, input."""
-    return int(experiment.devices) * (2 * _buckets(experiment) + 4) * steps
+    every = int(experiment.strategy.local_steps)
+    whole = -(-steps // every) * every  # local steps end with an average
+    return int(experiment.devices) * (2 * _buckets(experiment) + 4) * whole

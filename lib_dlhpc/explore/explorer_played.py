@@ -17,7 +17,8 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown
 
-MOST_DRAWN = 2  # steps on the chart
+MOST_DRAWN = 2  # steps on the chart, or as many as lie between two averages of local updates ...
+MOST_LOCAL = 8  # ... up to so many
 
 
 @dataclass(frozen=True)
@@ -52,23 +53,28 @@ def play(
 
 
 def gantt_of(played: Played) -> dict[str, Any]:
-    """Return the state of the chart "gantt"; of many steps, the first two."""
+    """Return the state of the chart "gantt"; of many steps, the first ones."""
     timeline = played.timelines[played.fidelity]
-    if played.steps <= MOST_DRAWN:
+    local = int(played.experiment.strategy.local_steps)
+    steps, drawn = breakdown(timeline).steps, max(MOST_DRAWN, min(local, MOST_LOCAL))
+    if steps <= drawn:
         return gantt_state(timeline)
-    state = gantt_state(first_steps(timeline, MOST_DRAWN))
-    state["summary"] = f"The first {MOST_DRAWN} of {played.steps} steps. {state['summary']}"
+    state = gantt_state(first_steps(timeline, drawn))
+    state["summary"] = f"The first {drawn} of {steps} steps. {state['summary']}"
     return state
 
 
 def first_steps(timeline: Timeline, count: int) -> Timeline:
-    """Return what each rank began before its `count`-th update was done."""
+    """Return what each rank began before the forward that comes after its `count`-th update."""
     done = np.flatnonzero(timeline.where("compute", "update"))
     done = done[np.lexsort((timeline.start[done], timeline.rank[done]))]
     ranks = timeline.rank[done]
     last = done[np.arange(len(done)) - np.searchsorted(ranks, ranks) == count - 1]
+    updated = np.full(timeline.ranks, np.inf)
+    updated[timeline.rank[last]] = timeline.stop[last]
+    later = timeline.where("compute", "forward") & (timeline.start >= updated[timeline.rank])
     end = np.full(timeline.ranks, np.inf)
-    end[timeline.rank[last]] = timeline.stop[last]
+    np.minimum.at(end, timeline.rank[later], timeline.start[later])
     return timeline.select(timeline.start < end[timeline.rank])
 
 
@@ -85,7 +91,7 @@ def played_html(played: Played) -> str:
     rows += [_row(name, played.predicted[name], list(measured.values()), step) for name in terms]
     reasons = why(played.experiment, played.fidelity, shown.terms, played.predicted)
     return (
-        f'<div class="dlhpc-played"><table><caption>{escape(_caption(played))}</caption>'
+        f'<div class="dlhpc-played"><table><caption>{escape(_caption(played, shown.steps))}</caption>'
         f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
         f" longest. Difference: of {escape(played.fidelity)}, in parts of the predicted step."
@@ -94,10 +100,11 @@ def played_html(played: Played) -> str:
     )
 
 
-def _caption(played: Played) -> str:
-    e, steps = played.experiment, played.steps
+def _caption(played: Played, steps: int) -> str:
+    e = played.experiment
     words = f"{f'{steps} steps' if steps > 1 else 'One step'} on {int(e.devices):,} ranks"
-    words += f", {e.strategy.allreduce.replace('_', ' ')}, seed {played.seed}"
+    how = e.strategy.allreduce if e.strategy.update != "asynchronous" else "asynchronous"
+    words += f", {how.replace('_', ' ')}, seed {played.seed}"
     if played.fidelity == "events" and e.strategy.update == "synchronous":
         words += f"; {messages(e, steps):,} messages, each followed on its own"
     return words

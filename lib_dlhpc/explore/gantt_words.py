@@ -88,7 +88,7 @@ def _waiting_words(computing: NDArray[np.float64], measured: Measured, common: b
         f"Rank {slowest:,} computes longest, {longest} a step; rank {fastest:,} needs {shortest}."
     )
     if not common:
-        return f"{words} No exchange is common to all ranks, so none waits for the slowest."
+        return f"{words} No exchange here is common to all ranks, so none waits for the slowest."
     waiting = show(measured.terms["waiting for the slowest"], "s")
     whom = "it" if measured.steps == 1 else "the slowest of each step"
     return f"{words} The others wait for {whom}, {waiting} a step on the average."

@@ -175,6 +175,28 @@ def test_the_chart_shows_the_first_two_of_many_steps():
     np.testing.assert_array_equal(work[0].stop, work[1].stop)
 
 
+UPDATES = {
+    "local": {"strategy.update": "local", "strategy.local_steps": 4},
+    "asynchronous": {"strategy.update": "asynchronous", "strategy.servers": 2},
+}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_other_ways_to_update_are_played_and_limited_as_well(update):
+    e = GOYAL.set({"strategy.nodes": 2, "calibration.rate": 0.0, **UPDATES[update]})
+    played = play(predict(e), "events", 0, 5, None)
+    html, summary = played_html(played), gantt_of(played)["summary"]
+    if update == "local":
+        assert "8 steps on 16 ranks" in html and summary.startswith("The first 4 of 8 steps.")
+        assert "The others wait for the slowest of each step" in summary
+    else:
+        assert "5 steps on 16 ranks, asynchronous" in html
+        assert "none waits for the slowest" in summary
+    many = e.set({"strategy.nodes": 32})
+    assert 0 < messages(many, 5) < messages(GOYAL.set({"strategy.nodes": 32}), 5)
+    assert too_much(e, "events", 5) == ""
+
+
 def test_first_steps_of_ranks_that_are_not_in_step():
     def step(rank, number):
         start = number * (rank + 1.0)
