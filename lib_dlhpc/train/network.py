@@ -206,7 +206,7 @@ def _check(model: Model) -> None:
         legal = DIMENSIONS.get(layer.kind)
         if legal and min(len(layer.input_shape), 3) not in legal:
             raise SpecError(
-                f"{layer.name}: a {layer.kind} layer is trained on samples of"
+                f"{layer.name}: a layer of kind {layer.kind} is trained on samples of"
                 f" {' or '.join(SHAPES[count] for count in legal)}; its input is"
                 f" {layer.input_shape}."
             )

@@ -82,6 +82,7 @@ class Conv:
 
     def _columns(self, kept: Kept, x: Array) -> Iterator[tuple[_Block, Array]]:
         """Yield each block with what its outputs read: (groups, channels / groups * taps, positions)."""
+        rows = self.inputs // self.groups * self.many
         for block in self._plan(x.shape[-1], x.itemsize):
             grid = kept.array("columns", (self.inputs, self.many, *block.shape), x.dtype)
             for tap in block.taps:
@@ -89,14 +90,14 @@ class Conv:
                 column[tap.here] = x[tap.there]
                 for border in tap.border:
                     column[border] = 0
-            yield block, grid.reshape(self.groups, -1, prod(block.shape))
+            yield block, grid.reshape(self.groups, rows, prod(block.shape))
 
     def _plan(self, batch: int, itemsize: int) -> list[_Block]:
         """Return the blocks for a batch size; they are made once."""
         if batch not in self._plans:
             plan = self._plans[batch] = []
             column, done = self.inputs * self.many * batch * itemsize, 0
-            for block in blocks(self.output, CACHE // column):
+            for block in blocks(self.output, CACHE // max(1, column)):
                 extents = tuple(part.stop - part.start for part in block)
                 stop = done + prod(extents) * batch
                 found = taps(self.space, block, self.window)

@@ -38,6 +38,7 @@ class BatchNorm:
         rows = self._rows(x)
         if kept.context.training:
             count = kept.context.sum_over_ranks(np.array([rows.shape[1]], x.dtype))
+            count = np.maximum(count, 1)  # of a rank without samples
             mean = kept.context.sum_over_ranks(rows.sum(axis=1)) / count
             centred = rows - mean[:, None]
             square = np.einsum("cn,cn->c", centred, centred)
@@ -68,11 +69,11 @@ class BatchNorm:
         rows -= normal
         rows -= shift[:, None]
         rows *= (weights["scale"] * values["inverse"])[:, None]
-        return dy if np.shares_memory(rows, dy) else rows.T.reshape(dy.shape)
+        return rows.reshape(dy.shape) if self.images else rows.T
 
     def _rows(self, x: Array) -> Array:
         """Return x with a row for each channel."""
-        return x.reshape(x.shape[0], -1) if self.images else x.T
+        return x.reshape(len(x), -1) if self.images else x.T
 
 
 class LayerNorm:

@@ -1,12 +1,15 @@
 """Layers that treat every element by itself."""
 
 import zlib
+from math import pi, prod, sqrt
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors
+
+ROOT = sqrt(2 / pi)  # of Python's own kind, which leaves float32 as it is
 
 
 class Relu:
@@ -96,14 +99,13 @@ class Gelu:
         """Return dx."""
         x = kept.values["x"]
         t = self._tanh(x)
-        inner = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x * x)
-        dy *= (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner).astype(x.dtype, copy=False)
+        inner = ROOT * (1 + 3 * 0.044715 * x * x)
+        dy *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
         return dy
 
     @staticmethod
     def _tanh(x: Array) -> Array:
-        root = x.dtype.type(np.sqrt(2 / np.pi))
-        return np.tanh(root * (x + x.dtype.type(0.044715) * x * x * x))
+        return np.tanh(ROOT * (x + 0.044715 * x * x * x))
 
 
 class Dropout:
@@ -141,14 +143,12 @@ def survivors(context: Context, stream: int, shape: tuple[int, ...], rate: float
     A counter-based generator (Salmon et al. 2011) is asked from the sample's place in the global batch
     on, so that how the batch is cut into ranks changes nothing.
     """
-    blocks = -(
-        -int(np.prod(shape[1:])) // 16
-    )  # a count of the generator gives 16 numbers of 16 bits
+    elements = prod(shape[1:])
+    blocks = -(-elements // 16)  # a count of the generator gives 16 numbers of 16 bits
     key = context.seed + (((context.step << 32) + stream) << 64)
     generator = np.random.Philox(counter=context.first_sample * blocks, key=key)
     numbers = generator.random_raw(shape[0] * blocks * 4).view(np.uint16)
-    mask = numbers.reshape(shape[0], -1) >= round(rate * 65536)
-    mask = mask[:, : int(np.prod(shape[1:]))]
+    mask = numbers.reshape(shape[0], blocks * 16)[:, :elements] >= round(rate * 65536)
     return np.ascontiguousarray(mask).reshape(shape)
 
 

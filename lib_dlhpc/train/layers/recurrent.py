@@ -73,8 +73,8 @@ class Lstm:
             np.matmul(dgates[step], weights["recurrent"].T, out=dh)
         flat = dgates.reshape(-1, dgates.shape[-1])
         np.sum(flat, axis=0, out=gradients["bias"])
-        np.matmul(output[:-1].reshape(len(flat), -1).T, flat, out=gradients["recurrent"])
-        rows = x.swapaxes(0, 1).reshape(len(flat), -1)
+        np.matmul(output[:-1].reshape(-1, self.hidden).T, flat, out=gradients["recurrent"])
+        rows = x.swapaxes(0, 1).reshape(-1, x.shape[-1])
         np.matmul(rows.T, flat, out=gradients["weight"])
         if not kept.wants_dx:
             return None

@@ -37,7 +37,7 @@ class Embedding:
         if not self.tied:
             gradients["weight"].fill(0)
         x = kept.values["x"].ravel()
-        np.add.at(gradients["weight"], x, dy.reshape(x.size, -1))
+        np.add.at(gradients["weight"], x, dy.reshape(-1, dy.shape[-1]))
 
 
 class PositionEmbedding:

@@ -1,5 +1,6 @@
 """Layers that move elements and compute nothing with them, sums excepted."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ class Flatten:
 
     def __init__(self, layer: Layer) -> None:
         self.images = len(layer.input_shape) >= 3
+        self.elements = prod(layer.input_shape)
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (batch, elements)."""
         kept.values["shape"] = x.shape
-        return x.reshape(-1, x.shape[-1]).T if self.images else x.reshape(len(x), -1)
+        return x.reshape(self.elements, -1).T if self.images else x.reshape(-1, self.elements)
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
@@ -33,7 +35,7 @@ class Add:
     def forward(self, weights: Tensors, kept: Kept, *x: Array) -> Array:
         """Return y."""
         y = kept.array("y", x[0].shape, x[0].dtype)
-        np.add(x[0], x[1], out=y)
+        np.add(x[0], x[1] if len(x) > 1 else 0, out=y)
         for more in x[2:]:
             y += more
         kept.values["inputs"] = len(x)
