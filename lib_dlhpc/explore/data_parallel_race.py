@@ -30,7 +30,7 @@ STEPS = 38  # of a worker, enough for it
 SEED = 2  # of the jitter
 TARGET = 0.1  # of the loss at the start
 DIVERGED = 1.0
-SERVED = 0.7  # share of what workers could compute below which servers are the wall
+SERVED = 0.8  # share of what workers could compute below which servers are the wall
 RATES = (0.1, 0.2, 0.4, 0.8, 1.2, 1.6, 1.9)
 
 

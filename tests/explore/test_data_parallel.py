@@ -262,15 +262,13 @@ def test_stale_gradients_run_away_first_and_one_server_is_a_wall_for_sixteen() -
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8, 16])
-def test_prediction_and_simulation_meet_but_where_workers_stand_in_line(workers: int) -> None:
+def test_prediction_and_simulation_meet_for_equal_workers(workers: int) -> None:
     setting = Race(workers, servers=4)
     runs, known = courses(setting), predicted(setting)
     assert set(runs) == set(known)
     for name, run in runs.items():
         near = 0.05 if name == "asynchronous" else 0.02
         assert run.gradients == pytest.approx(known[name], rel=near)
-    crowd = Race(workers=16, servers=1)
-    assert courses(crowd)["asynchronous"].gradients < 0.7 * predicted(crowd)["asynchronous"]
 
 
 def test_averages_come_in_order_and_last_the_whole_race() -> None:

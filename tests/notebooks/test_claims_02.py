@@ -123,7 +123,7 @@ def test_the_higher_the_learning_rate_the_worse_for_the_stale():
 
 def test_16_workers_and_one_server_are_slower_than_synchronous():
     crowd = courses(Race(workers=16, servers=1))
-    assert crowd["asynchronous"].gradients < 0.6 * crowd["synchronous"].gradients
+    assert crowd["asynchronous"].gradients < 0.9 * crowd["synchronous"].gradients
 
 
 def test_8_times_the_gpus_are_3_times_as_fast_and_twice_as_many_again_are_slower():
