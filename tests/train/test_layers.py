@@ -112,8 +112,9 @@ def assert_same(found, expected, **tolerance):
             np.testing.assert_allclose(gradients[key], gradients2[key], **tolerance)
 
 
-def test_the_cases_hold_every_kind():
+def test_the_cases_hold_every_kind_and_each_says_what_it_is():
     assert {model.layers[-1].kind for model in CASES.values()} == set(KINDS)
+    assert all(kind.__doc__ for kind in KINDS.values())
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -246,6 +247,16 @@ def test_batch_norm_evaluates_with_running_statistics_that_approach_those_of_the
     )
     expected = (x - mean) / np.sqrt(variance + norm.EPSILON) * scale + shift
     np.testing.assert_allclose(outside(one.forward(inputs)), expected)
+
+
+@named("batch_norm")
+def test_batch_norm_without_samples_leaves_its_running_statistics(name):
+    one = bench(CASES[name])
+    one.forward(inputs_of(CASES[name], 3))
+    before = {key: values.copy() for key, values in one.layer.running.items()}
+    one.forward(inputs_of(CASES[name], 0))
+    for key, values in one.layer.running.items():
+        np.testing.assert_array_equal(values, before[key])
 
 
 @named("layer_norm")

@@ -38,14 +38,15 @@ class BatchNorm:
         rows = self._rows(x)
         if kept.context.training:
             count = kept.context.sum_over_ranks(np.array([rows.shape[1]], x.dtype))
-            count = np.maximum(count, 1)  # of a rank without samples
+            share = MOMENTUM if count > 0 else 0.0  # a rank without samples has seen nothing
+            count = np.maximum(count, 1)
             mean = kept.context.sum_over_ranks(rows.sum(axis=1)) / count
             centred = rows - mean[:, None]
             square = np.einsum("cn,cn->c", centred, centred)
             variance = kept.context.sum_over_ranks(square) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
             for name, new in (("mean", mean), ("variance", unbiased)):
-                self.running[name] += MOMENTUM * (new - self.running[name])
+                self.running[name] += share * (new - self.running[name])
         else:
             mean, variance = self.running["mean"], self.running["variance"]
             centred, count = rows - mean[:, None], np.ones(1, x.dtype)
