@@ -95,10 +95,12 @@ def finish_times(
         elif alike is None or uneven:
             routes.play(time, room, routes.durations(part, network, element_bytes), repeat)
         else:
-            if alike not in spent_alike:
-                one = routes.durations(part, network, element_bytes)[0][..., :1]
-                spent_alike[alike] = [one.copy()]
-            routes.play(time, room, spent_alike[alike], repeat)
+            spent = spent_alike.get(alike, [])
+            if not spent:
+                one = routes.durations(part, network, element_bytes)[0][..., :1].copy()
+                # numpy adds a number in half the time of an array of one
+                spent = spent_alike[alike] = [one.reshape(()) if one.size == 1 else one]
+            routes.play(time, room, spent, repeat)
         number += repeat
     return time
 
@@ -169,7 +171,7 @@ class _Routes:
     def play(self, time: Floats, room: _Room, spent: list[Floats], repeat: int) -> None:
         """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`.
 
-        spent: for each level (..., messages), or (..., 1) where all take as long. room: to work in.
+        spent: for each level (..., messages), or (..., 1) or () where all take as long. room: to work in.
         """
         if self.giver is not None:
             self._play_permutation(time, room, self.giver, spent[0], repeat)
@@ -188,10 +190,8 @@ class _Routes:
     ) -> None:
         """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
         sent, mine, twice = room
-        own = send if send.shape[-1] == 1 else np.maximum(send, send[..., giver])
+        own = send if send.shape[-1:] in ((), (1,)) else np.maximum(send, send[..., giver])
         alike = own is send or bool((own == send).all())
-        if send.size == 1:
-            send = send.reshape(())  # numpy adds a number in half the time of an array of one
         k, add, maximum = self.shift, np.add, np.maximum
         if k:  # the last k ranks stand before the first too: then the givers, k back, are a view
             sent, givers = twice[..., k : self.ranks + k], twice[..., : self.ranks]
