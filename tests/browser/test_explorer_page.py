@@ -204,7 +204,7 @@ def test_what_was_played_follows_the_page_or_is_called_of_other_settings(
     assert page.locator(".dlhpc-stale").count() == 1
     page.get_by_role("button", name="Play again").click()
     eventually(lambda: "One step on 256 ranks" in results.inner_text())
-    assert page.locator(".dlhpc-stale").count() == 0
+    eventually(lambda: page.locator(".dlhpc-stale").count() == 0)
 
 
 def test_too_many_messages_are_told_and_not_played(page: Any, eventually: Any) -> None:
