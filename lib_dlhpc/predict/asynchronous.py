@@ -1,20 +1,21 @@
 """Asynchronous updates: a device's own step, what the servers take at most, and how stale gradients get.
 
-Each of W devices computes a gradient of n bytes, pushes it to S servers, an equal part each, has it
-applied there, and pulls the weights; nobody waits for another device (Dean et al. 2012, "Large scale
-distributed deep networks"). Alone, its step takes
+Each of W devices computes a gradient of n bytes, pushes it to S servers, an equal part each and one
+after another, has it applied there, and pulls the weights; nobody waits for another device (Dean et al.
+2012, "Large scale distributed deep networks"). Links are full-duplex, so that one part is pulled while the
+next is pushed: alone, a step of a device takes
 
-    T = compute + alpha + n beta + update / S + alpha + n beta
+    T = compute + (S + 1) (alpha + n/S beta) + update/S
 
-The servers serve all devices one after another, as do the NICs of a node with several devices: the
-slowest of these stations needs t seconds for each gradient, and W devices put in one every T at most:
+A server deals with one device at a time, and the NICs of a node carry what all its devices push. The
+slowest of these stations needs t seconds for each gradient, so W devices, each with one every T at most,
+take
 
-    seconds from step to step of a device = max(T, W t)
+    max(T, W t)    t = max(alpha + n/S beta, update/S, n beta / nodes)
 
-which is the bound of operational analysis (Denning & Buzen 1978): no run is faster, and near T = W t
-queues make it slower. While a device makes one update the others make one each, so in the steady state
-W - 1 updates come between (Little's law: W gradients are under way, one of them its own; Zhang et al.
-2016, "Staleness-aware async-SGD").
+from step to step: the bound of operational analysis (Denning & Buzen 1978). No run is faster, and near
+T = W t queues make it slower. While a device makes one update the others make one each: W - 1 updates
+come between in the steady state (Little's law; Zhang et al. 2016, "Staleness-aware async-SGD").
 """
 
 from dataclasses import dataclass
@@ -54,9 +55,11 @@ def service(experiment: Experiment, update: Any) -> Service:
     alone, workers, held = (
         node_links(machine, some, nodes + servers - some) for some in (1, nodes, servers)
     )
-    links = n * beta / np.minimum(workers, held)
+    at_server, at_node = link.latency + n * beta / held, n * beta / workers
     return Service(
-        transfer=Cost(2 * link.latency, 2 * n * beta / alone, 0.0),
+        transfer=Cost(
+            (servers + 1) * link.latency, (servers + 1) / servers * n * beta / alone, 0.0
+        ),
         update=update / servers,
-        station=np.maximum(links, update / servers),
+        station=np.maximum(np.maximum(at_server, at_node), update / servers),
     )

@@ -155,8 +155,12 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     follow = _on_servers if strategy.update == "asynchronous" else _on_devices
     update, waiting, cost, exposed, load = follow(experiment, work, update)
     training = work.forward + work.backward + update + waiting + exposed
-    fetch = input_time(experiment)
-    stall = np.maximum(fetch - training, 0.0)
+    fetch, every = input_time(experiment), strategy.local_steps
+    late = fetch - (
+        training - exposed
+    )  # in a step without exchange; one in `every` steps has all of it
+    stall = (every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)
+    stall = stall / every
     step = training + stall
     interval = run.checkpoint_interval
     often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]

@@ -22,7 +22,8 @@ def _straggler(p: Breakdown) -> Explanation:
             ("steps ahead of the slowest s", f"{bound or 'any'}", "given"),
         ),
         "Ho et al. 2013 for the bound; its price is derived in lib_dlhpc/costs/stragglers.py; Blom 1958 for m_p",
-        "Devices vary independently and normally from step to step; to first order in the jitter. A device"
+        "Devices vary independently and normally from step to step; to first order in the jitter, and once they"
+        " have wandered apart, after some (s / jitter)² steps. A device"
         " that is always slow is not in it: with a bound it sets everyone's pace, without one only its own.",
     )
 
@@ -33,12 +34,13 @@ def _communication(p: Breakdown) -> Explanation:
     return Explanation(
         "communication",
         show(float(total.total), "s"),
-        "push and pull: 2 α + 2 n β of a device that is alone, and then the queue: the slowest of servers,"
-        " their links and the nodes' links takes t for a gradient, so W devices take max(T, W t) a step",
+        "push and pull of a device that is alone, (S + 1) (α + n/S β), the next part being pushed while one is"
+        " pulled; then the queue: the slowest of servers, their links and the nodes' links takes t for a"
+        " gradient, so W devices take max(T, W t) a step",
         (
             ("gradients, and weights, n", show(n, "B"), "parameters × bytes of the precision"),
             ("devices W", f"{int(e.devices)}", "given"),
-            ("servers, an equal part each", f"{int(e.servers)}", "given"),
+            ("servers S, an equal part each", f"{int(e.servers)}", "given"),
             *link_inputs(p, "inter_node", "between nodes"),
             ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
             ("an update, on a server", show(float(p.update), "s"), "its part of the parameters"),

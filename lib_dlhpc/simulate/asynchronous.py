@@ -1,24 +1,33 @@
-"""Training that does not keep step: asynchronous SGD with parameter servers, and local SGD.
+"""Asynchronous updates: devices push gradients to parameter servers and pull weights, none waits for another.
 
-Asynchronous SGD: a worker computes a gradient, pushes it to the servers, a shard each, which apply it in
-the order of arrival, and pulls the new weights; nobody waits for another worker. The staleness of a
-gradient is how many updates its weights have missed when it is applied. Sources: Dean et al., "Large
-scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD" (2016).
+A worker computes a gradient and pushes it to the servers, a part each, one after another; the workers of
+a node begin with the same server, those of the next node with the next. A server takes one gradient at a
+time, in the order in which workers come, applies it, and sends the new weights back, again to one worker
+at a time. The staleness of a gradient is how many updates its weights have
+missed when it is applied. With a bound s a worker gets weights only when it is at most s steps ahead of
+the slowest, so that no gradient misses more than (W - 1) (2 s + 1) updates of W workers. Sources: Dean
+et al., "Large scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD"
+(2016); Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server" (2013).
 
-Local SGD: every rank takes some steps alone, then all average their weights. Source: Lin et al., "Don't
-use large mini-batches, use local SGD" (2020).
+Workers are ranks 0 .. W - 1; the servers are nodes after theirs. What is said of a push, an update and a
+pull of several servers is said of the first one; a step ends when all parts are pulled.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
+from simpy.events import Event
 
-from lib_dlhpc.schedules.rounds import Schedule
-from lib_dlhpc.simulate.events import finish_times
-from lib_dlhpc.simulate.platform import platform
-from lib_dlhpc.simulate.simulation import Process, Simulation
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.work import Work
+from lib_dlhpc.simulate.clock import Floats, Load, StepProgress
+from lib_dlhpc.simulate.platform import Platform, platform
+from lib_dlhpc.simulate.simulation import Process, Simulation, Traffic
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 
 
@@ -26,7 +35,7 @@ from lib_dlhpc.spec.machine import Machine
 class AsynchronousRun:
     """What came of an asynchronous run, update by update in the order in which server 0 applied them."""
 
-    time: NDArray[np.float64]  # s at which it was applied
+    time: Floats  # s at which it was applied
     worker: NDArray[np.int64]
     staleness: NDArray[np.int64]
 
@@ -41,6 +50,18 @@ class AsynchronousRun:
         return len(self.time) / float(self.time[-1])
 
 
+@dataclass(frozen=True, eq=False)
+class ServedSteps:
+    """When each worker does what: s, arrays of shape (steps, workers)."""
+
+    start: Floats
+    applying: Floats  # the first server begins to apply the gradient
+    applied: Floats
+    released: Floats  # and lets the worker have the weights
+    pulled: Floats
+    run: AsynchronousRun
+
+
 def asynchronous_sgd(
     machine: Machine,
     workers: int,
@@ -49,97 +70,167 @@ def asynchronous_sgd(
     steps: int = 20,
     servers: int = 1,
     jitter: float = 0.0,
-    speed: float | NDArray[np.float64] = 1.0,
+    speed: float | Floats = 1.0,
     seed: int = 0,
+    staleness: int = 0,
 ) -> AsynchronousRun:
     """Let each worker take that many steps; workers and servers have a node and one device each.
 
-    parameter_bytes: B of the gradients, and of the weights; each server holds an equal part. seconds:
-    compute time of a step. jitter: its standard deviation over its mean. speed: of each worker, 1 is
-    normal. Workers are ranks 0 .. workers - 1, servers the ranks after them; a server combines at the
-    machine's memory bandwidth and sends the weights back in the order of arrival.
+    parameter_bytes: B of the gradients, and of the weights; each server holds an equal part and combines
+    at the machine's memory bandwidth. seconds: compute time of a step. jitter: its standard deviation
+    over its mean. speed: of each worker, 1 is normal. staleness: steps that a worker may be ahead of the
+    slowest, 0 for any number. Raises SpecError for numbers that are too small.
     """
-    for name, value in (("workers", workers), ("servers", servers), ("steps", steps)):
-        if value < 1:
-            raise SpecError(f"{name} = {value!r}: expected a whole number, at least 1.")
-    pace = np.ones(workers + servers)
-    pace[:workers] = speed
-    sim = Simulation(platform(machine, workers + servers, 1), pace)
-    shard = parameter_bytes / servers
-    compute = _compute_times(seconds, jitter, (workers, steps), seed)
-    state = _Servers(sim, workers, servers, shard)
-    for worker in range(workers):
-        sim.start(_worker(state, worker, compute[worker].tolist()))
-    sim.run()
-    time, worker_of, staleness = zip(*state.applied, strict=True)
-    return AsynchronousRun(np.array(time), np.array(worker_of), np.array(staleness))
+    numbers = {"workers": workers, "servers": servers, "steps": steps, "staleness": staleness}
+    for name, value in numbers.items():
+        if value < (name != "staleness"):
+            least = int(name != "staleness")
+            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
+    on = platform(machine, workers + servers, 1)
+    drawn = np.random.default_rng(seed).normal(1.0, jitter, (workers, steps))
+    load = Load(
+        work=Work(seconds, 0.0, np.zeros(1), np.array([parameter_bytes])),
+        update=parameter_bytes * on.gamma,
+        overlap=False,
+        factor=np.maximum(drawn, 0.0).T / speed,
+        fetch=np.zeros((steps, workers)),
+        saving=np.zeros(steps),
+    )
+    return serve(load, on, range(workers, on.ranks), parameter_bytes, staleness).run
 
 
-def local_sgd(
-    schedule: Schedule,
-    machine: Machine,
-    nodes: int,
-    devices_per_node: int,
-    seconds: float,
-    local_steps: int,
-    rounds: int = 1,
-    jitter: float = 0.0,
-    element_bytes: float = 4,
-    seed: int = 0,
-) -> NDArray[np.float64]:
-    """Return when each rank is through with each averaging of the weights, in s, (rounds, ranks).
+def serve_experiment(
+    experiment: Experiment,
+    load: Load,
+    fidelity: str,
+    background: Sequence[Traffic] = (),
+    progress: StepProgress | None = None,
+) -> ServedSteps:
+    """Play the steps of an experiment, the servers being the nodes after those that train.
 
-    schedule: the allreduce of the weights. seconds: compute time of one local step. jitter: its standard
-    deviation over its mean; over several local steps it averages out, which is half of the gain.
+    fidelity: "rounds" knows no links but the NICs, "events" also those of the topology.
     """
-    ranks = nodes * devices_per_node
-    compute = _compute_times(seconds, jitter, (rounds, local_steps, ranks), seed).sum(axis=1)
-    ends = np.zeros((rounds, ranks))
-    now = np.zeros(ranks)
-    for number in range(rounds):
-        sizes = (machine, nodes, devices_per_node, element_bytes)
-        ends[number] = now = finish_times(schedule, *sizes, arrival=now + compute[number])
-    return ends
+    strategy, machine = experiment.strategy, experiment.machine
+    here = int(experiment.devices_per_node)
+    if fidelity == "rounds":
+        machine = replace(machine, topology="single-switch")
+    on = platform(machine, int(strategy.nodes + strategy.servers), here)
+    ranks = range(load.ranks, on.ranks, here)
+    size = experiment.model.parameters * BYTES[strategy.precision]
+    return serve(load, on, ranks, size, int(strategy.staleness), background, progress)
 
 
-def _compute_times(
-    seconds: float, jitter: float, shape: tuple[int, ...], seed: int
-) -> NDArray[np.float64]:
-    """Normal about the mean, never below 0."""
-    factor = np.random.default_rng(seed).normal(1.0, jitter, shape)
-    return seconds * np.maximum(factor, 0.0)
+def serve(
+    load: Load,
+    on: Platform,
+    servers: Sequence[int],
+    parameter_bytes: float,
+    staleness: int = 0,
+    background: Sequence[Traffic] = (),
+    progress: StepProgress | None = None,
+) -> ServedSteps:
+    """Play all steps of all workers with the servers at those ranks of the platform.
+
+    load.update: s of an update of all parameters by one server. Raises Cancelled when `progress`
+    returns False.
+    """
+    sim = Simulation(on)
+    sim.background(background)
+    state = _Servers(sim, load, servers, parameter_bytes / len(servers), staleness)
+    for worker in range(load.ranks):
+        sim.start(_worker(state, worker))
+    total = 2 * len(servers) * load.ranks * load.steps
+    if progress is None:
+        sim.run()
+    else:
+        sim.run(lambda time, delivered: progress(time, delivered, total))
+        progress(float(sim.env.now), sim.delivered, total)
+    run = AsynchronousRun(*map(np.array, zip(*state.applied, strict=True)))
+    start, applying, applied, released, pulled = state.clock
+    return ServedSteps(start, applying, applied, released, pulled, run)
 
 
 class _Servers:
-    """One shard each: when it is free again, and how many updates it has seen."""
+    """What the servers know, each of its part: its updates, who has made how many, whom it holds back."""
 
-    def __init__(self, sim: Simulation, workers: int, servers: int, shard: float) -> None:
-        self.sim, self.ranks, self.shard = sim, range(workers, workers + servers), shard
-        self.free = dict.fromkeys(self.ranks, 0.0)
-        self.version = dict.fromkeys(self.ranks, 0)
-        self.applied: list[tuple[float, int, int]] = []  # by the first server
+    def __init__(
+        self, sim: Simulation, load: Load, ranks: Sequence[int], part: float, bound: int
+    ) -> None:
+        self.sim, self.load, self.ranks, self.part, self.bound = sim, load, ranks, part, bound
+        self.clock = np.zeros((5, load.steps, load.ranks))  # as in ServedSteps
+        self.update = load.update / len(ranks)
+        # One worker at a time to receive from, to update for and to send to.
+        self.inbox, self.unit, self.outbox = (
+            {rank: simpy.Resource(sim.env) for rank in ranks} for _ in range(3)
+        )
+        self.version = dict.fromkeys(ranks, 0)
+        self.made = {rank: [0] * load.ranks for rank in ranks}
+        self.held: dict[int, list[tuple[int, Event]]] = {rank: [] for rank in ranks}
+        self.applied: list[tuple[float, int, int]] = []  # s, worker, staleness; by the first server
+
+    def count(self, server: int, worker: int) -> None:
+        """Note an update, and let those go on who are no longer too far ahead."""
+        self.version[server] += 1
+        self.made[server][worker] += 1
+        if self.held[server]:
+            slowest, waiting = min(self.made[server]), self.held[server]
+            self.held[server] = [each for each in waiting if each[0] > slowest]
+            for needed, event in waiting:
+                if needed <= slowest:
+                    event.succeed()
+
+    def close_enough(self, server: int, worker: int) -> Event | None:
+        """Return what a worker has to wait for if it is more than the bound ahead of the slowest."""
+        needed = self.made[server][worker] - self.bound
+        if not self.bound or needed <= min(self.made[server]):
+            return None
+        event = Event(self.sim.env)
+        self.held[server].append((needed, event))
+        return event
 
 
-def _worker(state: _Servers, worker: int, compute: list[float]) -> Process:
-    sim = state.sim
-    read = dict.fromkeys(state.ranks, 0)  # the version of each shard that the worker has
-    for seconds in compute:
-        yield sim.compute(worker, seconds)
-        done = [sim.env.process(_shard(state, worker, server, read)) for server in state.ranks]
-        yield from done
+def _worker(state: _Servers, worker: int) -> Process:
+    """What a worker does in all steps."""
+    sim, load = state.sim, state.load
+    start, _, _, _, pulled = state.clock
+    first = worker // sim.platform.devices_per_node % len(state.ranks)
+    turn = [*state.ranks[first:], *state.ranks[:first]]
+    read = dict.fromkeys(state.ranks, 0)  # the version of each part that the worker has
+    begin = 0.0
+    for step in range(load.steps):
+        start[step, worker] = begin
+        yield sim.until(float(load.computed(begin, load.factor[step, worker])[1]))
+        parts = []
+        for server in turn:
+            (push,) = sim.messages(worker, server, state.part)
+            with state.inbox[server].request() as free:
+                yield free
+                yield sim.send(push)
+            parts.append(sim.env.process(_part(state, worker, step, server, read)))
+        yield from parts
+        pulled[step, worker] = end = sim.env.now
+        begin = float(load.next_start(step, begin, end, load.fetch[step, worker]))
 
 
-def _shard(state: _Servers, worker: int, server: int, read: dict[int, int]) -> Process:
-    """Push one shard of the gradient, have it applied, pull the weights."""
-    sim = state.sim
-    (push,) = sim.messages(worker, server, state.shard)
-    yield sim.send(push)
-    begin = max(sim.env.now, state.free[server])
-    state.free[server] = begin + state.shard * sim.platform.gamma
-    yield sim.until(state.free[server])
-    if server == state.ranks[0]:
-        state.applied.append((sim.env.now, worker, state.version[server] - read[server]))
-    state.version[server] += 1
+def _part(state: _Servers, worker: int, step: int, server: int, read: dict[int, int]) -> Process:
+    """Apply one part of a gradient and send the weights back."""
+    sim, first = state.sim, server == state.ranks[0]
+    with state.unit[server].request() as free:
+        yield free
+        applying = sim.env.now
+        yield sim.until(applying + state.update)
+    if first:
+        missed = state.version[server] - read[server]
+        state.applied.append((sim.env.now, worker, missed))
+        state.clock[1:3, step, worker] = applying, sim.env.now
+    state.count(server, worker)
+    wait = state.close_enough(server, worker)
+    if wait is not None:
+        yield wait
     read[server] = state.version[server]
-    (pull,) = sim.messages(server, worker, state.shard)
-    yield sim.send(pull)
+    if first:
+        state.clock[3, step, worker] = sim.env.now
+    with state.outbox[server].request() as free:
+        yield free
+        (pull,) = sim.messages(server, worker, state.part)
+        yield sim.send(pull)

@@ -39,7 +39,7 @@ def rows(load: Load, step: Clock) -> list[Timeline]:
             )
         )
     parts += [
-        _late(row, "wait", "wait for the exchange", step.backward_end, step.exchange_end),
+        late(row, "wait", "wait for the exchange", step.backward_end, step.exchange_end),
         compute(kind="update", name=0, names=["update"], start=step.exchange_end, stop=step.end),
     ]
     saving, fetch = float(load.saving[step.step]), load.fetch[step.step]
@@ -52,7 +52,7 @@ def rows(load: Load, step: Clock) -> list[Timeline]:
         ready = step.start + fetch
         fetched = partial(row, rank=every, stream="input", kind="input", start=step.start)
         parts.append(fetched(name=0, names=["fetch the next batch"], stop=ready))
-        parts.append(_late(row, "input", "wait for input", saved, ready))
+        parts.append(late(row, "input", "wait for input", saved, ready))
     return parts
 
 
@@ -67,8 +67,8 @@ def _backward(load: Load, step: Clock, factor: Floats) -> tuple[list[int], Float
     return segments, edges
 
 
-def _late(row: "partial[Timeline]", kind: str, name: str, since: Floats, until: Floats) -> Timeline:
-    """Return the time that those ranks stand still for whom `until` comes after `since`."""
-    late = np.flatnonzero(until > since)
-    still = partial(row, rank=late, stream="compute", kind=kind, name=0, names=[name])
-    return still(start=since[late], stop=until[late])
+def late(row: "partial[Timeline]", kind: str, name: str, since: Floats, until: Floats) -> Timeline:
+    """Return the time that those ranks, the last axis, stand still for whom `until` comes after `since`."""
+    at = np.nonzero(until > since)
+    still = partial(row, rank=at[-1], stream="compute", kind=kind, name=0, names=[name])
+    return still(start=since[at], stop=until[at])

@@ -1,9 +1,10 @@
-"""simulate(experiment): training steps of synchronous data parallelism, rank by rank.
+"""simulate(experiment): training steps of data parallelism, rank by rank.
 
 A rank computes forward, then backward, out of which its gradient buckets come one after another; they
 are exchanged in that order by the schedule of the experiment's allreduce, one at a time, while backward
 goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late. A
-batch is fetched while the step before it goes on.
+batch is fetched while the step before it goes on. Updates that do not keep step so: see local.py and
+asynchronous.py.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a
@@ -23,7 +24,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check, device_work
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
-from lib_dlhpc.simulate import rounds
+from lib_dlhpc.simulate import local, rounds
 from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.rows import rows
@@ -56,6 +57,8 @@ def simulate(
 ) -> Timeline:
     """Play `steps` training steps on every rank and return what happened.
 
+    With local updates they are rounded up so that the last one ends with an average; with asynchronous
+    ones every rank takes that many, and pushes and pulls are rows (see staleness.py).
     fidelity: "rounds" plays the exchange round by round without contention beyond the NICs; "events"
     lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
     same seed gives the same bytes.
@@ -78,8 +81,17 @@ def simulate(
             raise SpecError(
                 f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
             )
-    pace = _speed(experiment, speed)
-    load = _load(experiment, seed, steps, pace, input, checkpoint)
+    pace, strategy = _speed(experiment, speed), experiment.strategy
+    every = int(strategy.local_steps)  # 1 unless updates are local
+    load = _load(experiment, seed, -(-steps // every) * every, pace, input, checkpoint)
+    if strategy.update == "asynchronous":
+        from lib_dlhpc.simulate import asynchronous, staleness
+
+        served = asynchronous.serve_experiment(experiment, load, fidelity, background, progress)
+        return staleness.rows(load, served, float(load.work.sizes.sum()))
+    draw: Callable[[Load, Clock], list[Timeline]] = rows
+    if strategy.update == "local":
+        load, draw = local.together(load, every)
     plan, recorder = _plan(experiment), Recorder(messages)
     played: Iterable[Clock]
     if fidelity == "events" and len(load.sent):
@@ -93,7 +105,7 @@ def simulate(
         kept = rounds.program(plan)
         number = sum(len(run.round) * run.repeat for run in kept.runs)
         played = play_rounds(load, _exchange(experiment, kept, pace), number, progress)
-    parts = [part for step in played for part in rows(load, step)]
+    parts = [part for step in played for part in draw(load, step)]
     return join([*parts, recorder.timeline(load.ranks)]).sorted()
 
 

@@ -51,8 +51,9 @@ def test_throughput_is_that_of_the_devices_or_of_the_servers(nodes, servers, her
         }
     )
     found = predict(run)
-    own = found.forward + found.backward + UPDATE / servers + 2 * (LINK.latency + SIZE * BETA)
-    most = min(min(servers, nodes) / (SIZE * BETA), servers / UPDATE)  # gradients/s
+    part = LINK.latency + SIZE / servers * BETA
+    own = found.forward + found.backward + UPDATE / servers + (servers + 1) * part
+    most = min(1 / part, nodes / (SIZE * BETA), servers / UPDATE)  # gradients/s
     rate = min(run.devices / own, most)
     assert found.throughput == pytest.approx(rate * batch, rel=1e-12)
     assert found.server_load == pytest.approx(rate / most, rel=1e-12)
@@ -69,6 +70,7 @@ def test_a_slow_update_is_a_limit_of_its_own():
 
 def test_uplinks_of_a_fat_tree_are_a_limit_unless_one_switch_has_all():
     tree = {"machine.topology": "fat-tree", "machine.oversubscription": 4.0}
+    tree |= {"machine.inter_node.latency": 0.0}
     run = RUN.set({**tree, "strategy.nodes": 400, "strategy.servers": 40, "strategy.batch": 1})
     rates = [
         predict(run.set({"machine.nodes_per_switch": k})).throughput for k in (1, 4, 20, 439, 440)
