@@ -6,6 +6,7 @@ from lib_dlhpc.spec.schema import choice, number, whole
 
 DECAYS = ("constant", "step", "cosine", "quadratic", "growth")
 NORMALISATIONS = ("local", "global")
+COLLECTIVES = ("schedule", "mpi")  # strategy.allreduce's schedule, or the MPI library's own
 
 
 @dataclass(frozen=True)
@@ -30,4 +31,6 @@ class Training:
     )  # fp16 gradients would vanish without it
     sparsity: float = number(default=0.0, most=0.9999)  # gradient compression: share not sent
     sparsity_warm_up: float = number(default=0.0)  # epochs in which the sparsity rises
+    shift: int = whole(default=0, least=0)  # pixels that an image is moved by at random, at most
+    collective: str = choice(COLLECTIVES, default="schedule")  # whose allreduce sums the gradients
     test_share: float = number(default=0.2, positive=True, most=0.9)

@@ -18,8 +18,14 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.rates import batch_at
 
-REAL = ("digits", "mnist-5k")
-MADE = ("waves", "words", "densities")
+REAL = {"digits": (1797, 64, 10), "mnist-5k": (5000, 784, 10)}  # samples, numbers, classes
+# What the model must be for: in words, axes of a sample, axes of the output.
+MADE = {
+    "waves": ("images (channels, rows, columns) that gives a number for each class", (3,), 1),
+    "words": ("sequences of words that gives a number for each word at each place", (1,), 2),
+    "densities": ("fields (channels, axes of space) that gives numbers", (2, 3, 4), 1),
+}
+SHIFT = 0x5F1F7  # sets the random numbers of shifts apart from all others
 HERE = Path(__file__).parent / "datasets"
 
 
@@ -42,31 +48,75 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     """Return the samples that an experiment trains on and tests with, shaped for its model.
 
     The split is drawn once from seed 0, so it is the same for every run. Raises SpecError for a data set that only
-    has a price, and for one that the model cannot read.
+    has a price, and for one that the model cannot read: see check_data.
     """
-    name, shape = experiment.dataset.name, experiment.model.input_shape
+    check_data(experiment)
+    name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
     if name in REAL:
         with np.load(HERE / f"{name}.npz") as file:
             images, y = file["images"], file["labels"].astype(np.int64)
         x = (images / dtype(images.max())).astype(dtype)
-    elif name in MADE:
-        x, y = _MAKERS[name](experiment, dtype)
     else:
-        legal = (*REAL, *MADE)
+        x, y = _MAKERS[name](experiment, dtype)
+    order = np.random.default_rng(0).permutation(len(x))[:many]
+    x = x.reshape(len(x), *shape)
+    test, train = np.split(order, [_tested(experiment)])
+    return Data(x[train], y[train], x[test], y[test])
+
+
+def check_data(experiment: Experiment) -> None:
+    """Raise SpecError, without making samples, for a data set that the model cannot be trained with."""
+    dataset, model = experiment.dataset, experiment.model
+    name, reads, gives = dataset.name, model.input_shape, model.output_shape
+    legal = (*REAL, *MADE)
+    if name not in legal:
         raise SpecError(
             f"dataset.name = {name!r}: can be priced but not trained; to train: {', '.join(legal)}."
             f"{suggest(name, legal)}"
         )
-    if prod(x.shape[1:]) != prod(shape):
+    if name in REAL:
+        samples, size, classes = REAL[name]
+        fits = prod(reads) == size and len(gives) == 1 and gives[0] >= classes
+        wanted = f"{size} numbers a sample, {classes} classes or more"
+        if dataset.samples > samples:
+            raise SpecError(f"dataset.samples = {dataset.samples}: {name} has {samples}.")
+    else:
+        wanted, axes, outputs = MADE[name]
+        fits = len(reads) in axes and len(gives) == outputs
+        if name == "words":
+            fits = fits and gives[0] == reads[0]
+    if not fits:
         raise SpecError(
-            f"dataset.name = {name!r}: samples of shape {x.shape[1:]}; the model"
-            f" {experiment.model.name or experiment.model.family} reads {shape}."
+            f"dataset.name = {name!r}: is for models of {wanted}; {model.name or model.family} reads"
+            f" {reads} and gives {gives}."
         )
-    _check_outputs(experiment, y)
-    x = x.reshape(len(x), *shape)
-    order = np.random.default_rng(0).permutation(len(x))
-    test, train = np.split(order, [round(len(x) * experiment.training.test_share)])
-    return Data(x[train], y[train], x[test], y[test])
+    if not 0 < _tested(experiment) < dataset.samples:
+        raise SpecError(
+            f"dataset.samples = {dataset.samples}: too few to train with and, a share of"
+            f" training.test_share = {experiment.training.test_share:g}, to test with."
+        )
+
+
+def samples_of(experiment: Experiment, data: Data, step: int, indices: Array, mine: slice) -> Array:
+    """Return a rank's samples of a global batch, images shifted at random if training.shift says so.
+
+    All ranks draw for the whole batch, so that its cut into ranks changes nothing.
+    """
+    x, most = data.x[indices[mine]], int(experiment.training.shift)
+    if not most:
+        return x
+    rng = np.random.default_rng([experiment.run.seed, SHIFT, step])
+    return shifted(x, rng.integers(-most, most + 1, (len(indices), 2))[mine])
+
+
+def shifted(x: Array, moves: Array) -> Array:
+    """Return images moved by (rows, columns) each, the gap filled with zeros (Krizhevsky et al. 2012, 4.1)."""
+    result = np.zeros_like(x)
+    height, width = x.shape[-2:]
+    for image, source, (down, right) in zip(result, x, moves.tolist(), strict=True):
+        into = _part(down, height), _part(right, width)
+        image[..., *into] = source[..., _part(-down, height), _part(-right, width)]
+    return result
 
 
 def global_batches(
@@ -90,7 +140,7 @@ def share(batch: int, rank: int, ranks: int) -> slice:
 
 def _waves(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     rng, shape = np.random.default_rng(1), experiment.model.input_shape
-    many, classes = experiment.dataset.samples, experiment.model.output_shape[-1]
+    many, classes = _many(experiment), experiment.model.output_shape[-1]
     y = rng.integers(0, classes, many)
     angle = np.pi * (y + rng.normal(0, 0.15, many)) / classes
     axes = np.meshgrid(*(np.arange(extent) for extent in shape[-2:]), indexing="ij")
@@ -105,7 +155,7 @@ def _words(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     rng, (length,) = np.random.default_rng(1), experiment.model.input_shape
     words = experiment.model.output_shape[-1]
     chain = np.cumsum(rng.dirichlet(np.full(words, 0.1), words), axis=1)
-    text = np.empty((experiment.dataset.samples, length + 1), np.int64)
+    text = np.empty((_many(experiment), length + 1), np.int64)
     text[:, 0] = rng.integers(0, words, len(text))
     for place in range(length):
         drawn = rng.random((len(text), 1)) > chain[text[:, place]]
@@ -115,7 +165,7 @@ def _words(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
 
 def _densities(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     rng, shape = np.random.default_rng(1), experiment.model.input_shape
-    many, outputs = experiment.dataset.samples, experiment.model.output_shape[-1]
+    many, outputs = _many(experiment), experiment.model.output_shape[-1]
     slopes = rng.uniform(1, 3, (many, outputs))
     frequencies = np.meshgrid(*(np.fft.fftfreq(extent) for extent in shape[1:]), indexing="ij")
     wave = np.sqrt(sum(f * f for f in frequencies))
@@ -132,10 +182,13 @@ def _densities(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
 _MAKERS = {"waves": _waves, "words": _words, "densities": _densities}
 
 
-def _check_outputs(experiment: Experiment, y: Array) -> None:
-    outputs = experiment.model.output_shape[-1]
-    if np.issubdtype(y.dtype, np.integer) and y.max() >= outputs:
-        raise SpecError(
-            f"dataset.name = {experiment.dataset.name!r}: {y.max() + 1} classes; the model tells"
-            f" {outputs} apart."
-        )
+def _many(experiment: Experiment) -> int:
+    return int(experiment.dataset.samples)
+
+
+def _tested(experiment: Experiment) -> int:
+    return round(_many(experiment) * experiment.training.test_share)
+
+
+def _part(move: int, extent: int) -> slice:
+    return slice(min(max(move, 0), extent), max(extent + min(move, 0), 0))

@@ -20,8 +20,6 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.record import Recorder
 
-LIBRARY = "mpi"  # the MPI library's own allreduce
-
 
 class Reduction(Protocol):
     """A sum over ranks that is set up: a bucket's."""
@@ -50,9 +48,8 @@ class Exchange:
     ) -> None:
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
         self.wire, self.overlap, self.recorder = wire, overlap, recorder
-        self._filled: deque[int] = (
-            deque()
-        )  # buckets that wait for their turn; the first is under way
+        # Buckets that wait for their turn; the first is under way.
+        self._filled: deque[int] = deque()
         self._next = 0
 
     def release(self, start: int) -> None:
@@ -155,7 +152,7 @@ class _Library:
 @contextmanager
 def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Reduction]:
     name = experiment.strategy.allreduce
-    if name == LIBRARY:
+    if experiment.training.collective == "mpi":
         from mpi4py import MPI
 
         if part.dtype != np.float16:

@@ -19,28 +19,32 @@ class Recorder:
         self.rows: list[Row] = []
         self.on = True
         self._begun: dict[int, tuple[float, int]] = {}
+        self._left_out = 0.0
 
-    @staticmethod
-    def now() -> float:
-        """Return the seconds of this rank's clock."""
-        return perf_counter()
+    def now(self) -> float:
+        """Return the seconds of this rank's clock, which stands still for what is left out."""
+        return perf_counter() - self._left_out
 
-    def add(self, kind: str, name: str, start: float, stop: float) -> None:
-        """Take down something on the compute stream."""
+    def leave_out(self, seconds: float) -> None:
+        """Cut out what has just been and is no part of training; the same seconds on all ranks."""
+        self._left_out += seconds
+
+    def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
+        """Take down something that this rank does, or stands still for."""
         if self.on and stop > start:
-            self.rows.append(("compute", kind, name, start, stop, 0))
+            self.rows.append((stream, kind, name, start, stop, 0))
 
     def begin_bucket(self, number: int, size: int) -> None:
         """A bucket sets out."""
         if self.on:
-            self._begun[number] = (perf_counter(), size)
+            self._begun[number] = (self.now(), size)
 
     def end_bucket(self, number: int) -> None:
         """A bucket is summed."""
         if self.on and number in self._begun:
             start, size = self._begun.pop(number)
             name = f"bucket {number + 1}"
-            self.rows.append(("communication", "communication", name, start, perf_counter(), size))
+            self.rows.append(("communication", "communication", name, start, self.now(), size))
 
 
 def offset(comm: Any, rounds: int = 20) -> float:

@@ -2,11 +2,14 @@
 
 A snapshot holds the weights, the running statistics, the memories of the optimiser and where the run is:
 all that the next step depends on. Random numbers need no place in it, as they are drawn from the seed,
-the epoch and the step. It is written under another name, flushed to the disk and renamed.
+the epoch and the step. What is alike on all ranks is kept once, what each rank has for itself (its
+running statistics; with local updates its weights) a row a rank. It is written under another name,
+flushed to the disk and renamed.
 """
 
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
 
 FILE = "snapshot.npz"
+OWN = "own."  # before the names of what each rank has for itself
 
 
 @dataclass
@@ -29,43 +35,91 @@ class Place:
     batch: int = 0
 
 
-def save(folder: Path, network: Network, optimizer: Optimizer, place: Place) -> None:
-    """Write the snapshot of a run folder; whoever reads it meanwhile sees the one before, whole."""
-    arrays: dict[str, Any] = {f"state.{name}": one for name, one in optimizer.state.items()}
-    temporary = folder / f".{FILE}.tmp"
+def save(
+    folder: Path,
+    comm: Any,
+    experiment: Experiment,
+    network: Network,
+    optimizer: Optimizer,
+    place: Place,
+) -> None:
+    """Write the snapshot of a run folder; all ranks call this and wait until it is done.
+
+    Whoever reads the file meanwhile sees the one before, whole.
+    """
+    alike, own = state_of(experiment, network, optimizer)
+    parts = comm.gather(own) if own else [{}]
+    if comm.rank == 0:
+        where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
+        rows = {OWN + name: np.stack([part[name] for part in parts]) for name in own}
+        _write(folder / FILE, {"place": where, **alike, **rows})
+    comm.Barrier()
+
+
+def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> Place:
+    """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
+
+    If it is of another number of ranks, each begins with the mean of what they had for themselves.
+    Raises SpecError if the file cannot be read, or is another model's.
+    """
+    stored = _read(folder / FILE) if comm.rank == 0 else None
+    stored = comm.bcast(stored) if comm.size > 1 else stored
+    if not stored:
+        return Place()
+    step, epoch, batch, optimizer.updates = (int(number) for number in stored.pop("place"))
+    state = {
+        name.removeprefix(OWN): _row(array, comm) if name.startswith(OWN) else array
+        for name, array in stored.items()
+    }
+    _take_up(network.weights, state.pop("weights", None), "weights")
+    if network.statistics.size:
+        _take_up(network.statistics, state.pop("statistics", None), "statistics")
+    for name, array in state.items():
+        _take_up(optimizer.memory(name, network), array, name)
+    return Place(step, epoch, batch)
+
+
+def state_of(
+    experiment: Experiment, network: Network, optimizer: Optimizer
+) -> tuple[Tensors, Tensors]:
+    """Return all arrays that the next step depends on: those alike on all ranks, and this rank's own."""
+    moving = {"weights": network.weights, **optimizer.state}
+    seen = {"statistics": network.statistics} if network.statistics.size else {}
+    if experiment.strategy.update == "local":
+        return {}, moving | seen
+    if experiment.training.normalisation == "local":
+        return moving, seen
+    return moving | seen, {}
+
+
+def _take_up(target: Array, array: Array | None, name: str) -> None:
+    if array is None or array.shape != target.shape or array.dtype != target.dtype:
+        found = "none" if array is None else f"{array.size} of {array.dtype}"
+        raise SpecError(f"{FILE}: {name}: {found}; the model has {target.size} of {target.dtype}.")
+    target[...] = array
+
+
+def _row(every: Array, comm: Any) -> Array:
+    return every[comm.rank] if len(every) == comm.size else every.mean(axis=0, dtype=every.dtype)
+
+
+def _write(path: Path, arrays: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb") as file:
-        np.savez(
-            file,
-            weights=network.weights,
-            statistics=network.statistics,
-            place=np.array([place.step, place.epoch, place.batch, optimizer.updates]),
-            **arrays,
-        )
+        np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, folder / FILE)
+    os.replace(temporary, path)
 
 
-def restore(folder: Path, network: Network, optimizer: Optimizer) -> Place:
-    """Take up the snapshot of a run folder; without one, the start. Raises SpecError if it is another model's."""
+def _read(path: Path) -> Tensors:
     try:
-        with np.load(folder / FILE) as file:
+        with np.load(path) as file:
             stored = {name: file[name] for name in file.files}
     except FileNotFoundError:
-        return Place()
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise SpecError(f"{folder / FILE}: not a snapshot that can be read: {error}.") from None
-    for name, array in (("weights", network.weights), ("statistics", network.statistics)):
-        if stored[name].shape != array.shape or stored[name].dtype != array.dtype:
-            raise SpecError(
-                f"{folder / FILE}: {stored[name].size} {name} of {stored[name].dtype}; the model"
-                f" has {array.size} of {array.dtype}."
-            )
-        array[...] = stored[name]
-    optimizer.state = {
-        name.removeprefix("state."): array
-        for name, array in stored.items()
-        if name.startswith("state.")
-    }
-    step, epoch, batch, optimizer.updates = (int(number) for number in stored["place"])
-    return Place(step, epoch, batch)
+        return {}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise SpecError(f"{path}: not a snapshot that can be read: {error}.") from None
+    if "place" not in stored:
+        raise SpecError(f"{path}: not a snapshot that can be read: it does not say where it is.")
+    return stored

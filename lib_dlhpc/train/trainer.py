@@ -2,11 +2,13 @@
 
 Every rank takes its share of each global batch; losses are means over the global batch, so gradients are
 summed, never averaged over ranks, and shares may be uneven. With local updates every rank moves its
-own weights, and every so many steps all take the mean of them.
+own weights, and every so many steps all take the mean of them; when the run is tested and when it ends,
+it is the mean that counts.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,14 +18,16 @@ import numpy as np
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
-from lib_dlhpc.train.data import Data, global_batches, load, share
+from lib_dlhpc.train.check import check
+from lib_dlhpc.train.data import Data, global_batches, load, samples_of, share
 from lib_dlhpc.train.exchange import Exchange, exchange_of
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.rates import rate_at
+from lib_dlhpc.train.rates import batch_at, rate_at
 from lib_dlhpc.train.record import MOST_STEPS, Recorder, gather, offset
 from lib_dlhpc.train.snapshot import Place, restore, save
+from lib_dlhpc.train.together import first_says, mean, sums
 
 TOLD = 0.5  # s between two reports of the loss, at least
 Report = Callable[[dict[str, Any]], None]
@@ -51,31 +55,29 @@ def train(
     comm: Any,
     folder: Path | None = None,
     report: Report = lambda row: None,
+    begins: Callable[[int], None] = lambda step: None,
 ) -> Run:
     """Train on the ranks of `comm`; all of them call this.
 
     folder: snapshots are read from there and written there, at the end of each epoch and every
     run.checkpoint_interval seconds. report: called on rank 0 with what is new: {"step", "epoch", "loss",
-    "rate", "seconds"}, and at the end of an epoch {"epoch", "accuracy", "test_loss"}. Raises Diverged with
-    rank, step and layer when the loss is no number, SpecError for what cannot be trained.
+    "rate", "seconds"}, and at the end of an epoch {"epoch", "accuracy", "test_loss"}. begins: called on
+    every rank with the number of a step that begins. Raises Diverged with rank, step and layer when the
+    loss is no number, SpecError for what cannot be trained.
     """
+    check(experiment)
     precision = np.float64 if experiment.strategy.precision == "fp64" else np.float32
     data = load(experiment, precision)
     network = Network(experiment.model, precision, experiment.run.seed)
     if experiment.training.normalisation == "global" and comm.size > 1:
-        network.context.sum_over_ranks = _sums(comm)
+        network.context.sum_over_ranks = sums(comm)
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
-    place = Place()
-    if folder is not None:
-        # One rank reads, so that all take up the same snapshot even if one is being written.
-        if comm.rank == 0:
-            place = restore(folder, network, optimizer)
-        place = _spread(comm, network, optimizer, place)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
     with exchange_of(experiment, network.gradients, comm, recorder) as exchange:
         own = _Ranks(experiment, comm, data, network, optimizer, exchange, recorder)
-        return own.run(place, folder, report, shift)
+        place = restore(folder, comm, network, optimizer) if folder is not None else Place()
+        return own.run(place, folder, report, begins, shift)
 
 
 @dataclass
@@ -90,81 +92,110 @@ class _Ranks:
     exchange: Exchange
     recorder: Recorder
 
-    def run(self, place: Place, folder: Path | None, report: Report, shift: float) -> Run:
+    def run(
+        self,
+        place: Place,
+        folder: Path | None,
+        report: Report,
+        begins: Callable[[int], None],
+        shift: float,
+    ) -> Run:
         begun = told = saved = monotonic()
-        loss, samples = np.nan, 0
-        accuracy, test_loss = self._test() if place.step else (None, np.nan)
-        for at, indices in self._batches(place):
-            self.recorder.on = samples < MOST_STEPS * len(indices)
+        loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
+        accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
+        for taken, (at, indices) in enumerate(self._batches(place)):
+            begins(place.step)
+            self.recorder.on = taken < MOST_STEPS
             own_loss = self._step(place.step, at, indices)
             samples += len(indices)
-            place.step += 1
-            place.batch += 1
-            last = place.batch * self._batch_size(place.epoch) >= len(self.data.x)
-            if last or self._agree(monotonic() - told > TOLD):
+            last, met = self._advance(place), monotonic()
+            if not last and self._alone and place.step % self.experiment.strategy.local_steps:
+                continue  # local updates: ranks meet only where they take the mean
+            due = folder is not None and 0 < interval < met - saved
+            tell, keep = first_says(self.comm, met - told > TOLD, due)
+            if last or tell:
                 told, loss = monotonic(), self._mean_loss(own_loss)
                 row = {"step": place.step, "epoch": at, "loss": loss}
                 row |= {"rate": self._rate(at, len(indices)), "seconds": told - begun}
                 self._tell(report, row)
             if last:
-                place.epoch, place.batch = place.epoch + 1, 0
-                accuracy, test_loss = self._test()
-                told_epoch = {"epoch": float(place.epoch), "test_loss": test_loss}
-                self._tell(report, told_epoch | {"accuracy": accuracy})
-            due = 0 < self.experiment.run.checkpoint_interval < monotonic() - saved
-            if folder is not None and self._agree(last or due):
+                accuracy, test_loss = self._test(place.step)
+                ended = place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
+                self._tell(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
+            if folder is not None and (last or keep):
                 self._save(folder, place)
                 saved = monotonic()
         seconds = monotonic() - begun
+        self._unite()
         timeline = gather(self.recorder, self.comm, shift)
         return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether a rank moves by its own gradients."""
+        return self.experiment.strategy.update == "local"
 
     def _batches(self, place: Place) -> Iterator[tuple[float, Array]]:
         """Yield the global batches that are left, from `place` on; the caller moves `place`."""
         epochs = self.experiment.run.epochs
         while place.epoch < epochs:
-            epoch, skip = place.epoch, place.batch
-            batches = list(global_batches(self.experiment, len(self.data.x), epoch))
-            for at, indices in batches[skip:]:
+            batches = global_batches(self.experiment, len(self.data.x), place.epoch)
+            for at, indices in islice(batches, place.batch, None):
                 if at >= epochs:
                     return
                 yield at, indices
 
+    def _advance(self, place: Place) -> bool:
+        """Move `place` on by a batch; return whether an epoch or the run ends there."""
+        place.step, place.batch = place.step + 1, place.batch + 1
+        done = place.batch * self._batch_size(place.epoch) / len(self.data.x)
+        if done >= 1:
+            place.epoch, place.batch = place.epoch + 1, 0
+        return done >= 1 or place.epoch + done >= self.experiment.run.epochs
+
     def _batch_size(self, epoch: int) -> int:
-        _, first = next(global_batches(self.experiment, len(self.data.x), epoch))
-        return len(first)
+        batch = int(self.experiment.global_batch)
+        return batch_at(self.experiment.training, epoch, batch, len(self.data.x))
 
     def _step(self, step: int, at: float, indices: Array) -> float:
         """Train on one global batch; return this rank's share of its mean loss."""
-        strategy, recorder, now = self.experiment.strategy, self.recorder, self.recorder.now
+        recorder, now, alone = self.recorder, self.recorder.now, self._alone
         mine = share(len(indices), self.comm.rank, self.comm.size)
         own = indices[mine]
         self.network.context.step, self.network.context.first_sample = step, mine.start
-        alone = strategy.update == "local"
         # A rank that is to move by itself takes its samples for as many as all ranks have.
         total = len(indices) / self.comm.size if alone else len(indices)
         begin = now()
-        outputs = self.network.forward(self.data.x[own])
+        x = samples_of(self.experiment, self.data, step, indices, mine)
+        fetched = now()
+        recorder.add("input", "fetch the batch", begin, fetched)
+        kept = None if len(own) else self.network.statistics.copy()
+        outputs = self.network.forward(x)
+        if kept is not None and self.experiment.training.normalisation == "local":
+            self.network.statistics[...] = kept  # a rank without samples has seen nothing
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         loss, dy = function(outputs, self.data.y[own], total)
         if not np.isfinite(loss):
-            raise Diverged(self._where(step, own))
+            raise Diverged(self._where(step, x))
         half = self.exchange.wire is not self.network.gradients
         scale = self.experiment.training.loss_scale if half else 1.0
         if half:
             dy *= dy.dtype.type(scale)
-        middle = now()
-        recorder.add("forward", "forward", begin, middle)
-        marks = [middle]
+        edges = [now()]
+        recorder.add("forward", "forward", fetched, edges[0])
+        first = [start for start, _ in self.exchange.bounds]
 
         def filled(start: int) -> None:
-            marks.append(now())
+            while len(edges) <= len(first) and first[len(edges) - 1] >= start:
+                edges.append(now())
             if not alone:
                 self.exchange.release(start)
 
         self.network.backward(dy, filled)
         end = now()
-        recorder.add("backward", "backward", middle, end)
+        for bucket, (start, stop) in enumerate(pairwise(edges), 1):
+            recorder.add("backward", f"backward {bucket}", start, stop)
+        recorder.add("backward", "backward to the input", edges[-1], end)
         if not alone:
             self.exchange.finish()
             recorder.add("wait", "wait for the exchange", end, now())
@@ -173,9 +204,9 @@ class _Ranks:
         begin = now()
         self.optimizer.update(self.network, self._rate(at, len(indices)))
         recorder.add("update", "update", begin, now())
-        if alone and (step + 1) % strategy.local_steps == 0:
+        if alone and (step + 1) % self.experiment.strategy.local_steps == 0:
             begin = now()
-            _mean(self.comm, self.network.weights)
+            mean(self.comm, self.network.weights)
             recorder.add("wait", "mean of the weights", begin, now())
         return loss
 
@@ -183,11 +214,12 @@ class _Ranks:
         return rate_at(self.experiment.training, at, float(self.experiment.run.epochs), batch)
 
     def _mean_loss(self, own: float) -> float:
-        local = self.experiment.strategy.update == "local"
-        return float(self.comm.allreduce(own)) / (self.comm.size if local else 1)
+        return float(self.comm.allreduce(own)) / (self.comm.size if self._alone else 1)
 
-    def _test(self) -> tuple[float | None, float]:
+    def _test(self, step: int) -> tuple[float | None, float]:
         """Return accuracy and loss on the test samples; every rank takes its share of them."""
+        begin = self.recorder.now()
+        own = self._unite()
         mine = share(len(self.data.test_x), self.comm.rank, self.comm.size)
         right, loss = 0, 0.0
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
@@ -198,50 +230,42 @@ class _Ranks:
                 right += int(np.sum(outputs.argmax(axis=-1) == self.data.test_y[part]))
             loss += function(outputs, self.data.test_y[part], len(self.data.test_x))[0]
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
+        if not np.isfinite(loss):
+            raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
+        for array, values in own:
+            array[...] = values
+        self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         return (right / self.data.test_y.size if self.data.classes else None), loss
 
-    def _save(self, folder: Path, place: Place) -> None:
-        if self.comm.rank == 0:
-            save(folder, self.network, self.optimizer, place)
-        self.comm.Barrier()
+    def _unite(self) -> list[tuple[Array, Array]]:
+        """Put the mean over all ranks where each has its own; return what was there.
 
-    def _agree(self, mine: bool) -> bool:
-        """Do what rank 0 says: clocks differ, and all ranks must take the same way."""
-        return bool(self.comm.bcast(mine)) if self.comm.size > 1 else mine
+        Then all test, and at the end hold, one network: the ranks' running statistics are their own
+        where each normalises by itself, and between two means of local updates the weights are.
+        """
+        network = self.network
+        own = [network.weights] if self._alone else []
+        own += [network.statistics] if self.experiment.training.normalisation == "local" else []
+        kept = [(array, array.copy()) for array in own if array.size]
+        for array, _ in kept:
+            mean(self.comm, array)
+        return kept
+
+    def _save(self, folder: Path, place: Place) -> None:
+        begin = self.recorder.now()
+        save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
+        end = self.recorder.now()
+        self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
+        self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
 
     def _tell(self, report: Report, row: dict[str, Any]) -> None:
         if self.comm.rank == 0:
             report(row)
 
-    def _where(self, step: int, own: Array) -> str:
+    def _where(self, step: int, x: Array) -> str:
         """Say where numbers stopped being numbers."""
-        layer = self.network.first_without_numbers(self.data.x[own])
+        self.network.context.sum_over_ranks = lambda values: values  # the others are elsewhere
+        layer = self.network.first_without_numbers(x)
         return (
             f"the loss is no number any more: rank {self.comm.rank}, step {step}, first in {layer}"
         )
-
-
-def _sums(comm: Any) -> Callable[[Array], Array]:
-    from mpi4py import MPI
-
-    def total(values: Array) -> Array:
-        result = np.ascontiguousarray(values)
-        comm.Allreduce(MPI.IN_PLACE, result, MPI.SUM)
-        return result
-
-    return total
-
-
-def _mean(comm: Any, weights: Array) -> None:
-    weights[...] = _sums(comm)(weights)
-    weights /= weights.dtype.type(comm.size)
-
-
-def _spread(comm: Any, network: Network, optimizer: Optimizer, place: Place) -> Place:
-    """Give all ranks what rank 0 has."""
-    comm.Bcast(network.weights)
-    comm.Bcast(network.statistics)
-    optimizer.state, optimizer.updates, place = comm.bcast(
-        (optimizer.state, optimizer.updates, place)
-    )
-    return place

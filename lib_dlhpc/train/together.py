@@ -1,0 +1,35 @@
+"""What the ranks of a run do together: sums and means over all of them, and one rank's word."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.train.layers.kept import Array
+
+
+def sums(comm: Any) -> Callable[[Array], Array]:
+    """Return the function that gives the sum of an array over all ranks of `comm`."""
+    from mpi4py import MPI
+
+    def total(values: Array) -> Array:
+        result = np.array(values, order="C")
+        comm.Allreduce(MPI.IN_PLACE, result, MPI.SUM)
+        return result
+
+    return total
+
+
+def mean(comm: Any, values: Array) -> None:
+    """Put the mean over all ranks where each had its own values."""
+    if comm.size > 1:
+        np.divide(sums(comm)(values), values.dtype.type(comm.size), out=values)
+
+
+def first_says(comm: Any, *mine: bool) -> tuple[bool, ...]:
+    """Return what rank 0 says: clocks differ, and all ranks must take the same way."""
+    if comm.size == 1:
+        return mine
+    said = np.array(mine, np.uint8)
+    comm.Bcast(said)
+    return tuple(bool(each) for each in said)
