@@ -4,7 +4,8 @@ from typing import Any
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
-from lib_dlhpc.spec.experiment import Experiment, to_tables
+from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -49,7 +50,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {int(e.strategy.nodes)} nodes, {int(e.devices)} devices,"
         f" batch {int(e.global_batch):,} ({e.strategy.batch} a device),"
-        f" {e.strategy.precision}, {_exchange(e)}",
+        f" {e.strategy.precision}, {exchange_in_words(e.strategy)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]
@@ -79,16 +80,6 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
-
-
-def _exchange(experiment: Experiment) -> str:
-    """Say how gradients or weights are exchanged."""
-    strategy, servers = experiment.strategy, int(experiment.servers)
-    if strategy.update == "asynchronous":
-        bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
-        return f"asynchronous with {servers} server{'s' * (servers > 1)}{bound}"
-    every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
-    return f"{strategy.allreduce}{every}"
 
 
 def _staleness(prediction: Breakdown) -> list[str]:

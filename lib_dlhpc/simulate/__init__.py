@@ -11,7 +11,10 @@ flows.py         messages under way as fluid, whose rates change as others come 
 fairness.py      max-min fair rates
 watchdog.py      who waits for whom when nothing can move; how to cancel
 pipeline.py      a pipeline of microbatches, its instructions played on a machine
-asynchronous.py  training that does not keep step: parameter servers, local SGD
+local.py         steps that every rank takes by itself between two averages of the weights
+asynchronous.py  parameter servers, for which no rank waits for another
+staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
+measure.py       where the time of simulated steps goes, for each way to update
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace

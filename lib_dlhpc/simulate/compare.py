@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib_dlhpc.spec.experiment import Experiment, to_tables
+from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured
 
@@ -22,7 +23,7 @@ def as_text(
     e, slowest = experiment, measured.slowest_terms
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
-        f" {int(e.devices)} ranks, {e.strategy.allreduce}, fidelity {fidelity}, steps {measured.steps}",
+        f" {int(e.devices)} ranks, {exchange_in_words(e.strategy)}, fidelity {fidelity}, steps {measured.steps}",
         "",
         f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}   difference of the step",
         _line("one step", step, measured.step_time, measured.step_time, step),
@@ -83,7 +84,10 @@ def why(
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
         )
     apart -= {"checkpoint"}
-    if apart and experiment.machine.jitter:
+    asynchronous = experiment.strategy.update == "asynchronous"
+    if apart and asynchronous:
+        reasons += _asynchronous_reasons(experiment, fidelity)
+    elif apart and experiment.machine.jitter:
         reasons.append(
             "the simulation draws the jitter of every rank once a step; the prediction takes the expected"
             f" slowest of {int(experiment.devices)}. More steps come nearer."
@@ -97,6 +101,8 @@ def why(
         reasons.append(
             "others' traffic is on the links; the prediction has the machine for itself."
         )
+    if asynchronous:
+        return reasons
     out_of_step = bool(experiment.machine.jitter) or uneven
     exchange = _exchange_reasons(experiment, fidelity, out_of_step)
     if apart - {"waiting for the slowest"} and (
@@ -108,6 +114,26 @@ def why(
                 "ranks that are done with a bucket early begin the next one before the others; the"
                 " prediction lets all buckets follow one another whole."
             )
+    return reasons
+
+
+def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
+    machine, strategy = experiment.machine, experiment.strategy
+    reasons = [
+        "ranks begin together and queue for the servers; the prediction is of the steady state, without"
+        " queues but where servers or links are full. More steps come nearer."
+    ]
+    if machine.jitter:
+        bound = " and what a bound costs in the long run" * bool(strategy.staleness)
+        reasons.append(
+            "the simulation draws the jitter of every rank once a step; the prediction takes the mean"
+            f" compute{bound}."
+        )
+    if fidelity == "rounds" and machine.topology != "single-switch":
+        reasons.append(
+            f"the prediction has the links of the {machine.topology}; fidelity rounds has only the NICs."
+            " Try --fidelity events."
+        )
     return reasons
 
 

@@ -68,3 +68,13 @@ def check_update(strategy: Strategy) -> None:
                 f"strategy.{name} = {np.max(value)}: only strategy.update = {update!r} has a use for it;"
                 f" with {strategy.update!r} the legal value is {none}."
             )
+
+
+def exchange_in_words(strategy: Strategy) -> str:
+    """Say what the devices of a scalar strategy exchange, and how."""
+    if strategy.update == "asynchronous":
+        several = "s" * (strategy.servers > 1)
+        bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
+        return f"asynchronous with {strategy.servers} server{several}{bound}"
+    every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
+    return f"{strategy.allreduce}{every}"

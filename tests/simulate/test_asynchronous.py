@@ -9,6 +9,7 @@ from lib_dlhpc import SpecError, loads
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.asynchronous import asynchronous_sgd, serve_experiment
+from lib_dlhpc.simulate.compare import NOTABLE, why
 from lib_dlhpc.simulate.measure import measure
 from lib_dlhpc.simulate.simulation import Traffic
 from lib_dlhpc.simulate.staleness import as_dict, report, updates
@@ -258,3 +259,20 @@ def test_what_is_said_of_staleness_adds_up():
     shares = [int(part.split(":")[1].strip("% \n")) for part in told.split("\n")[1].split(",")]
     assert sum(shares) == pytest.approx(100, abs=4) and len(shares) <= 8
     assert sum(plain["histogram"]) == 800 and plain["mean"] == pytest.approx(run.staleness.mean())
+
+
+@pytest.mark.parametrize("nodes", [1, 6])
+@pytest.mark.parametrize("topology", ["single-switch", "fat-tree"])
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_where_terms_differ_from_the_prediction_it_says_why(nodes, topology, fidelity):
+    run = RUN.set({"strategy.nodes": nodes, "machine.topology": topology})
+    run = run.set({"machine.nodes_per_switch": 2, "machine.oversubscription": 4.0})
+    found = measure(run, simulate(run, fidelity, steps=2)).terms
+    expected = {name: float(seconds) for name, seconds in predict(run).terms.items()}
+    notable = NOTABLE * sum(expected.values())
+    differs = any(abs(found[name] - expected[name]) > notable for name in expected)
+    reasons = why(run, fidelity, found, expected)
+    assert bool(reasons) == differs and differs >= (nodes > 1)
+    assert any("only the NICs" in reason for reason in reasons) == (
+        differs and fidelity == "rounds" and topology == "fat-tree"
+    )
