@@ -2,6 +2,7 @@
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.compress import check_compression
 from lib_dlhpc.train.data import check_data
 from lib_dlhpc.train.network import _check as check_layers
 
@@ -27,5 +28,6 @@ def check(experiment: Experiment) -> None:
             f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
             f" {', '.join(PRECISIONS)}."
         )
+    check_compression(experiment)
     check_layers(experiment.model)
     check_data(experiment)

@@ -48,6 +48,8 @@ class Exchange:
     ) -> None:
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
         self.wire, self.overlap, self.recorder = wire, overlap, recorder
+        self.sent = 0  # B that this rank has given to the exchange so far
+        self.epoch = 0.0  # of the step; who uses it sets it before backward
         # Buckets that wait for their turn; the first is under way.
         self._filled: deque[int] = deque()
         self._next = 0
@@ -75,7 +77,9 @@ class Exchange:
     def _begin(self) -> None:
         number = self._filled[0]
         first, last = self.bounds[number]
-        self.recorder.begin_bucket(number, (last - first) * self.wire.itemsize)
+        size = (last - first) * self.wire.itemsize
+        self.sent += size
+        self.recorder.begin_bucket(number, size)
         if self.wire is not self.gradients:
             self.wire[first:last] = self.gradients[first:last]
         self.reductions[number].start()

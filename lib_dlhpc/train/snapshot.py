@@ -87,6 +87,8 @@ def state_of(
     seen = {"statistics": network.statistics} if network.statistics.size else {}
     if experiment.strategy.update == "local":
         return {}, moving | seen
+    if experiment.training.sparsity:  # what a rank has not sent yet is its own
+        return {"weights": network.weights}, optimizer.state | seen
     if experiment.training.normalisation == "local":
         return moving, seen
     return moving | seen, {}

@@ -19,6 +19,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.check import check
+from lib_dlhpc.train.compress import compressed, plain
 from lib_dlhpc.train.data import Data, global_batches, load, samples_of, share
 from lib_dlhpc.train.exchange import Exchange, exchange_of
 from lib_dlhpc.train.layers.kept import Array
@@ -48,6 +49,7 @@ class Run:
     test_loss: float
     samples: int  # trained on, all ranks together
     seconds: float
+    sent: float = 0.0  # B that a rank gives to the exchange in a mean step
 
 
 def train(
@@ -72,16 +74,22 @@ def train(
     if experiment.training.normalisation == "global" and comm.size > 1:
         network.context.sum_over_ranks = sums(comm)
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
+    if experiment.training.sparsity:
+        optimizer = plain(experiment.training)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
-    with exchange_of(experiment, network.gradients, comm, recorder) as exchange:
-        own = _Ranks(experiment, comm, data, network, optimizer, exchange, recorder)
+    if experiment.training.sparsity:
+        exchanges = compressed(experiment, network, optimizer, comm, recorder)
+    else:
+        exchanges = exchange_of(experiment, network.gradients, comm, recorder)
+    with exchanges as exchange:
+        own = Ranks(experiment, comm, data, network, optimizer, exchange, recorder)
         place = restore(folder, comm, network, optimizer) if folder is not None else Place()
         return own.run(place, folder, report, begins, shift)
 
 
 @dataclass
-class _Ranks:
+class Ranks:
     """One rank of a run."""
 
     experiment: Experiment
@@ -102,6 +110,7 @@ class _Ranks:
     ) -> Run:
         begun = told = saved = monotonic()
         loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
+        first = place.step
         accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
         for taken, (at, indices) in enumerate(self._batches(place)):
             begins(place.step)
@@ -128,7 +137,8 @@ class _Ranks:
         seconds = monotonic() - begun
         self._unite()
         timeline = gather(self.recorder, self.comm, shift)
-        return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds)
+        sent = self.exchange.sent / max(place.step - first, 1)
+        return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
 
     @property
     def _alone(self) -> bool:
@@ -163,6 +173,7 @@ class _Ranks:
         mine = share(len(indices), self.comm.rank, self.comm.size)
         own = indices[mine]
         self.network.context.step, self.network.context.first_sample = step, mine.start
+        self.exchange.epoch = at
         # A rank that is to move by itself takes its samples for as many as all ranks have.
         total = len(indices) / self.comm.size if alone else len(indices)
         begin = now()
@@ -207,6 +218,7 @@ class _Ranks:
         if alone and (step + 1) % self.experiment.strategy.local_steps == 0:
             begin = now()
             mean(self.comm, self.network.weights)
+            self.exchange.sent += self.network.weights.nbytes
             recorder.add("wait", "mean of the weights", begin, now())
         return loss
 
