@@ -28,6 +28,7 @@ from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.rates import batch_at, rate_at
 from lib_dlhpc.train.record import MOST_STEPS, Recorder, gather, offset
 from lib_dlhpc.train.snapshot import Place, restore, save
+from lib_dlhpc.train.staleness import Updates
 from lib_dlhpc.train.together import first_says, mean, sums
 
 TOLD = 0.5  # s between two reports of the loss, at least
@@ -50,6 +51,7 @@ class Run:
     samples: int  # trained on, all ranks together
     seconds: float
     sent: float = 0.0  # B that a rank gives to the exchange in a mean step
+    updates: Updates | None = None  # asynchronous ones
 
 
 def train(
@@ -78,6 +80,8 @@ def train(
         optimizer = plain(experiment.training)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
+    if experiment.strategy.update == "asynchronous":
+        from lib_dlhpc.train.server import asynchronous as exchanges
     if experiment.training.sparsity:
         exchanges = compressed(experiment, network, optimizer, comm, recorder)
     else:
@@ -174,8 +178,6 @@ class Ranks:
         own = indices[mine]
         self.network.context.step, self.network.context.first_sample = step, mine.start
         self.exchange.epoch = at
-        # A rank that is to move by itself takes its samples for as many as all ranks have.
-        total = len(indices) / self.comm.size if alone else len(indices)
         begin = now()
         x = samples_of(self.experiment, self.data, step, indices, mine)
         fetched = now()
@@ -185,7 +187,12 @@ class Ranks:
         if kept is not None and self.experiment.training.normalisation == "local":
             self.network.statistics[...] = kept  # a rank without samples has seen nothing
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
-        loss, dy = function(outputs, self.data.y[own], total)
+        loss, dy = function(outputs, self.data.y[own], len(indices))
+        if (
+            alone
+        ):  # a rank that is to move by itself takes its samples for as many as all ranks have
+            loss *= self.comm.size
+            dy *= dy.dtype.type(self.comm.size)
         if not np.isfinite(loss):
             raise Diverged(self._where(step, x))
         half = self.exchange.wire is not self.network.gradients

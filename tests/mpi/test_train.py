@@ -1,0 +1,12 @@
+"""Training on any number of ranks equals training on one: weights and losses, in every way there is."""
+
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("train_worker.py")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
+def test_any_number_of_ranks_equals_one(run_ranks, ranks):
+    assert "all right" in run_ranks(ranks, WORKER)
