@@ -7,7 +7,7 @@ next is pushed: alone, a step of a device takes
 
     T = compute + (S + 1) (alpha + n/S beta) + update/S
 
-A server deals with one device at a time, and the NICs of a node carry what all its devices push. The
+A server deals with one device at a time, and the NICs of a node with what all its devices push. The
 slowest of these stations needs t seconds for each gradient, so W devices, each with one every T at most,
 take
 

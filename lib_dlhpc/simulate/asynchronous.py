@@ -1,13 +1,13 @@
 """Asynchronous updates: devices push gradients to parameter servers and pull weights, none waits for another.
 
 A worker computes a gradient and pushes it to the servers, a part each, one after another; the workers of
-a node begin with the same server, those of the next node with the next. A server takes one gradient at a
-time, in the order in which workers come, applies it, and sends the new weights back, again to one worker
-at a time. The staleness of a gradient is how many updates its weights have
-missed when it is applied. With a bound s a worker gets weights only when it is at most s steps ahead of
-the slowest, so that no gradient misses more than (W - 1) (2 s + 1) updates of W workers. Sources: Dean
-et al., "Large scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD"
-(2016); Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server" (2013).
+a node begin with the same server, those of the next node with the next, and push in turn. A server takes
+one gradient at a time, in the order in which workers come, applies it, and sends the new weights back,
+again to one worker at a time. The staleness of a gradient is how many updates its weights have missed
+when it is applied. With a bound s a worker gets weights only when it is at most s steps ahead of the
+slowest, so that no gradient misses more than (W - 1) (2 s + 1) updates of W workers. Sources: Dean et
+al., "Large scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD" (2016);
+Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server" (2013).
 
 Workers are ranks 0 .. W - 1; the servers are nodes after theirs. What is said of a push, an update and a
 pull of several servers is said of the first one; a step ends when all parts are pulled.
@@ -159,6 +159,9 @@ class _Servers:
         self.sim, self.load, self.ranks, self.part, self.bound = sim, load, ranks, part, bound
         self.clock = np.zeros((5, load.steps, load.ranks))  # as in ServedSteps
         self.update = load.update / len(ranks)
+        self.port = [
+            simpy.Resource(sim.env) for _ in range(sim.platform.nodes)
+        ]  # of each node, out
         # One worker at a time to receive from, to update for and to send to.
         self.inbox, self.unit, self.outbox = (
             {rank: simpy.Resource(sim.env) for rank in ranks} for _ in range(3)
@@ -193,7 +196,8 @@ def _worker(state: _Servers, worker: int) -> Process:
     """What a worker does in all steps."""
     sim, load = state.sim, state.load
     start, _, _, _, pulled = state.clock
-    first = worker // sim.platform.devices_per_node % len(state.ranks)
+    node = worker // sim.platform.devices_per_node
+    first = node % len(state.ranks)
     turn = [*state.ranks[first:], *state.ranks[:first]]
     read = dict.fromkeys(state.ranks, 0)  # the version of each part that the worker has
     begin = 0.0
@@ -203,9 +207,11 @@ def _worker(state: _Servers, worker: int) -> Process:
         parts = []
         for server in turn:
             (push,) = sim.messages(worker, server, state.part)
-            with state.inbox[server].request() as free:
-                yield free
-                yield sim.send(push)
+            with state.port[node].request() as mine:
+                yield mine
+                with state.inbox[server].request() as free:
+                    yield free
+                    yield sim.send(push)
             parts.append(sim.env.process(_part(state, worker, step, server, read)))
         yield from parts
         pulled[step, worker] = end = sim.env.now

@@ -2,8 +2,8 @@
 
 `timeline.breakdown` takes it that all ranks meet in every step: what a rank computes less than the
 slowest one it waits. Ranks that average their weights every H steps wait for the slowest sum of H steps;
-asynchronous ones wait for the slowest only where a bound holds them back, that is where they stand still
-and nothing of theirs is under way. The rest of their idle time is the exchange's.
+asynchronous ones wait for the slowest only where a bound holds their weights back. The rest of their
+idle time is the exchange's.
 """
 
 from dataclasses import replace
@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from lib_dlhpc.simulate.clock import Floats
+from lib_dlhpc.simulate.staleness import held_back
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Measured, Timeline, breakdown, exposed
+from lib_dlhpc.timeline import Measured, Timeline, breakdown
 from lib_dlhpc.timeline.measure import WORK
 
 
@@ -24,7 +25,7 @@ def measure(experiment: Experiment, timeline: Timeline) -> Measured:
     if strategy.update == "local":
         waiting = _until_the_average(timeline, int(strategy.local_steps))
     else:
-        waiting = _held_back(timeline)
+        waiting = held_back(timeline)
     idle = sum(
         found.per_rank[name] for name in ("waiting for the slowest", "exposed communication")
     )
@@ -38,11 +39,3 @@ def _until_the_average(timeline: Timeline, every: int) -> Floats:
     work = timeline.select(timeline.where("compute", *WORK)).sorted()
     seconds = (work.stop - work.start).reshape(timeline.ranks, -1, every * len(WORK)).sum(axis=-1)
     return np.asarray((seconds.max(axis=0) - seconds).sum(axis=1))
-
-
-def _held_back(timeline: Timeline) -> Floats:
-    """Return the s each rank waits with nothing of its own under way, (ranks,)."""
-    rows = timeline.where("compute", "wait")
-    seconds = (timeline.stop - timeline.start)[rows]
-    still = np.bincount(timeline.rank[rows], weights=seconds, minlength=timeline.ranks)
-    return np.asarray(still - exposed(timeline))

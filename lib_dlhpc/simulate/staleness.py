@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.simulate.asynchronous import AsynchronousRun, ServedSteps
-from lib_dlhpc.simulate.clock import Load
+from lib_dlhpc.simulate.clock import Floats, Load
 from lib_dlhpc.simulate.rows import late
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, columns, join
@@ -66,14 +66,29 @@ def rows(load: Load, served: ServedSteps, parameter_bytes: float) -> Timeline:
 
 def updates(timeline: Timeline) -> AsynchronousRun:
     """Return the updates that the rows of asynchronous steps tell of, in the order of application."""
-    made = timeline.select(timeline.where("compute", "update")).sorted()
-    talk = timeline.select(timeline.where("communication")).sorted()
-    pulls = talk.start.reshape(timeline.ranks, -1)[:, 1::2]  # after each push
-    order = np.argsort(made.stop, kind="stable")
-    time, worker = made.stop[order], made.rank[order].astype(np.int64)
+    made, pulls, worker = _made_and_pulled(timeline)
+    order = np.argsort(made, axis=None, kind="stable")
+    time = made.reshape(-1)[order]
     known = np.searchsorted(time, pulls, side="right")  # updates in the weights that are pulled
     before = np.hstack([np.zeros((timeline.ranks, 1), np.int64), known[:, :-1]])
-    return AsynchronousRun(time, worker, np.arange(len(time)) - before.reshape(-1)[order])
+    return AsynchronousRun(
+        time, worker.reshape(-1)[order], np.arange(len(time)) - before.reshape(-1)[order]
+    )
+
+
+def held_back(timeline: Timeline) -> Floats:
+    """Return the s that each worker waits for weights because it is too far ahead, (workers,)."""
+    made, pulls, _ = _made_and_pulled(timeline)
+    return np.asarray((pulls - made).sum(axis=1))
+
+
+def _made_and_pulled(timeline: Timeline) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return when each update is applied, when its pull begins and whose it is, (workers, steps)."""
+    made = timeline.select(timeline.where("compute", "update")).sorted()
+    talk = timeline.select(timeline.where("communication")).sorted()
+    shape = (timeline.ranks, -1)
+    pulls = talk.start.reshape(shape)[:, 1::2]  # after each push
+    return made.stop.reshape(shape), pulls, made.rank.reshape(shape).astype(np.int64)
 
 
 def report(timeline: Timeline) -> str:
