@@ -3,7 +3,7 @@
 import sys
 import tempfile
 import traceback
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -293,7 +293,7 @@ def what_is_taken_down():
             early += bool(backward)
         assert early == 6, (r, early)
         work = sorted((e.start, e.stop) for e in own if e.stream == "compute")
-        assert all(b[0] >= a[1] - 1e-9 for a, b in zip(work, work[1:], strict=False)), r
+        assert all(b[0] >= a[1] - 1e-9 for a, b in pairwise(work)), r
     # A rank's message cannot be over before the last rank has joined: the clocks are one.
     if p > 1:
         for name in buckets:
