@@ -18,16 +18,33 @@ def check(experiment: Experiment) -> None:
                 f"strategy.{name} = {getattr(strategy, name)}: can be described but not trained yet; only"
                 " data parallelism is, so the legal value is 1."
             )
-    if strategy.update == "asynchronous":
-        raise SpecError(
-            "strategy.update = 'asynchronous': can be priced but not trained yet; to train:"
-            " synchronous, local."
-        )
     if strategy.precision not in PRECISIONS:
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
             f" {', '.join(PRECISIONS)}."
         )
+    if strategy.update == "asynchronous":
+        _check_asynchronous(experiment)
     check_compression(experiment)
     check_layers(experiment.model)
     check_data(experiment)
+
+
+def _check_asynchronous(experiment: Experiment) -> None:
+    """Raise SpecError for what workers and servers that do not wait for each other cannot train."""
+    strategy, training = experiment.strategy, experiment.training
+    if strategy.optimizer in ("lars", "lamb") and strategy.servers > 1:
+        raise SpecError(
+            f"strategy.servers = {strategy.servers}: {strategy.optimizer} needs the norm of whole tensors,"
+            " and a server has a part of the weights; the legal value is 1."
+        )
+    if strategy.precision == "fp16":
+        raise SpecError(
+            "strategy.precision = 'fp16': with asynchronous updates weights travel as well, and need"
+            " more digits; legal values: 'fp64', 'fp32'."
+        )
+    if training.normalisation != "local":
+        raise SpecError(
+            f"training.normalisation = {training.normalisation!r}: asynchronous workers are not in the"
+            " same step; the legal value is 'local'."
+        )

@@ -104,7 +104,8 @@ def exchange_of(
     """
     half = experiment.strategy.precision in ("fp16", "bf16")
     wire = np.empty(gradients.size, np.float16) if half else gradients
-    bounds = bucket_bounds(experiment, wire.itemsize)
+    served = experiment.strategy.update == "asynchronous"  # gradients go to servers instead
+    bounds = [] if served else bucket_bounds(experiment, wire.itemsize)
     with ExitStack() as stack:
         reductions = [
             stack.enter_context(_reduction(experiment, comm, wire[first:last]))

@@ -80,14 +80,15 @@ def train(
         optimizer = plain(experiment.training)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
-    if experiment.strategy.update == "asynchronous":
-        from lib_dlhpc.train.server import asynchronous as exchanges
     if experiment.training.sparsity:
         exchanges = compressed(experiment, network, optimizer, comm, recorder)
     else:
         exchanges = exchange_of(experiment, network.gradients, comm, recorder)
+    kind = Ranks
+    if experiment.strategy.update == "asynchronous":
+        from lib_dlhpc.train.server import Asynchronous as kind
     with exchanges as exchange:
-        own = Ranks(experiment, comm, data, network, optimizer, exchange, recorder)
+        own = kind(experiment, comm, data, network, optimizer, exchange, recorder)
         place = restore(folder, comm, network, optimizer) if folder is not None else Place()
         return own.run(place, folder, report, begins, shift)
 
@@ -188,9 +189,7 @@ class Ranks:
             self.network.statistics[...] = kept  # a rank without samples has seen nothing
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         loss, dy = function(outputs, self.data.y[own], len(indices))
-        if (
-            alone
-        ):  # a rank that is to move by itself takes its samples for as many as all ranks have
+        if alone:  # its own samples stand for those of all ranks
             loss *= self.comm.size
             dy *= dy.dtype.type(self.comm.size)
         if not np.isfinite(loss):
