@@ -176,25 +176,34 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict import predict
-    from lib_dlhpc.simulate import compare
+    from lib_dlhpc.simulate import compare, staleness
+    from lib_dlhpc.simulate.measure import measure
     from lib_dlhpc.simulate.terminal import simulate_here
-    from lib_dlhpc.timeline import breakdown
 
     experiment = _experiment(options.experiment, options.set)
     arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
-    measured = breakdown(simulate_here(experiment, *arguments))
+    timeline = simulate_here(experiment, *arguments)
+    told = (experiment, options.fidelity, measure(experiment, timeline))
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
-    shown = compare.as_dict if options.json else compare.as_text
-    result = shown(experiment, options.fidelity, measured, predicted)
-    print(json.dumps(result, indent=2) if options.json else result)
+    stale = experiment.strategy.update == "asynchronous"
+    if options.json:
+        table = compare.as_dict(*told, predicted)
+        table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
+        print(json.dumps(table, indent=2))
+    else:
+        print(compare.as_text(*told, predicted))
+        if stale:
+            print(staleness.report(timeline))
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import run_here
+    from lib_dlhpc.train.check import check
 
     experiment = _experiment(options.experiment, options.set)
+    check(experiment)
     ranks = int(experiment.devices) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")

@@ -5,9 +5,6 @@ The gradients are those of MODEL, cut into buckets as in a training step; nothin
 """
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.explore.here import PATIENCE, RANKS, MpiMissing, _machine, mpiexec
+from lib_dlhpc.explore import here
+from lib_dlhpc.explore.here import PATIENCE, RANKS, _machine
 from lib_dlhpc.schedules import prepared, price, schedule
 from lib_dlhpc.spec.experiment import read_model
 
@@ -31,36 +29,7 @@ def measure(ranks: int = RANKS, patience: float = PATIENCE) -> dict[str, Any]:
     rows: size (B) of a bucket at most, buckets, low, median, high (p10, p50, p90 in s) of all of them, price (s).
     Raises MpiMissing if MPI is not there or does not come through.
     """
-    command = [
-        mpiexec(),
-        "-n",
-        str(ranks),
-        sys.executable,
-        "-m",
-        "lib_dlhpc.explore.data_parallel_here",
-    ]
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    try:
-        run = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=patience,
-            env={**os.environ, **one},
-            stdin=subprocess.DEVNULL,
-            check=True,
-        )
-        result: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        raise MpiMissing(
-            f"The ranks did not finish in {patience:g} s; the machine is busy."
-        ) from None
-    except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
-        last = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        raise MpiMissing(f"The ranks did not come through: {last}") from None
-    if result["ranks"] != ranks:
-        raise MpiMissing(f"mpiexec started {result['ranks']} rank(s) in place of {ranks}.")
-    return result  # fmt: skip
+    return here.measure(ranks, patience, __spec__.name)
 
 
 def sizes_of_a_step(bucket: float) -> list[int]:

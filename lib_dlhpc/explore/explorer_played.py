@@ -13,6 +13,7 @@ from lib_dlhpc.predict import Breakdown
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.clock import StepProgress
 from lib_dlhpc.simulate.compare import why
+from lib_dlhpc.simulate.measure import measure
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown
@@ -80,7 +81,10 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
 
 def played_html(played: Played) -> str:
     """Return the terms, predicted and simulated, as a table, and a sentence for each reason to differ."""
-    measured = {fidelity: breakdown(timeline) for fidelity, timeline in played.timelines.items()}
+    measured = {
+        fidelity: measure(played.experiment, timeline)
+        for fidelity, timeline in played.timelines.items()
+    }
     shown = measured[played.fidelity]
     step = sum(played.predicted.values())
     terms = [name for name, value in played.predicted.items() if value or shown.terms[name]]

@@ -32,15 +32,17 @@ class MpiMissing(Exception):
     """No MPI ranks can be started here; the text says why."""
 
 
-def measure(ranks: int = RANKS, patience: float = PATIENCE) -> dict[str, Any]:
-    """Run on `ranks` MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
+def measure(
+    ranks: int = RANKS, patience: float = PATIENCE, module: str = "lib_dlhpc.explore.here"
+) -> dict[str, Any]:
+    """Run `module` on MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
 
     rows: algorithm, size (B), low, median, high (p10, p50, p90 in s), price (s, or None).
     Raises MpiMissing if MPI is not there or does not come through.
     """
     launcher = mpiexec()
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [launcher, "-n", str(ranks), sys.executable, "-m", "lib_dlhpc.explore.here"]
+    command = [launcher, "-n", str(ranks), sys.executable, "-m", module]
     try:
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=patience, env={**os.environ, **threads},

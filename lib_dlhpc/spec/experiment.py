@@ -124,7 +124,7 @@ class Experiment:
         return experiment
 
 
-_MEASURED_WITH = re.compile(r"model\.|machine\.(name$|device)|strategy\.precision$")
+_MEASURED_WITH = re.compile(r"model\.|machine\.(name$|device(\.|$))|strategy\.precision$")
 SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment))
 
 

@@ -336,13 +336,13 @@ def test_four_ranks_exchange_the_gradients_of_a_step(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [("/bin/false", "did not come through"), ("/bin/true", "did not come through"),
-     ("/nowhere/mpiexec", "did not come through")],
+    [("/bin/false", "ended with an error"), ("/bin/true", "ended with an error"),
+     ("/nowhere/mpiexec", "could not be started")],
 )  # fmt: skip
 def test_ranks_that_do_not_come_through_are_explained(
     command: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_parallel_here, "mpiexec", lambda: command)
+    monkeypatch.setattr("lib_dlhpc.explore.here.mpiexec", lambda: command)
     with pytest.raises(MpiMissing, match=reason):
         data_parallel_here.measure()
 
