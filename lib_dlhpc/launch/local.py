@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment, dump
+from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
 STATES = ("running", "done", "failed", "cancelled")
 WORKER = "lib_dlhpc.train.worker"
@@ -34,7 +35,7 @@ class Job:
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self._process = folder, process
-        self._cancelled = False
+        self._cancelled, self._ended = False, ""
         self._status("running")
 
     @property
@@ -42,13 +43,7 @@ class Job:
         """One of STATES."""
         if self._process.poll() is None:
             return "running"
-        if self._cancelled:
-            state = "cancelled"
-        else:
-            whole = self._process.returncode == 0 and (self.folder / "result.json").exists()
-            state = "done" if whole else "failed"
-        self._status(state)
-        return state
+        return self._settled()
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return what rank 0 has reported so far."""
@@ -56,7 +51,11 @@ class Job:
             lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines[:-1]]  # the last may be half written
+        rows = []
+        for line in lines[:-1]:  # the last may be half written
+            with suppress(ValueError):  # as may one where a run was killed and went on
+                rows.append(json.loads(line))
+        return rows
 
     def wait(self) -> dict[str, Any]:
         """Return the result when the run has ended. Raises JobError if it failed or was cancelled."""
@@ -77,16 +76,17 @@ class Job:
             except subprocess.TimeoutExpired:
                 self._end(signal.SIGKILL)
                 self._process.wait()
-        self._status(self.state)
+        self._settled()
 
     def why(self) -> str:
-        """Say which rank failed, and where."""
+        """Say which rank failed first, and where; the others are ended because of it."""
         errors = [json.loads(path.read_text("utf-8")) for path in self.folder.glob("error-*.json")]
         if errors:
-            first = min(errors, key=lambda error: int(error["rank"]))
-            steps = [row["step"] for row in self.metrics() if "step" in row]
-            after = f" (after step {steps[-1]})" if steps else ""
-            return f"rank {first['rank']}: {first['kind']}: {first['text']}{after}"
+            first = min(errors, key=lambda error: float(error["time"]))
+            at = [f"step {first['step']}"] if first["step"] >= 0 else []
+            at += [f"layer {first['layer']}"] if first["layer"] else []
+            place = f" ({', '.join(at)})" if at and "step" not in first["text"] else ""
+            return f"rank {first['rank']}: {first['kind']}: {first['text']}{place}"
         log = (self.folder / "log.txt").read_text("utf-8", "replace")
         last = (log.strip() or "no output").splitlines()[-1]
         return f"mpiexec ended with status {self._process.returncode}: {last}"
@@ -96,6 +96,14 @@ class Job:
             os.killpg(self._process.pid, how)
         else:
             self._process.kill()
+
+    def _settled(self) -> str:
+        """Return how an ended run ended; the first time, write it down."""
+        if not self._ended:
+            whole = self._process.returncode == 0 and (self.folder / "result.json").exists()
+            self._ended = "done" if whole else "cancelled" if self._cancelled else "failed"
+            self._status(self._ended)
+        return self._ended
 
     def _status(self, state: str) -> None:
         _write(self.folder / "status.json", {"state": state, "time": time.time()})
@@ -107,24 +115,24 @@ def start(
     """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work.
 
     folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then
-    the run goes on from its snapshot. Raises SpecError for a folder that does not fit, and where MPI is
-    missing; nothing is written then.
+    the run goes on from its snapshot; then only [machine], [storage], [calibration], run.epochs and
+    run.checkpoint_interval may differ from what the folder says. Raises SpecError for ranks below 1, for
+    a folder that does not fit, and where MPI is missing; nothing is changed then.
     """
+    if ranks < 1:
+        raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
     launcher = mpiexec()
-    if folder is None:
-        folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
-    held = (folder / "experiment.toml").exists()
-    if held and not resume:
-        raise SpecError(f"{folder}: holds a run already; resume it, or name another folder.")
-    if resume and not held:
-        raise SpecError(f"{folder}: holds no run to resume.")
     try:
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
+        _check_folder(experiment, folder, resume)
         folder.mkdir(parents=True, exist_ok=True)
+        log = open(folder / "log.txt", "ab")  # noqa: SIM115
+        _lock(log, folder)
         for old in (*folder.glob("error-*.json"), *folder.glob("rank-*.json")):
             old.unlink()
         (folder / "result.json").unlink(missing_ok=True)
         dump(experiment, folder / "experiment.toml")
-        log = open(folder / "log.txt", "ab")  # noqa: SIM115
     except OSError as error:
         raise SpecError(f"{folder}: {error.strerror}.") from None
     command = [launcher, "-n", str(ranks), sys.executable, "-m", WORKER, str(folder), str(ranks)]
@@ -135,6 +143,37 @@ def start(
             start_new_session=os.name == "posix",
         )  # fmt: skip
     return Job(folder, process)
+
+
+def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
+    held = (folder / "experiment.toml").exists()
+    if held and not resume:
+        raise SpecError(f"{folder}: holds a run already; resume it, or name another folder.")
+    if resume and not held:
+        raise SpecError(f"{folder}: holds no run to resume.")
+    if resume:
+        mine, theirs = to_tables(experiment), to_tables(load(folder / "experiment.toml"))
+        for tables in (mine, theirs):
+            tables["run"] = {"seed": tables.get("run", {}).get("seed", 0)}
+        for section in ("model", "dataset", "strategy", "training", "run"):
+            if mine.get(section) != theirs.get(section):
+                raise SpecError(
+                    f"{folder}: holds a run with another [{section}]; resume it with its own"
+                    f" {folder / 'experiment.toml'}."
+                )
+
+
+def _lock(log: BinaryIO, folder: Path) -> None:
+    """Refuse a folder in which a run is going on: its mpiexec holds the log open, and with it the lock."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:  # Windows has no such lock
+        return
+    try:
+        flock(log, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        log.close()
+        raise SpecError(f"{folder}: a run is going on there; wait for it, or cancel it.") from None
 
 
 def mpiexec() -> str:

@@ -1,7 +1,10 @@
 """A run in a terminal: a line that says how far it is, Ctrl-C, and what came of it."""
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ def run_here(experiment: Experiment, ranks: int, folder: Path | None, resume: bo
     """
     job = start(experiment, ranks, folder, resume)
     try:
-        while job.state == "running":
-            _line(job, float(experiment.run.epochs))
-            time.sleep(PAUSE)
+        with _ends_alike():
+            while job.state == "running":
+                _line(job, float(experiment.run.epochs))
+                time.sleep(PAUSE)
         _clear()
         return as_text(experiment, job, job.wait())
     except KeyboardInterrupt:
@@ -36,6 +40,11 @@ def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
     """Return the result of a run: how well it learned, how fast, and where a step's time went."""
     model = experiment.model.name or experiment.model.family
     head = f"{model} on {experiment.dataset.name}, {result['ranks']} ranks of this machine:"
+    if not result["samples"]:
+        head = f"{head} nothing was left to do;"
+        loss, share = result["test_loss"], result["accuracy"]
+        shown = f"test loss {loss:.4g}" if share is None else f"test accuracy {share:.1%}"
+        return f"{head} {shown}\n  all of it is in {job.folder}"
     rate = result["samples"] / max(result["seconds"], 1e-9)
     lines = [
         f"{head} {result['samples']:,} samples in {show(result['seconds'], 's')},"
@@ -47,8 +56,41 @@ def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
     terms = {name: seconds for name, seconds in result["terms"].items() if seconds}
     lines.append(f"  one step {show(sum(terms.values()), 's')}, of which")
     lines += [f"    {name:<25} {show(seconds, 's'):>10}" for name, seconds in terms.items()]
+    lines += _exchanged(result)
     lines.append(f"  all of it is in {job.folder}")
     return "\n".join(lines)
+
+
+@contextmanager
+def _ends_alike() -> Iterator[None]:
+    """A terminal that is closed, or `kill`, ends a run as Ctrl-C does: no rank is left behind."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), stop) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _exchanged(result: dict[str, Any]) -> list[str]:
+    """Say how much a rank sends, and how stale its gradients are where updates are asynchronous."""
+    sent, whole, stale = result["sent"], result["gradients"], result["staleness"]
+    if not sent or result["ranks"] == 1:
+        return []
+    share = f", {sent / whole:.1%} of the gradients' {show(whole, 'B')}" if sent < whole else ""
+    lines = [f"  a rank sends {show(sent, 'B')} in a mean step{share}"]
+    if stale:
+        lines[0] += ", and gets as much back"
+        lines.append(
+            f"  staleness of {sum(stale['histogram']):,} updates: mean {stale['mean']:.1f}, largest"
+            f" {stale['largest']}"
+        )
+    return lines
 
 
 def _left(job: Job) -> str:

@@ -1,4 +1,4 @@
-"""One rank of a run: mpiexec -n 4 python -m lib_dlhpc.train.worker FOLDER.
+"""One rank of a run: mpiexec -n 4 python -m lib_dlhpc.train.worker FOLDER 4.
 
 The folder holds experiment.toml. Rank 0 writes there what is new (metrics.jsonl), the timeline and the
 result; a rank that fails says what and where in error-RANK.json and ends all ranks. A rank that is killed
@@ -12,13 +12,39 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from math import isfinite
+from mmap import mmap
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
+from lib_dlhpc.spec.model import Layer
+
 WATCH = 0.2  # s between two looks at whether the parent still lives
+METRICS = "metrics.jsonl"
 
 
-def main(folder: Path, expected: int) -> None:
+class Whereabouts:
+    """Which rank this is and which step it is at, for whoever must tell when it no longer can."""
+
+    _form = Struct("qq")
+
+    def __init__(self) -> None:
+        self._memory = mmap(-1, self._form.size)  # shared with a child
+        self.set(-1, -1)
+
+    def set(self, rank: int, step: int) -> None:
+        """Take down; cheap enough for every step."""
+        self._form.pack_into(self._memory, 0, rank, step)
+
+    def get(self) -> tuple[int, int]:
+        """Return (rank, step); -1 is not known yet."""
+        rank, step = self._form.unpack_from(self._memory)
+        return rank, step
+
+
+def main(folder: Path, expected: int, at: Whereabouts) -> None:
     """Train; `expected` is the number of ranks that was asked for."""
     import numpy as np
     from mpi4py import MPI
@@ -29,52 +55,106 @@ def main(folder: Path, expected: int) -> None:
 
     comm = MPI.COMM_WORLD
     try:
+        at.set(comm.rank, -1)
         if comm.size != expected:
             raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
         _write(folder / f"rank-{comm.rank}.json", {"rank": comm.rank, "process": os.getpid()})
         np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
-        with open(folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-
-            def report(row: dict[str, Any]) -> None:
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-
-            run = train(load(folder / "experiment.toml"), comm, folder, report)
+        begins, report = _tellers(folder / METRICS, comm.rank, at)
+        run = train(load(folder / "experiment.toml"), comm, folder, report, begins)
         if comm.rank == 0 and run.timeline is not None:
             save(run.timeline, folder / "timeline.npz")
             _write(folder / "result.json", _result(run, comm.size))
     except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        about = {"rank": comm.rank, "kind": type(error).__name__, "text": str(error), "trace": text}
-        _write(folder / f"error-{comm.rank}.json", about)
-        print(text, file=sys.stderr, flush=True)
+        trace = "".join(traceback.format_exception(error))
+        _fail(
+            folder, comm.rank, type(error).__name__, str(error), at.get()[1], _layer(error), trace
+        )
+        print(trace, file=sys.stderr, flush=True)
         comm.Abort(1)
 
 
 def watched(folder: Path, expected: int) -> None:
     """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others."""
+    at, above = Whereabouts(), os.getppid()
     child = os.fork()
     if child == 0:
-        parent = os.getppid()
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-        main(folder, expected)
+        _end_with(os.getppid())
+        main(folder, expected, at)
         return
+    _end_with(above)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        for path in folder.glob("rank-*.json"):
-            about = json.loads(path.read_text(encoding="utf-8"))
-            if about["process"] == child:
-                text = f"ended from outside ({signal.Signals(-code).name})"
-                told = {"rank": about["rank"], "kind": "Killed", "text": text, "trace": ""}
-                _write(folder / f"error-{about['rank']}.json", told)
+        rank, step = at.get()
+        text = f"ended from outside ({signal.Signals(-code).name})"
+        _fail(folder, rank, "Killed", text, step)
     os._exit(code if code >= 0 else 128 - code)
 
 
+def _tellers(
+    path: Path, rank: int, at: Whereabouts
+) -> tuple[Callable[[int], None], Callable[[dict[str, Any]], None]]:
+    """Return what to call as a step begins, and what to call with a row of metrics."""
+    first = True
+
+    def begins(step: int) -> None:
+        nonlocal first
+        if first and rank == 0:
+            carry_on(path, step)
+        first = False
+        at.set(rank, step)
+
+    def report(row: dict[str, Any]) -> None:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    return begins, report
+
+
+def carry_on(path: Path, step: int) -> None:
+    """Leave out of the metrics what a run told of steps after its snapshot, and a line half written."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if row.get("step", 0) > step:
+            break
+        kept.append(line + "\n")
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _layer(error: BaseException) -> str:
+    """Return the layer that an error comes from: the network's loops hold it, and keep no books for this."""
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        layer = frame.f_locals.get("layer")
+        found = layer.name if isinstance(layer, Layer) else found
+    return found
+
+
+def _fail(
+    folder: Path, rank: int, kind: str, text: str, step: int, layer: str = "", trace: str = ""
+) -> None:
+    about = {"rank": rank, "kind": kind, "text": text, "step": step, "layer": layer}
+    _write(folder / f"error-{rank}.json", about | {"time": time.time(), "trace": trace})
+
+
 def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    os._exit(1)
+    """End this process when its parent is gone, in whatever way it went."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _result(run: Any, ranks: int) -> dict[str, Any]:
@@ -83,12 +163,15 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
     terms = breakdown(run.timeline).terms if len(run.timeline) else {}
     return {
         "ranks": ranks,
-        "loss": run.loss,
+        "loss": run.loss if isfinite(run.loss) else None,  # None: nothing was left to do
         "accuracy": run.accuracy,
-        "test_loss": run.test_loss,
+        "test_loss": run.test_loss if isfinite(run.test_loss) else None,
         "samples": run.samples,
         "seconds": run.seconds,
         "terms": terms,
+        "sent": run.sent,
+        "gradients": run.network.gradients.nbytes,
+        "staleness": run.updates.as_dict() if run.updates else None,
     }
 
 
@@ -99,5 +182,8 @@ def _write(path: Path, table: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_rank = watched if hasattr(os, "fork") else main
-    run_rank(Path(sys.argv[1]), int(sys.argv[2]))
+    where, ranks = Path(sys.argv[1]), int(sys.argv[2])
+    if hasattr(os, "fork"):
+        watched(where, ranks)
+    else:
+        main(where, ranks, Whereabouts())

@@ -1,0 +1,328 @@
+"""Runs on real ranks, ended in every way there is: what is told, what is saved, and that nobody is left."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from lib_dlhpc.launch import JobError, start
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import dump, loads
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.timeline.store import load as load_timeline
+
+PATIENCE = 60  # s; all of it is taken on a very busy machine only
+SHORT = """
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 50
+[storage]
+tier = "ssd"
+[run]
+epochs = 2
+"""
+# Saved after every step: what is lost is less than one.
+EVERY_STEP = {"run.checkpoint_interval": 1e-9}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_mpi(require):
+    from lib_dlhpc.launch.local import mpiexec
+
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+@pytest.fixture
+def experiment():
+    return loads(SHORT)
+
+
+@pytest.fixture
+def mischief(tmp_path, monkeypatch):
+    """A function: `mischief(program)` is run in every rank before it begins."""
+
+    def mischief(program):
+        folder = tmp_path / "mischief"
+        folder.mkdir(exist_ok=True)
+        head = "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
+        body = "".join(f"    {line}\n" for line in program.strip().splitlines())
+        (folder / "sitecustomize.py").write_text(head + body)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    yield mischief
+
+
+def ended(job):
+    """Wait until the run has ended and none of its processes is left; return the state."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if job.state != "running" and not left(job.folder):
+            return job.state
+        time.sleep(0.02)
+    raise AssertionError((job.state, left(job.folder)))
+
+
+def left(folder):
+    """The processes of the run in a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def until_there(path, job):
+    until = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert job.state == "running" and time.monotonic() < until, job.why()
+        time.sleep(0.01)
+
+
+def snapshot(folder):
+    with np.load(folder / "snapshot.npz") as file:
+        return {name: file[name].tobytes() for name in file.files}, file["place"]
+
+
+def test_a_run_folder_holds_all_that_was(experiment, tmp_path):
+    job = start(experiment, 3, tmp_path / "run")
+    result = job.wait()
+    assert ended(job) == "done"
+    assert json.loads((job.folder / "status.json").read_text())["state"] == "done"
+    assert result["samples"] == 2 * 1438 and result["ranks"] == 3 and result["accuracy"] > 0.5
+    rows = job.metrics()
+    epochs = [row for row in rows if "test_loss" in row]
+    assert [row["epoch"] for row in epochs] == [1.0, 2.0]
+    assert epochs[-1]["accuracy"] == result["accuracy"]
+    assert rows[-2]["step"] == 2 * 15 and rows[-2]["loss"] == result["loss"]
+    timeline = load_timeline(job.folder / "timeline.npz")
+    assert breakdown(timeline).terms == pytest.approx(result["terms"])
+    assert timeline.ranks == 3 and breakdown(timeline).steps == 30
+
+
+def test_one_rank_or_many_learn_the_same(experiment, tmp_path):
+    double = experiment.set({"strategy.precision": "fp64"})
+    losses = [start(double, n, tmp_path / str(n)).wait()["test_loss"] for n in (1, 3)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+
+
+def test_a_rank_that_raises_is_named_with_its_place(experiment, tmp_path, mischief):
+    mischief("""
+from lib_dlhpc.train.layers.dense import Dense
+backward = Dense.backward
+def failing(self, weights, gradients, kept, dy):
+    if kept.context.step == 3 and os.environ.get("PMI_RANK") == "2" and len(gradients["bias"]) == 32:
+        raise ValueError("a cosmic ray")
+    return backward(self, weights, gradients, kept, dy)
+Dense.backward = failing
+""")
+    job = start(experiment, 3, tmp_path / "run")
+    assert ended(job) == "failed"
+    with pytest.raises(
+        JobError, match=r"rank 2: ValueError: a cosmic ray \(step 3, layer dense2\)"
+    ):
+        job.wait()
+
+
+def test_a_run_that_diverges_says_where(experiment, tmp_path):
+    wild = experiment.set({"training.rate": 1e25, "strategy.optimizer": "sgd"})
+    job = start(wild, 2, tmp_path / "run")
+    with pytest.raises(JobError, match=r"rank \d: Diverged: .*step [123], first in dense\d"):
+        job.wait()
+    assert ended(job) == "failed"
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_that_is_killed_is_named_and_costs_less_than_a_step(
+    experiment, tmp_path, mischief, victim
+):
+    mischief(f"""
+from lib_dlhpc.train.layers.dense import Dense
+backward = Dense.backward
+def deadly(self, weights, gradients, kept, dy):
+    if kept.context.step == 20 and os.environ.get("PMI_RANK") == "{victim}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return backward(self, weights, gradients, kept, dy)
+Dense.backward = deadly
+""")
+    job = start(experiment.set(EVERY_STEP), 3, tmp_path / "run")
+    assert ended(job) == "failed"
+    assert job.why() == f"rank {victim}: Killed: ended from outside (SIGKILL) (step 20)"
+    _, place = snapshot(job.folder)
+    assert list(place) == [20, 1, 5, 20]
+
+
+@pytest.mark.parametrize("moment", ["half written", "not yet renamed"])
+def test_killed_while_it_saves_a_run_keeps_the_snapshot_before(
+    experiment, tmp_path, mischief, moment
+):
+    if moment == "half written":
+        patch = """
+import numpy as np
+write, calls = np.savez, []
+def half(file, **arrays):
+    calls.append(0)
+    if len(calls) == 18:
+        file.write(b"PK" * 1000); file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(file, **arrays)
+np.savez = half
+"""
+    else:
+        patch = """
+flush, calls = os.fsync, []
+def deadly(file):
+    calls.append(0)
+    if len(calls) == 18:
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(file)
+os.fsync = deadly
+"""
+    plain, often = experiment, experiment.set(EVERY_STEP)
+    start(plain, 2, tmp_path / "straight").wait()
+    mischief(patch)
+    job = start(often, 2, tmp_path / "run")
+    assert ended(job) == "failed" and "rank 0: Killed" in job.why()
+    _, place = snapshot(job.folder)
+    assert place[0] == 17
+    mischief("")
+    start(often, 2, job.folder, resume=True).wait()
+    assert snapshot(job.folder)[0] == snapshot(tmp_path / "straight")[0]
+    steps = [row["step"] for row in job.metrics() if "step" in row]
+    assert steps == sorted(set(steps)) and steps[-1] == 30
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_a_run_goes_on_to_the_same_end(experiment, tmp_path):
+    """Ranks and mpiexec are killed at moments drawn from a seed; the end is the same to the last bit."""
+    rng = random.Random(7)
+    long = experiment.set({"run.epochs": 30, "strategy.optimizer": "adam", "training.rate": 0.001})
+    often = long.set({"run.checkpoint_interval": 0.02})
+    start(long, 3, tmp_path / "straight").wait()
+    folder, states = tmp_path / "run", []
+    for number, victim in enumerate((2, 0, "mpiexec", 1)):
+        job = start(often, 3, folder, resume=number > 0)
+        until_there(folder / "rank-2.json", job)
+        until_there(folder / "snapshot.npz", job)
+        time.sleep(rng.uniform(0, 0.4))
+        if job.state == "running":
+            if victim == "mpiexec":
+                process = job._process.pid
+            else:
+                process = json.loads((folder / f"rank-{victim}.json").read_text())["process"]
+            os.kill(process, signal.SIGKILL)
+        states.append(ended(job))
+        if job.state == "failed" and victim != "mpiexec":
+            assert job.why().startswith(f"rank {victim}: Killed")
+        snapshot(folder)  # is whole
+    assert states[0] == "failed" and set(states) <= {"failed", "done"}
+    start(often, 3, folder, resume=True).wait()
+    assert snapshot(folder)[0] == snapshot(tmp_path / "straight")[0]
+
+
+def test_cancel_ends_all_ranks(experiment, tmp_path):
+    job = start(experiment.set({"run.epochs": 10_000}), 3, tmp_path / "run")
+    until_there(job.folder / "snapshot.npz", job)
+    job.cancel()
+    assert ended(job) == "cancelled"
+    assert json.loads((job.folder / "status.json").read_text())["state"] == "cancelled"
+    with pytest.raises(JobError, match="cancelled"):
+        job.wait()
+
+
+def test_what_cannot_be_started_is_refused_and_changes_nothing(experiment, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(SpecError, match="holds no run to resume"):
+        start(experiment, 2, folder, resume=True)
+    assert not folder.exists()
+    start(experiment, 1, folder).wait()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "file").write_text("")
+    larger = experiment.set({"model.widths": [64, 10]})
+    for arguments, words in (
+        ((experiment, 0, folder), "ranks = 0"),
+        ((experiment, 2, folder), "holds a run already"),
+        ((experiment, 2, tmp_path / "file"), "exists"),
+        ((experiment, 2, tmp_path / "file" / "run"), "Not a directory"),
+        ((larger, 2, folder, True), r"another \[model\]"),
+        ((experiment.set({"training.rate": 0.5}), 2, folder, True), r"another \[training\]"),
+        ((experiment.set({"run.seed": 1}), 2, folder, True), r"another \[run\]"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            start(*arguments)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_a_folder_in_use_is_refused(experiment, tmp_path):
+    long = experiment.set({"run.epochs": 10_000})
+    job = start(long, 1, tmp_path / "run")
+    until_there(job.folder / "snapshot.npz", job)
+    with pytest.raises(SpecError, match="a run is going on"):
+        start(long, 1, tmp_path / "run", resume=True)
+    job.cancel()
+    assert ended(job) == "cancelled"
+
+
+def test_a_run_may_be_made_longer_and_take_other_ranks(experiment, tmp_path):
+    folder = tmp_path / "run"
+    start(experiment, 2, folder).wait()
+    done = start(experiment, 2, folder, resume=True).wait()
+    assert done["samples"] == 0 and done["loss"] is None and done["accuracy"] > 0.5
+    more = start(experiment.set({"run.epochs": 3}), 3, folder, resume=True).wait()
+    assert more["samples"] == 1438
+    start(experiment.set({"run.epochs": 3}), 2, tmp_path / "straight").wait()
+    with (
+        np.load(folder / "snapshot.npz") as ours,
+        np.load(tmp_path / "straight" / "snapshot.npz") as theirs,
+    ):
+        np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
+
+
+def test_metrics_bear_a_line_half_written(experiment, tmp_path):
+    job = start(experiment, 1, tmp_path / "run")
+    job.wait()
+    whole = job.metrics()
+    with open(job.folder / "metrics.jsonl", "a") as file:
+        file.write('{"step": 99, "lo')
+    assert job.metrics() == whole
+    again = start(experiment.set({"run.epochs": 3}), 1, job.folder, resume=True)
+    again.wait()
+    assert again.metrics()[: len(whole)] == whole and len(again.metrics()) > len(whole)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how):
+    dump(experiment.set({"run.epochs": 10_000}), tmp_path / "long.toml")
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "lib_dlhpc.cli", "run", str(tmp_path / "long.toml")]
+    process = subprocess.Popen(
+        [*command, "-n", "2", "--out", str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + PATIENCE
+    while not (folder / "snapshot.npz").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(how)
+    out, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130 and not out
+    assert told.count("\n") == 1 and "--resume" in told and "Traceback" not in told
+    while left(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left(folder)
