@@ -78,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
 
     real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
     _add_experiment(real)
-    real.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: the run's devices)")
+    real.add_argument(
+        "-n", "--ranks", type=int, help="MPI ranks (default: the run's devices and servers)"
+    )
     real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
     real.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
     real.set_defaults(command=_run)
@@ -204,7 +206,7 @@ def _run(options: argparse.Namespace) -> int:
 
     experiment = _experiment(options.experiment, options.set)
     check(experiment)
-    ranks = int(experiment.devices) if options.ranks is None else options.ranks
+    ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
     if options.out and options.resume:

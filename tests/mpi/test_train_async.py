@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lib_dlhpc.launch import JobError, start
+from lib_dlhpc.launch.terminal import as_text
 from lib_dlhpc.spec.experiment import loads
 
 WORKER = Path(__file__).with_name("train_async_worker.py")
@@ -22,6 +23,23 @@ def test_asynchronous_and_compressed_runs_keep_their_laws(run_ranks, ranks, tmp_
     said = run_ranks(ranks, WORKER, str(tmp_path))
     assert "all right" in said
     print(said)  # staleness measured and simulated
+
+
+def test_a_result_tells_bytes_and_staleness(mpiexec, tmp_path):
+    experiment = loads(WILD).set({"training.rate": 0.01, "run.epochs": 2.0})
+    job = start(experiment, 3, tmp_path / "stale")
+    result = job.wait()
+    updates = sum(result["staleness"]["histogram"])
+    assert updates == 2 * 45  # batches of 32 of 1,438 samples
+    assert "and gets as much back" in as_text(experiment, job, result)
+    assert f"staleness of {updates} updates: mean" in as_text(experiment, job, result)
+
+    small = {"strategy.update": "synchronous", "training.sparsity": 0.99}
+    experiment = experiment.set(small)
+    job = start(experiment, 2, tmp_path / "small")
+    result = job.wait()
+    assert result["sent"] < 0.05 * result["gradients"]
+    assert "% of the gradients'" in as_text(experiment, job, result)
 
 
 def test_a_worker_that_diverges_ends_servers_too(mpiexec, tmp_path):
