@@ -90,6 +90,11 @@ def check_data(experiment: Experiment) -> None:
             f"dataset.name = {name!r}: is for models of {wanted}; {model.name or model.family} reads"
             f" {reads} and gives {gives}."
         )
+    if experiment.training.shift and len(reads) < 3:
+        raise SpecError(
+            f"training.shift = {experiment.training.shift}: only images can be shifted, and"
+            f" {model.name or model.family} reads {reads}; the legal value is 0."
+        )
     if not 0 < _tested(experiment) < dataset.samples:
         raise SpecError(
             f"dataset.samples = {dataset.samples}: too few to train with and, a share of"
