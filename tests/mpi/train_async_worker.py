@@ -1,6 +1,7 @@
 """On every rank: asynchronous and compressed runs keep their laws. Started by test_train_async.py."""
 
 import sys
+import traceback
 from pathlib import Path
 from time import sleep
 
@@ -268,6 +269,14 @@ def compressed_runs_resume_bit_for_bit():
         assert sent == whole.sent * 46 * p  # what the rows say is what the run says
 
 
+def told(kind, value, trace):
+    """A rank that fails ends the others, which may be waiting for its messages."""
+    traceback.print_exception(kind, value, trace)
+    sys.stderr.flush()
+    comm.Abort(1)
+
+
+sys.excepthook = told
 words = ""
 if p == 1:
     refused("1 ranks leave none to work; start 2 or more", asynchronous())
