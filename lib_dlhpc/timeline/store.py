@@ -1,8 +1,10 @@
 """A Timeline in a file: numpy's columns, compressed."""
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -29,6 +31,6 @@ def load(path: Path) -> Timeline:
         with np.load(path) as file:
             source, ranks, *names = file["about"].tolist()
             columns = {name: file[name] for name in COLUMNS}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
         raise SpecError(f"{path}: not a timeline that can be read: {error}.") from None
     return Timeline(**columns, names=tuple(names), ranks=int(ranks), source=source)

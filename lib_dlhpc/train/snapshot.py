@@ -72,8 +72,8 @@ def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> 
         for name, array in stored.items()
     }
     _take_up(network.weights, state.pop("weights", None), "weights")
-    if network.statistics.size:
-        _take_up(network.statistics, state.pop("statistics", None), "statistics")
+    none = np.empty(0, network.dtype)
+    _take_up(network.statistics, state.pop("statistics", none), "statistics")
     for name, array in state.items():
         _take_up(optimizer.memory(name, network), array, name)
     return Place(step, epoch, batch)

@@ -134,6 +134,7 @@ def every_rule_and_network():
         equals_one_rank(network)
         equals_one_rank(network, {"strategy.bucket": EACH, "strategy.allreduce": "rabenseifner"})
     equals_one_rank({"training.shift": 2, "training.warm_up": 1.0, "training.base_batch": 10})
+    equals_one_rank({"strategy.batch": 1, "run.epochs": 0.2})  # fewer samples than ranks
     equals_one_rank({"training.decay": "growth", "training.steps_at": 1.0, "strategy.batch": 2})
 
 

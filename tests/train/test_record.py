@@ -1,0 +1,96 @@
+"""Laws of the recorder: its rows are what was told, clocks of ranks become one, what is left out is gone."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.train import record
+from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.record import Recorder, gather, offset
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of this rank, which a test moves: clock[0] is the time."""
+    time = [100.0]
+    monkeypatch.setattr(record, "perf_counter", lambda: time[0])
+    return time
+
+
+def step(recorder, clock, seconds=1.0):
+    """Forward, backward in two segments with a bucket that leaves after the first, update."""
+    marks = [recorder.now()]
+    for _ in range(4):
+        clock[0] += seconds
+        marks.append(recorder.now())
+        if len(marks) == 3:
+            recorder.begin_bucket(0, 80)
+    recorder.end_bucket(0)
+    kinds = ("forward", "backward", "backward", "update")
+    for kind, start, stop in zip(kinds, marks, marks[1:], strict=False):
+        recorder.add(kind, kind, start, stop)
+
+
+def test_rows_are_what_was_told_from_time_zero_on(clock):
+    recorder = Recorder()
+    step(recorder, clock)
+    table = gather(recorder, Alone(), 0.0)
+    events = list(table)
+    assert [(e.kind, e.start, e.stop) for e in events if e.stream == "compute"] == [
+        ("forward", 0, 1), ("backward", 1, 2), ("backward", 2, 3), ("update", 3, 4),
+    ]  # fmt: skip
+    (bucket,) = (e for e in events if e.stream == "communication")
+    assert (bucket.name, bucket.start, bucket.stop, bucket.bytes) == ("bucket 1", 2, 4, 80)
+    assert table.source == "measured" and table.ranks == 1
+    assert breakdown(table).terms["backward"] == 2 and breakdown(table).step_time == 4
+
+
+def test_what_is_left_out_takes_no_time(clock):
+    recorder = Recorder()
+    step(recorder, clock)
+    clock[0] += 50
+    recorder.leave_out(50)
+    step(recorder, clock)
+    measured = breakdown(gather(recorder, Alone(), 0.0))
+    assert measured.steps == 2 and measured.step_time == 4
+    assert sum(measured.terms.values()) == pytest.approx(4)
+
+
+def test_a_recorder_that_is_off_takes_nothing_down(clock):
+    recorder = Recorder()
+    recorder.on = False
+    step(recorder, clock)
+    assert not recorder.rows
+    assert len(gather(recorder, Alone(), 0.0)) == 0
+
+
+def test_nothing_that_takes_no_time_is_taken_down(clock):
+    recorder = Recorder()
+    recorder.add("wait", "wait for the exchange", 1.0, 1.0)
+    assert not recorder.rows
+
+
+class Pair:
+    """Two ranks' round trips: rank 0's clock is `ahead` of this one's; a message takes some time each way."""
+
+    rank, size = 1, 2
+
+    def __init__(self, clock, ahead, delays):
+        self.clock, self.ahead, self.delays = clock, ahead, iter(delays)
+
+    def Sendrecv(self, sent, target, recvbuf, source):
+        there, back = next(self.delays)
+        self.clock[0] += there
+        recvbuf[0] = self.clock[0] + self.ahead
+        self.clock[0] += back
+
+
+def test_the_offset_of_two_clocks_comes_from_the_quickest_round_trip(clock):
+    rng = np.random.default_rng(0)
+    delays = rng.exponential(1e-3, (20, 2)) + 1e-6
+    quickest = delays.sum(axis=1).min()
+    for ahead in (0.0, 12.5, -3600.0):
+        found = offset(Pair(clock, ahead, delays))
+        assert abs(found - ahead) <= quickest / 2 + 1e-9
+    even = np.full((20, 2), 5e-6)
+    assert offset(Pair(clock, 7.0, even)) == pytest.approx(7.0, abs=1e-9)
