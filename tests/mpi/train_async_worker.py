@@ -181,23 +181,30 @@ def ahead(updates, batches, workers):
 
 def a_bound_holds_the_fast_ones_back(workers):
     """Rank 0 takes its time: without a bound the others run away, with a bound s they do not."""
+    aside = comm.Dup()
 
-    def slowly(step):
+    def waits_for_rank_1(step):
+        if rank == 0 and step == 0:
+            aside.recv(source=1)
+        if rank == 1 and step == 19:  # after 6 steps or more
+            aside.send(None, 0)
+
+    def is_slow(step):
         sleep(0.004 if rank == 0 else 0.0)
 
-    def run(bound):
+    def run(bound, begins):
         experiment = asynchronous(
             strategy__staleness=bound, strategy__servers=p - workers, run__epochs=1.0
         )
-        updates = train(experiment, comm, begins=slowly).updates
+        updates = train(experiment, comm, begins=begins).updates
         return ahead(updates, 23, workers).max(), updates.staleness.max()
 
-    farthest, _ = run(0)
-    assert farthest > 3, farthest
+    assert run(0, waits_for_rank_1)[0] >= 6
     for bound in (1, 2):
-        lead, stale = run(bound)
+        lead, stale = run(bound, is_slow)
         assert lead <= bound + 1  # the step that was begun at the bound is counted
         assert stale <= (workers - 1) * (2 * bound + 1)
+    aside.Free()
 
 
 def a_resumed_run_goes_on(workers):
