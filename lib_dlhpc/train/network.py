@@ -4,7 +4,8 @@ A gradient bucket is then a slice. Weights stand in the order of the layers, so 
 the last layer to the first, completes the array of gradients from its end to its start.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -72,6 +73,8 @@ class Network:
         self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
         self.context = Context(seed=seed)
         self.kept = [Kept(self.context, *flags) for flags in _readers(model)]
+        self._read_last = _last_reads(model)
+        self._ready = False  # for backward
         self.parameters = self._parameters()
         size = self.parameters[-1].stop if self.parameters else 0
         self.weights, self.gradients = np.zeros(size, self.dtype), np.zeros(size, self.dtype)
@@ -90,67 +93,82 @@ class Network:
 
         x: (batch, *input_shape); only read, but backward reads it again, so leave it until then.
         """
-        self.context.training = training
+        self.context.training = self._ready = training
         last = self.model.layers[-1]
-        y = self._outputs(x)[last.name]
+        (y,) = deque(self._outputs(x), maxlen=1)
         if last.kind not in OVERWRITABLE:  # losses write their gradient where the output was
             y = y.copy()
         return np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y
-
-    def _outputs(self, x: Array) -> dict[str, Array]:
-        if len(self.model.input_shape) >= 3:
-            x = np.ascontiguousarray(np.moveaxis(x, 0, -1))
-        outputs = {"input": x}
-        for index, layer in enumerate(self.model.layers):
-            read = [outputs[name] for name in layer.inputs]
-            outputs[layer.name] = self.layers[index].forward(
-                self._weights[index], self.kept[index], *read
-            )
-        return outputs
 
     def backward(self, dy: Array, done: Callable[[int], None] = lambda start: None) -> None:
         """Write all gradients of the batch that forward saw last; dy is overwritten.
 
         done(start): called whenever gradients[start:] is complete.
-        Raises RuntimeError after a forward pass in evaluation, which keeps too little.
+        Raises RuntimeError after a forward pass in evaluation, which keeps nothing, and when called twice.
         """
-        if not self.context.training:
-            raise RuntimeError("backward needs a forward pass in training; the last one evaluated.")
+        if not self._ready:
+            raise RuntimeError(
+                "backward needs a forward pass in training; the last one evaluated, or has had its backward."
+            )
+        self._ready = False
         if self._tied:
             self.gradients.fill(0)
         last = self.model.layers[-1]
-        if len(last.output_shape) >= 3:
-            dy = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
-        pending: dict[str, Array] = {last.name: dy}
+        pending = {last.name: self._inside(dy, last.output_shape)}
+        del dy
         start = len(self.gradients)
         for index in reversed(range(len(self.layers))):
-            layer = self.model.layers[index]
-            dx = self.layers[index].backward(
-                self._weights[index],
-                self._gradients[index],
-                self.kept[index],
-                pending.pop(layer.name),
-            )
-            for name, part in zip(
-                layer.inputs, dx if isinstance(dx, tuple) else (dx,), strict=True
-            ):
-                if name == "input" or part is None:
-                    continue
-                if name in pending:
-                    pending[name] += part
-                else:
-                    pending[name] = part
+            self._back(index, pending)
             if self._first[index] < start:
                 start = self._first[index]
                 done(start)
 
     def first_without_numbers(self, x: Array) -> str:
         """Return the first layer whose output holds infinity or no number, or what else is wrong."""
-        outputs = self._outputs(x)
-        for layer in self.model.layers:
-            if not np.isfinite(outputs[layer.name]).all():
+        for layer, y in zip(self.model.layers, self._outputs(x), strict=True):
+            if not np.isfinite(y).all():
                 return f"{layer.name} ({layer.kind})"
         return "the loss"
+
+    def _outputs(self, x: Array) -> Iterator[Array]:
+        """Yield the output of each layer, and let go of what no layer will read any more."""
+        outputs = {"input": self._inside(x, self.model.input_shape)}
+        for index, layer in enumerate(self.model.layers):
+            kept = self.kept[index]
+            outputs[layer.name] = self.layers[index].forward(
+                self._weights[index], kept, *(outputs[name] for name in layer.inputs)
+            )
+            if not self.context.training:
+                kept.values.clear()
+            for name in self._read_last[index]:
+                del outputs[name]
+            yield outputs[layer.name]
+
+    def _back(self, index: int, pending: dict[str, Array]) -> None:
+        """Take one layer's gradient out of `pending`, and add what it gives to those of its inputs."""
+        inputs, kept = self.model.layers[index].inputs, self.kept[index]
+        dx = self.layers[index].backward(
+            self._weights[index],
+            self._gradients[index],
+            kept,
+            pending.pop(self.model.layers[index].name),
+        )
+        kept.values.clear()
+        for name, part in zip(inputs, dx if isinstance(dx, tuple) else (dx,), strict=True):
+            if name == "input" or part is None:
+                continue
+            if name in pending:
+                pending[name] += part
+            else:
+                pending[name] = part
+
+    def _inside(self, x: Array, shape: tuple[int, ...]) -> Array:
+        """Return samples as layers hold them: images and volumes with the samples last."""
+        if len(shape) < 3:
+            return x
+        inside = self.context.room.array((*shape, len(x)), x.dtype)
+        inside[...] = np.moveaxis(x, 0, -1)
+        return inside
 
     def _parameters(self) -> list[Parameter]:
         found, place = [], 0
@@ -243,3 +261,9 @@ def _readers(model: Model) -> list[tuple[bool, bool]]:
         alone = not others and readers[source] == 1 and kinds.get(source) in OVERWRITABLE
         flags.append((alone, any(name != "input" for name in layer.inputs)))
     return flags
+
+
+def _last_reads(model: Model) -> list[list[str]]:
+    """Return for each layer the outputs that no later layer reads."""
+    last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
+    return [[name for name in last if last[name] == index] for index in range(len(model.layers))]

@@ -8,7 +8,7 @@ A layer is made from a Layer of spec/, so what is priced is what is trained. It 
     backward(weights, gradients, kept, dy) -> dx write the gradients; dy is the layer's to overwrite
 
 dense.py, conv.py (with windows.py), pool.py, norm.py, pointwise.py, sequence.py, recurrent.py, shapes.py;
-kept.py says what is kept and how arrays lie.
+kept.py says what is kept and how arrays lie, room.py in which memory.
 """
 
 from typing import Any

@@ -50,7 +50,7 @@ class Conv:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (outputs, *space, batch)."""
         kept.values["x"] = x
-        y = kept.array("y", (self.outputs, *self.output, x.shape[-1]), x.dtype)
+        y = kept.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
         for block, columns, _ in self._columns(kept, x):
             for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
@@ -63,7 +63,10 @@ class Conv:
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx: what an output has read gets its share of the output's gradient."""
         x = kept.values["x"]
-        dx = np.zeros_like(x) if kept.wants_dx else None
+        dx = None
+        if kept.wants_dx:
+            dx = kept.array(x.shape, x.dtype)
+            dx.fill(0)
         matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
         dys = self._by_group(dy)
         # The product is quicker this way round: many rows, few columns.
@@ -87,10 +90,12 @@ class Conv:
 
         (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
         """
-        rows = self.inputs * self.many
-        for block in self._plan(x.shape[-1], x.itemsize):
+        rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
+        most = max((prod(block.shape) for block in plan), default=0)
+        memory = kept.array((rows, most + APART), x.dtype)
+        for block in plan:
             positions = prod(block.shape)
-            columns = kept.array("columns", (rows, positions + APART), x.dtype)[:, :positions]
+            columns = memory[:, :positions]
             grid = columns.reshape(self.inputs, self.many, *block.shape)
             for tap in block.taps:
                 column = grid[:, tap.number]

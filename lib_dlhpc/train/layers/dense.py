@@ -33,7 +33,7 @@ class Dense:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (..., features)."""
         kept.values["x"] = x
-        y = kept.array("y", (*x.shape[:-1], self.features), x.dtype)
+        y = kept.array((*x.shape[:-1], self.features), x.dtype)
         np.matmul(_rows(x), self._matrix(weights), out=_rows(y))
         if "bias" in weights:
             y += weights["bias"]
@@ -50,7 +50,9 @@ class Dense:
             np.sum(rows, axis=0, out=gradients["bias"])
         if not kept.wants_dx:
             return None
-        return (rows @ self._matrix(weights).T).reshape(*dy.shape[:-1], self.inputs)
+        dx = kept.array((*dy.shape[:-1], self.inputs), dy.dtype)
+        np.matmul(rows, self._matrix(weights).T, out=_rows(dx))
+        return dx
 
     def _matrix(self, weights: Tensors) -> Array:
         return weights["weight"].T if self.tied else weights["weight"]

@@ -5,16 +5,26 @@ a convolution then already is the next layer's input, and whatever slides over s
 memory. All else lies samples first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
+
+from lib_dlhpc.train.layers.room import Room
 
 Array: TypeAlias = NDArray[Any]
 Tensors: TypeAlias = dict[str, Array]  # a layer's weights, or their gradients, by name
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+
+
+PART = 32 * 1024  # elements
+
+
+def parts(x: Array) -> Iterator[slice]:
+    """Cut the first axis, so that the temporary arrays of a part stay in the cache."""
+    step = max(1, PART * len(x) // max(1, x.size))
+    yield from (slice(start, start + step) for start in range(0, len(x), step))
 
 
 def alone(values: Array) -> Array:
@@ -31,22 +41,18 @@ class Context:
     step: int = 0
     first_sample: int = 0  # of this rank's samples in the global batch
     sum_over_ranks: Callable[[Array], Array] = alone
+    room: Room = field(default_factory=Room)
 
 
 @dataclass
 class Kept:
-    """Of one layer and one batch. `array` gives the same memory at every step, so nothing is allocated."""
+    """Of one layer and one batch; the network lets go of the values when backward has used them."""
 
     context: Context
     inplace: bool = False  # nobody else reads the input, so the output may take its place
     wants_dx: bool = True  # False in the first layer: nobody reads the gradient of the samples
     values: dict[str, Any] = field(default_factory=dict)
-    _memory: Tensors = field(default_factory=dict)
 
-    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Return an array to write to; a smaller one than before takes a part of the same memory."""
-        size = int(np.prod(shape))
-        memory = self._memory.get(name)
-        if memory is None or memory.size < size or memory.dtype != dtype:
-            memory = self._memory[name] = np.empty(size, dtype)
-        return memory[:size].reshape(shape)
+    def array(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array to write to; its memory is used again when nobody has it any more."""
+        return self.context.room.array(shape, dtype)

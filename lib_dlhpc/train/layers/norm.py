@@ -35,32 +35,34 @@ class BatchNorm:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y, shaped as x."""
-        rows = self._rows(x)
+        y = kept.array(x.shape, x.dtype)
+        rows, normal = self._rows(x), self._rows(y)
         if kept.context.training:
             count = kept.context.sum_over_ranks(np.array([rows.shape[1]], x.dtype))
             share = MOMENTUM if count > 0 else 0.0  # a rank without samples has seen nothing
             count = np.maximum(count, 1)
             mean = kept.context.sum_over_ranks(rows.sum(axis=1)) / count
-            centred = rows - mean[:, None]
-            square = np.einsum("cn,cn->c", centred, centred)
+            np.subtract(rows, mean[:, None], out=normal)
+            square = np.einsum("cn,cn->c", normal, normal)
             variance = kept.context.sum_over_ranks(square) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
             for name, new in (("mean", mean), ("variance", unbiased)):
                 self.running[name] += share * (new - self.running[name])
         else:
             mean, variance = self.running["mean"], self.running["variance"]
-            centred, count = rows - mean[:, None], np.ones(1, x.dtype)
+            count = np.ones(1, x.dtype)
+            np.subtract(rows, mean[:, None], out=normal)
         inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
         kept.values.update(x=x, mean=mean, inverse=inverse, count=count)
-        y = kept.array("y", x.shape, x.dtype)
-        centred *= (inverse * weights["scale"])[:, None]
-        np.add(centred, weights["shift"][:, None], out=self._rows(y))
+        normal *= (inverse * weights["scale"])[:, None]
+        normal += weights["shift"][:, None]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx; mean and variance depend on x as well."""
         values, rows = kept.values, self._rows(dy)
-        normal = self._rows(values["x"]) - values["mean"][:, None]
+        normal = self._rows(kept.array(dy.shape, dy.dtype))
+        np.subtract(self._rows(values["x"]), values["mean"][:, None], out=normal)
         normal *= values["inverse"][:, None]
         shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
         gradients["shift"][...], gradients["scale"][...] = shift, scale
@@ -91,26 +93,35 @@ class LayerNorm:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y, shaped as x."""
+        y = kept.array(x.shape, x.dtype)
         mean = x.mean(axis=-1, keepdims=True)
-        normal = x - mean
-        variance = np.mean(normal * normal, axis=-1, keepdims=True)
+        np.subtract(x, mean, out=y)
+        variance = _dots(y, y) / x.dtype.type(x.shape[-1])
         inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
         kept.values.update(x=x, mean=mean, inverse=inverse)
-        normal *= inverse
-        y = kept.array("y", x.shape, x.dtype)
-        np.multiply(normal, weights["scale"], out=y)
+        y *= inverse
+        y *= weights["scale"]
         y += weights["shift"]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
         values, others = kept.values, tuple(range(dy.ndim - 1))
-        normal = (values["x"] - values["mean"]) * values["inverse"]
+        normal = kept.array(dy.shape, dy.dtype)
+        np.subtract(values["x"], values["mean"], out=normal)
+        normal *= values["inverse"]
         np.sum(dy, axis=others, out=gradients["shift"])
-        np.sum(dy * normal, axis=others, out=gradients["scale"])
+        features = dy.shape[-1]
+        flat, flat_normal = dy.reshape(-1, features), normal.reshape(-1, features)
+        np.einsum("ni,ni->i", flat, flat_normal, out=gradients["scale"])
         dy *= weights["scale"]
-        normal *= np.mean(dy * normal, axis=-1, keepdims=True)
+        normal *= _dots(dy, normal) / dy.dtype.type(features)
         dy -= np.mean(dy, axis=-1, keepdims=True)
         dy -= normal
         dy *= values["inverse"]
         return dy
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """Return the sum of a * b over the features, without an array as large as they are."""
+    return np.einsum("...i,...i->...", a, b)[..., None]

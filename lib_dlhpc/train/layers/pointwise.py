@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors
+from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors, parts
 
 ROOT = sqrt(2 / pi)  # of Python's own kind, which leaves float32 as it is
 
@@ -59,8 +59,10 @@ class Tanh:
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx = dy (1 - y^2)."""
-        y = kept.values["y"]
-        dy -= dy * y * y
+        y = kept.values["y"]  # all who read it are done
+        y *= y
+        np.subtract(1, y, out=y)
+        dy *= y
         return dy
 
 
@@ -78,7 +80,9 @@ class Sigmoid:
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx = dy y (1 - y)."""
         y = kept.values["y"]
-        dy *= y - y * y
+        dy *= y
+        np.subtract(1, y, out=y)  # all who read it are done
+        dy *= y
         return dy
 
 
@@ -91,16 +95,18 @@ class Gelu:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y; x is kept, as it cannot be had back from y."""
         kept.values["x"] = x
-        y = kept.array("y", x.shape, x.dtype)
-        np.multiply(x, 0.5 * (1 + self._tanh(x)), out=y)
+        y = kept.array(x.shape, x.dtype)
+        for part in parts(x):
+            np.multiply(x[part], 0.5 * (1 + self._tanh(x[part])), out=y[part])
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
-        x = kept.values["x"]
-        t = self._tanh(x)
-        inner = ROOT * (1 + 3 * 0.044715 * x * x)
-        dy *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
+        for part in parts(dy):
+            x = kept.values["x"][part]
+            t = self._tanh(x)
+            inner = ROOT * (1 + 3 * 0.044715 * x * x)
+            dy[part] *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
         return dy
 
     @staticmethod
@@ -167,7 +173,7 @@ def sigmoid(x: Array, out: Array | None = None) -> Array:
 
 
 def _room(kept: Kept, x: Array) -> Array:
-    return x if kept.inplace else kept.array("y", x.shape, x.dtype)
+    return x if kept.inplace else kept.array(x.shape, x.dtype)
 
 
 def _slopes(x: Array, slope: float) -> Array:

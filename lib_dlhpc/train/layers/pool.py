@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.train.layers.kept import Array, Kept, Tensors
+from lib_dlhpc.train.layers.kept import Array, Kept, Tensors, parts
 from lib_dlhpc.train.layers.windows import taps, whole
 
 
@@ -18,24 +18,27 @@ class MaxPool:
         self.taps = taps(layer.input_shape[1:], whole(self.output), layer.attributes)
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
-        """Return y of shape (channels, *space, batch), and keep which tap it came through."""
-        y = kept.array("y", (len(x), *self.output, x.shape[-1]), x.dtype)
-        best = kept.array("best", y.shape, np.min_scalar_type(len(self.taps)))
+        """Return y of shape (channels, *space, batch)."""
+        y = kept.array((len(x), *self.output, x.shape[-1]), x.dtype)
         y.fill(-np.inf)
-        for tap in self.taps:
-            seen, most = x[tap.there], y[tap.here]
-            np.copyto(best[tap.here], tap.number, where=seen > most)
-            np.maximum(most, seen, out=most)
-        kept.values["shape"] = x.shape
+        for part in parts(x):
+            for tap in self.taps:
+                most = y[part][tap.here]
+                np.maximum(most, x[part][tap.there], out=most)
+        kept.values.update(x=x, y=y)
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
-        """Return dx."""
-        dx = np.zeros(kept.values["shape"], dy.dtype)
-        best = kept.array("best", dy.shape, np.min_scalar_type(len(self.taps)))
-        for tap in self.taps:
-            through = best[tap.here] == tap.number
-            dx[tap.there] += dy[tap.here] * through
+        """Return dx; what one tap was given is no longer there for the next."""
+        x, y = kept.values["x"], kept.values["y"]
+        dx = kept.array(x.shape, dy.dtype)
+        dx.fill(0)
+        for part in parts(x):
+            for tap in self.taps:
+                left = dy[part][tap.here]
+                given = left * (x[part][tap.there] == y[part][tap.here])
+                dx[part][tap.there] += given
+                left -= given
         return dx
 
 
@@ -48,20 +51,23 @@ class AvgPool:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (channels, *space, batch)."""
-        y = kept.array("y", (len(x), *self.output, x.shape[-1]), x.dtype)
+        y = kept.array((len(x), *self.output, x.shape[-1]), x.dtype)
         y.fill(0)
-        for tap in self.taps:
-            y[tap.here] += x[tap.there]
+        for part in parts(x):
+            for tap in self.taps:
+                y[part][tap.here] += x[part][tap.there]
         y /= len(self.taps)
         kept.values["shape"] = x.shape
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
-        dx = np.zeros(kept.values["shape"], dy.dtype)
+        dx = kept.array(kept.values["shape"], dy.dtype)
+        dx.fill(0)
         dy /= len(self.taps)
-        for tap in self.taps:
-            dx[tap.there] += dy[tap.here]
+        for part in parts(dx):
+            for tap in self.taps:
+                dx[part][tap.there] += dy[part][tap.here]
         return dx
 
 
@@ -79,6 +85,6 @@ class GlobalAvgPool:
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx: every position gets the same share."""
         shape = kept.values["shape"]
-        dx = np.empty((len(dy.T), self.positions, len(dy)), dy.dtype)
+        dx = kept.array((len(dy.T), self.positions, len(dy)), dy.dtype)
         dx[...] = (dy.T / dy.dtype.type(self.positions))[:, None]
         return dx.reshape(shape)

@@ -34,9 +34,9 @@ class Lstm:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y."""
         batch, steps, _ = x.shape
-        gates = kept.array("gates", (steps, batch, 4 * self.hidden), x.dtype)
-        cell = kept.array("cell", (steps + 1, batch, self.hidden), x.dtype)
-        output = kept.array("output", (steps + 1, batch, self.hidden), x.dtype)
+        gates = kept.array((steps, batch, 4 * self.hidden), x.dtype)
+        cell = kept.array((steps + 1, batch, self.hidden), x.dtype)
+        output = kept.array((steps + 1, batch, self.hidden), x.dtype)
         cell[0], output[0] = 0, 0
         np.matmul(x.swapaxes(0, 1), weights["weight"], out=gates)
         gates += weights["bias"]
@@ -54,7 +54,7 @@ class Lstm:
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx, by back-propagation through time."""
         x, gates, cell, output = (kept.values[name] for name in ("x", "gates", "cell", "output"))
-        dgates = np.empty_like(gates)
+        dgates = kept.array(gates.shape, gates.dtype)
         dh, dc = np.zeros_like(output[0]), np.zeros_like(cell[0])
         for step in reversed(range(len(gates))):
             if self.sequences:

@@ -28,9 +28,7 @@ class Embedding:
         """Return y of shape (*x.shape, features)."""
         kept.values["x"] = x
         table = weights["weight"]
-        return np.take(
-            table, x, axis=0, out=kept.array("y", (*x.shape, table.shape[1]), table.dtype)
-        )
+        return np.take(table, x, axis=0, out=kept.array((*x.shape, table.shape[1]), table.dtype))
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Add what each row's uses give; there is no gradient of whole numbers."""
@@ -52,7 +50,7 @@ class PositionEmbedding:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y, shaped as x."""
-        y = x if kept.inplace else kept.array("y", x.shape, x.dtype)
+        y = x if kept.inplace else kept.array(x.shape, x.dtype)
         return np.add(x, weights["weight"][: x.shape[1]], out=y)
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
@@ -76,7 +74,8 @@ class Attention:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (batch, positions, features)."""
         q, k, v = self._heads(x)
-        p = q @ k.swapaxes(-1, -2)
+        p = kept.array((*q.shape[:-1], q.shape[-2]), x.dtype)
+        np.matmul(q, k.swapaxes(-1, -2), out=p)
         p *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
         if self.causal:
             p[..., np.triu(np.ones(p.shape[-2:], dtype=np.bool_), 1)] = -np.inf
@@ -86,23 +85,26 @@ class Attention:
         mask = None
         if self.rate and kept.context.training:
             mask = survivors(kept.context, self.stream, p.shape, self.rate)
-            mask = mask * x.dtype.type(1 / (1 - self.rate))
         kept.values.update(x=x, p=p, mask=mask)
-        return self._together(kept.array("y", (*x.shape[:2], self.features), x.dtype),
-                              (p if mask is None else p * mask) @ v)  # fmt: skip
+        y = kept.array((*x.shape[:2], self.features), x.dtype)
+        (heads,) = self._heads(y)
+        heads[...] = self._dropped(p, mask) @ v
+        return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx: the gradients of queries, keys and values side by side."""
         x, p, mask = (kept.values[name] for name in ("x", "p", "mask"))
         q, k, v = self._heads(x)
-        dx = np.empty_like(x)
+        dx = kept.array(x.shape, x.dtype)
         dq, dk, dv = self._heads(dx)
         (dy,) = self._heads(dy)
-        dv[...] = (p if mask is None else p * mask).swapaxes(-1, -2) @ dy
-        dp = dy @ v.swapaxes(-1, -2)
+        dv[...] = self._dropped(p, mask).swapaxes(-1, -2) @ dy
+        dp = kept.array(p.shape, p.dtype)
+        np.matmul(dy, v.swapaxes(-1, -2), out=dp)
         if mask is not None:
             dp *= mask
-        dp -= np.sum(dp * p, axis=-1, keepdims=True)
+            dp *= dp.dtype.type(1 / (1 - self.rate))
+        dp -= np.einsum("...i,...i->...", dp, p)[..., None]
         dp *= p
         dp *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
         dq[...] = dp @ k
@@ -115,6 +117,9 @@ class Attention:
         split = x.reshape(*x.shape[:2], x.shape[2] // self.features, self.heads, size)
         return [split[:, :, third].swapaxes(1, 2) for third in range(split.shape[2])]
 
-    def _together(self, y: Array, heads: Array) -> Array:
-        self._heads(y)[0][...] = heads
-        return y
+    def _dropped(self, p: Array, mask: Array | None) -> Array:
+        if mask is None:
+            return p
+        left = p * mask
+        left *= p.dtype.type(1 / (1 - self.rate))
+        return left

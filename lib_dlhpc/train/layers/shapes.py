@@ -34,7 +34,7 @@ class Add:
 
     def forward(self, weights: Tensors, kept: Kept, *x: Array) -> Array:
         """Return y."""
-        y = kept.array("y", x[0].shape, x[0].dtype)
+        y = kept.array(x[0].shape, x[0].dtype)
         np.add(x[0], x[1] if len(x) > 1 else 0, out=y)
         for more in x[2:]:
             y += more
@@ -43,7 +43,10 @@ class Add:
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return the gradient of each input, in memory of its own: whoever gets it may write to it."""
-        return (dy, *(dy.copy() for _ in range(kept.values["inputs"] - 1)))
+        copies = [kept.array(dy.shape, dy.dtype) for _ in range(kept.values["inputs"] - 1)]
+        for copy in copies:
+            copy[...] = dy
+        return (dy, *copies)
 
 
 class Concat:
@@ -55,7 +58,9 @@ class Concat:
     def forward(self, weights: Tensors, kept: Kept, *x: Array) -> Array:
         """Return y."""
         kept.values["ends"] = np.cumsum([part.shape[self.axis] for part in x])[:-1]
-        return np.concatenate(x, axis=self.axis)
+        shape = list(x[0].shape)
+        shape[self.axis] = sum(part.shape[self.axis] for part in x)
+        return np.concatenate(x, axis=self.axis, out=kept.array(tuple(shape), x[0].dtype))
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return the gradient of each input."""
