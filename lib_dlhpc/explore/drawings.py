@@ -244,9 +244,14 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
 def written() -> str:
     """Return all drawings as the text that is shipped."""
     # These build on this file.
-    from lib_dlhpc.explore import allreduce_drawings, data_parallel_drawings, gantt_drawing
+    from lib_dlhpc.explore import (
+        allreduce_drawings,
+        data_parallel_drawings,
+        gantt_drawing,
+        large_batch_drawings,
+    )
 
-    others = (allreduce_drawings, data_parallel_drawings, gantt_drawing)
+    others = (allreduce_drawings, data_parallel_drawings, gantt_drawing, large_batch_drawings)
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
     shown = {name: draw() for name, draw in drawings.items()}
     return json.dumps(shown, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,141 @@
+"""The run at 32 times the base batch, on MPI ranks of this machine: curves live, cancel, and what was foretold.
+
+`dlhpc run labs/experiments/large_batch.toml -n 4` runs the same experiment.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.large_batch import base, mean, table
+from lib_dlhpc.explore.large_batch_charts import Curve, runs_state
+from lib_dlhpc.explore.panels import problem_html
+from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.train.large_batch import CHANCE, MNIST, Trial, experiment_of
+from lib_dlhpc.train.large_batch_results import accuracies, stored
+
+RANKS = 4
+BATCH, SEED = 1024, 0
+PAUSE = 0.25  # s between two looks at a run
+
+
+@cache
+def experiment() -> Experiment:
+    """Return the run: LARS at 32 times the base batch, its rate from the validation split, on four ranks."""
+    chosen = mean("lars", BATCH)
+    alone = experiment_of(MNIST, Trial("test", "lars", BATCH, chosen.rate, chosen.warm_up, SEED))
+    return alone.set({"strategy.devices_per_node": RANKS, "strategy.batch": BATCH // RANKS})
+
+
+def train_here(
+    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
+) -> ipywidgets.VBox:
+    """Return a button that trains on MPI ranks, one that cancels, and the curve as it comes.
+
+    begin: what starts the ranks. thread: in what they are watched.
+    """
+    train_it = ipywidgets.Button(
+        description=f"Train on {RANKS} MPI ranks", button_style="primary", layout={"width": "auto"},
+        tooltip="Takes some ten seconds; the page stays usable",
+    )  # fmt: skip
+    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
+    said = ipywidgets.HTML(_note("Not run yet. It takes some ten seconds; the page stays usable."))
+    epochs = float(experiment().run.epochs)
+    level = (base().mean, f"the base batch, stored: {base().mean:.1%}")
+    figure, below = chart("live_runs", *runs_state([], epochs, level)), ipywidgets.VBox([])
+    stop = threading.Event()
+
+    def work() -> None:
+        job = None
+        try:
+            job = begin(experiment(), RANKS)
+            below.children = (figure,)
+            while job.state == "running":
+                if stop.wait(PAUSE):
+                    job.cancel()
+                figure.update(*runs_state([curve_of(job.metrics())], epochs, level))
+            figure.update(*runs_state([curve_of(job.metrics())], epochs, level))
+            said.value = result_words(job.wait())
+        except SpecError as reason:
+            said.value = problem_html(f"{reason} Everything above needs no MPI.")
+        except JobError as reason:
+            said.value = problem_html(str(reason))
+        finally:
+            if job is not None:
+                shutil.rmtree(job.folder, ignore_errors=True)
+            train_it.disabled, cancel.disabled = False, True
+
+    def started(_: Any) -> None:
+        train_it.disabled, cancel.disabled = True, False
+        stop.clear()
+        said.value = _note(f"{RANKS} ranks are at work ...")
+        thread(target=work, daemon=True).start()
+
+    train_it.on_click(started)
+    cancel.on_click(lambda _: stop.set())
+    row = ipywidgets.HBox([train_it, cancel], layout={"flex_flow": "row wrap"})
+    box = ipywidgets.VBox([ipywidgets.HTML(PAGE_STYLE), row, said, below])
+    box.add_class("dlhpc-results")
+    return box
+
+
+def curve_of(metrics: list[dict[str, Any]]) -> Curve:
+    """Return the accuracy after each epoch that a run has reported."""
+    rows = [row for row in metrics if row.get("accuracy") is not None]
+    return Curve(
+        f"{RANKS} ranks", [0.0, *(row["epoch"] for row in rows)],
+        [CHANCE, *(row["accuracy"] for row in rows)],
+    )  # fmt: skip
+
+
+def foretold() -> dict[str, dict[str, float]]:
+    """Return the terms of a step in s, predicted and simulated, for the catalog's laptop."""
+    terms = predict(experiment()).terms
+    return {
+        "predicted": {name: float(seconds) for name, seconds in terms.items()},
+        "simulated": dict(breakdown(simulate(experiment())).terms),
+    }
+
+
+def result_words(result: dict[str, Any]) -> str:
+    """Lay what came out beside what was foretold, and say why they part."""
+    alone = accuracies(stored(), "lars", BATCH)[SEED]
+    columns = {**foretold(), "measured": result["terms"]}
+    whole = {name: sum(terms.values()) for name, terms in columns.items()}
+    parts = [name for name in columns["predicted"] if any(t.get(name) for t in columns.values())]
+    lines = [["time of one step", *columns]]
+    lines += [
+        [part, *(format_quantity(terms.get(part, 0.0), "s") for terms in columns.values())]
+        for part in parts
+    ]
+    lines.append(["all", *(format_quantity(seconds, "s") for seconds in whole.values())])
+    return (
+        _note(
+            f"<b>Accuracy.</b> {RANKS} ranks {result['accuracy']:.1%}; one rank, same seed, stored: {alone:.1%}. The"
+            " global batches are the same; only the order of sums differs, in the last digits, and so the end by a"
+            " few images."
+        )
+        + table(lines)
+        + _note(
+            f"<b>Time.</b> A step takes {whole['measured'] / whole['predicted']:.2g} times the prediction. <b>Why they"
+            " part.</b> The prediction is for the laptop of the catalog, with a core for each rank, and not calibrated"
+            " to this machine. Where ranks share cores they wait for their turn: look at what waiting and"
+            " communication took."
+        )
+    )
+
+
+def _note(text: str) -> str:
+    return f'<p class="dlhpc-verdict" role="status">{text}</p>'
