@@ -7,6 +7,9 @@ import pytest
 WORKER = Path(__file__).with_name("train_worker.py")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
+MANY = [pytest.param(ranks, marks=pytest.mark.slow) for ranks in (4, 6, 8)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, *MANY])
 def test_any_number_of_ranks_equals_one(run_ranks, ranks):
     assert "all right" in run_ranks(ranks, WORKER)
