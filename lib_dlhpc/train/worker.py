@@ -19,8 +19,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from lib_dlhpc.spec.model import Layer
-
 WATCH = 0.2  # s between two looks at whether the parent still lives
 METRICS = "metrics.jsonl"
 
@@ -131,11 +129,14 @@ def carry_on(path: Path, step: int) -> None:
 
 
 def _layer(error: BaseException) -> str:
-    """Return the layer that an error comes from: the network's loops hold it, and keep no books for this."""
+    """Return the layer that an error comes from: the network's loops know it, and keep no books for this."""
+    from lib_dlhpc.train.network import Network
+
     found = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        layer = frame.f_locals.get("layer")
-        found = layer.name if isinstance(layer, Layer) else found
+        network, index = frame.f_locals.get("self"), frame.f_locals.get("index")
+        if isinstance(network, Network) and isinstance(index, int):
+            found = network.model.layers[index].name
     return found
 
 
