@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, PERCENT, SI, WHOLE, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, PERCENT, WHOLE, _axis, _finished, _tooltip
 from lib_dlhpc.explore.large_batch_charts import LINES, RUNS
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
@@ -16,7 +16,8 @@ def error_chart() -> dict[str, Any]:
     x, y = _batch(), alt.Y("y:Q", title="wrong on ImageNet (top-1)")
     y = y.scale(domain=[0.2, 0.36], nice=False).axis(_axis(labelExpr=PERCENT, tickCount=5))
     names = ("linear scaling", "LARS", "another rule")
-    drawn = _measured(x, y, _styles(names), joined="datum.line == 'linear scaling'")
+    low = alt.Y("low:Q").scale(domain=[0.2, 0.36], nice=False)
+    drawn = _measured(x, y, low, _styles(names), joined="datum.line == 'linear scaling'")
     said = alt.Chart(alt.NamedData("points")).transform_filter("datum.line != 'linear scaling'")
     words = said.mark_text(align="right", dx=-9, dy=1, fontSize=11, **HALO)
     words = words.encode(x=x, y=y, text="words:N")
@@ -30,39 +31,40 @@ def error_chart() -> dict[str, Any]:
 
 def accuracy_chart() -> dict[str, Any]:
     """Accuracy against batch for each rule, mean and deviation of the seeds."""
-    x, y = _batch(), _accuracy("right on the test samples")
+    x, y = _batch(), _right("y", "right on the test samples")
     styles = _styles(("linear scaling", "SGD, rate chosen", "LARS", "LAMB"))
     rule = alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.5).encode(x=x)
     ends = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=10)
-    ends = ends.encode(x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=_colour(styles))
+    ends = ends.encode(x=alt.X("x:Q"), y=_right("place"), text="words:N", color=_colour(styles))
     return _finished(
-        alt.layer(rule, *_measured(x, y, styles), ends),
+        alt.layer(rule, *_measured(x, y, _right("low"), styles), ends),
         "Accuracy against batch (symbol: mean, bar: one standard deviation of the seeds)",
         230, left=64, right=134, top=14, bottom=44,
-        table={"points": {"line": "rule", "x": "batch", "y": "mean", "words": "mean and deviation"}},
+        table={"points": {"line": "rule", "x": "batch", "words": "right, mean and deviation"}},
     )  # fmt: skip
 
 
 def tuning_chart() -> dict[str, Any]:
     """Accuracy on the validation split against the rate."""
     x = alt.X("x:Q", title="rate").scale(type="log", nice=False, padding=16)
-    x = x.axis(_axis(labelExpr="format(datum.value, '~g')", grid=False))
-    y = _accuracy("right, validation")
+    rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
+    x = x.axis(_axis(labelExpr="format(datum.value, '~g')", grid=False, values=rates))
+    y = _right("y", "right, validation")
     names = ("SGD, rate chosen", "SGD, 12 epochs", "LARS", "LARS, 12 epochs", "LAMB")
     styles = _styles(names)
     points = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, color=_colour(styles))
     lines = points.mark_line(strokeWidth=2).encode(strokeDash=_dash(styles))
     symbols = points.mark_point(filled=True, size=60, opacity=1).encode(shape=_shape(styles))
     symbols = symbols.encode(tooltip=_tooltip("line"))
-    low = points.mark_tick(thickness=2, size=9, opacity=0.7).encode(y=alt.Y("low:Q"))
+    low = points.mark_tick(thickness=2, size=9, opacity=0.7).encode(y=_right("low"))
     best = alt.Chart(alt.NamedData("chosen")).encode(x=x, y=y)
     ring = best.mark_point(size=190, filled=False, strokeWidth=2, color="currentColor", opacity=1)
     said = best.mark_text(dy=-15, fontWeight="bold", **HALO).encode(text="words:N")
     return _finished(
         alt.layer(lines, low, symbols, ring, said),
-        "How the rate was chosen: SGD left, LARS right; warm-up 4 or 12 epochs (tick: the worst seed)",
+        "How rate and warm-up were chosen (long dashes: warm-up of 12 epochs; tick: the worst seed)",
         160, left=64, right=24, top=22, bottom=44,
-        table={"points": {"line": "rule", "x": "rate", "y": "mean", "low": "worst seed"}},
+        table={"points": {"line": "rule", "x": "rate", "y": "wrong, mean", "low": "worst seed"}},
     )  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def arrival_chart() -> dict[str, Any]:
     """Steps to the target against the batch, log-log."""
     x = _batch()
     y = alt.Y("y:Q", title="steps").scale(type="log", nice=False, padding=12)
-    y = y.axis(_axis(labelExpr=WHOLE, tickCount=5))
+    y = y.axis(_axis(labelExpr=WHOLE, values=[20, 50, 100, 200, 500, 1000]))
     fit = alt.Chart(alt.NamedData("fit")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
     ideal = alt.Chart(alt.NamedData("ideal")).mark_line(strokeWidth=2, strokeDash=[2, 3])
     ideal = ideal.encode(x=x, y=y, color=alt.value("#777777"))
@@ -131,7 +133,9 @@ def time_chart() -> dict[str, Any]:
     """Time to the target against GPUs."""
     x = _batch("GPUs")
     y = alt.Y("y:Q", title="time to the target").scale(type="log", nice=False, padding=14)
-    y = y.axis(_axis(labelExpr=SI.format("s"), tickCount=5))
+    hours = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
+    times = [60 * m for m in (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6000)]
+    y = y.axis(_axis(labelExpr=hours, values=times, labelOverlap=True))
     line = alt.Chart(alt.NamedData("line")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
     ideal = alt.Chart(alt.NamedData("ideal")).mark_line(strokeWidth=2, strokeDash=[2, 3])
     ideal = ideal.encode(x=x, y=y, color=alt.value("#777777"))
@@ -180,10 +184,20 @@ def _accuracy(title: str) -> alt.Y:
     return y.axis(_axis(labelExpr=PERCENT, tickCount=5))
 
 
-def _measured(x: alt.X, y: alt.Y, styles: Styles, joined: str = "true") -> list[alt.Chart]:
+def _right(field: str, title: str = "") -> alt.Y:
+    """An axis of what is right, logarithmic in what is wrong, which is what the field holds."""
+    y = alt.Y(f"{field}:Q").scale(type="log", reverse=True, nice=False, domain=[0.035, 0.97])
+    share = "format(1 - datum.value, '.0%')"
+    axis = _axis(labelExpr=share, values=[0.04, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5, 0.9])
+    return y.title(title).axis(axis) if title else y
+
+
+def _measured(
+    x: alt.X, y: alt.Y, low: alt.Y, styles: Styles, joined: str = "true"
+) -> list[alt.Chart]:
     """Means with bars of one deviation, joined to lines."""
     points = alt.Chart(alt.NamedData("points")).encode(x=x, color=_colour(styles))
-    bars = points.mark_rule(strokeWidth=3, opacity=0.4).encode(y=alt.Y("low:Q"), y2="high:Q")
+    bars = points.mark_rule(strokeWidth=3, opacity=0.4, clip=True).encode(y=low, y2="high:Q")
     lines = points.transform_filter(joined).mark_line(strokeWidth=2)
     lines = lines.encode(y=y, strokeDash=_dash(styles))
     means = points.mark_point(filled=True, size=64, opacity=1)

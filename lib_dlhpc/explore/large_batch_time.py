@@ -20,10 +20,10 @@ from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.train.large_batch_results import critical_batch, steps_to_target, stored_steps
 from lib_dlhpc.train.large_batch_steps import TARGET
 
-MACHINES = {  # machine of the catalog -> what it is, precision
-    "bigbasin": ("8 P100 a node, 50 Gb/s", "fp32"),
-    "abci": ("4 V100 a node, 200 Gb/s", "fp16"),
-    "h100-pod": ("8 H100 a node, 3.2 Tb/s", "bf16"),
+MACHINES = {  # machine of the catalog -> its GPUs, precision
+    "bigbasin": ("P100", "fp32"),
+    "abci": ("V100", "fp16"),
+    "h100-pod": ("H100", "bf16"),
 }
 GPUS = tuple(2**k for k in range(3, 15))
 IMAGES = (4, 8, 16, 32, 64, 128, 256)
@@ -69,7 +69,7 @@ def time_to_accuracy() -> ipywidgets.Box:
     """Return the experiment: time to the target against the GPUs, which the batch grows with."""
     controls = {
         "machine": dropdown("Machine", "Of the catalog, not calibrated",
-                            [(f"{n}: {words}", n) for n, (words, _) in MACHINES.items()], "bigbasin"),
+                            [(f"{n}, {device}", n) for n, (device, _) in MACHINES.items()], "bigbasin"),
         "gpus": slider("GPUs", "To look at", [(f"{p:,}", p) for p in GPUS], 256),
         "images": slider("Images a GPU", "The batch is so many times the GPUs",
                          [(str(n), n) for n in IMAGES], 32),

@@ -205,12 +205,15 @@ def candidates(study: Study) -> list[Trial]:
 
 
 def best(tried: list[Outcome], rule: str, batch: int) -> tuple[float, float]:
-    """Return the rate and warm-up with the best mean accuracy on the validation split."""
+    """Return the rate and warm-up with the best mean accuracy on the validation split.
+
+    Where means are equal, the one whose worst seed is better.
+    """
     found: dict[tuple[float, float], list[float]] = {}
     for trial, accuracy, _ in tried:
         if (trial.split, trial.rule, trial.batch) == ("validation", rule, batch):
             found.setdefault((trial.rate, trial.warm_up), []).append(accuracy)
-    return max(found, key=lambda key: float(np.mean(found[key])))
+    return max(found, key=lambda key: (round(float(np.mean(found[key])), 6), min(found[key])))
 
 
 def finals(study: Study, tried: list[Outcome]) -> list[Trial]:

@@ -1,0 +1,330 @@
+"""The lesson on large batches: every control moves something, walls stand where they say, runs can be cancelled."""
+
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore import charts, large_batch_drawings
+from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.large_batch import (
+    BATCHES,
+    NAMES,
+    accuracy_view,
+    base,
+    batch_wall,
+    compared,
+    growth_table,
+    how_far,
+    lars_check,
+    lars_step,
+    mean,
+    published,
+    published_error,
+    times_base,
+    tuning_view,
+)
+from lib_dlhpc.explore.large_batch_charts import Curve, runs_state
+from lib_dlhpc.explore.large_batch_live import (
+    EPOCHS,
+    Cancelled,
+    Setting,
+    asked_words,
+    break_and_heal,
+    experiment_of_setting,
+    learn,
+    peak_rate,
+    run_wall,
+    schedule_view,
+)
+from lib_dlhpc.explore.large_batch_real import (
+    RANKS,
+    curve_of,
+    experiment,
+    foretold,
+    result_words,
+    train_here,
+)
+from lib_dlhpc.explore.large_batch_time import (
+    Cost,
+    saved,
+    seconds_to_accuracy,
+    steps_measured,
+    steps_to_accuracy,
+    time_to_accuracy,
+    time_view,
+    time_wall,
+)
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import load
+
+CURVES = [Curve("LARS 512", [0, 1, 2], [0.1, 0.5, 0.9]), Curve("SGD 512", [0, 1], [0.1, 0.5])]
+STATES = {
+    "published_error": (published_error().data, published_error().summary),
+    "batch_accuracy": accuracy_view(1024),
+    "tuning": tuning_view(1024),
+    "rate_schedule": schedule_view(Setting()),
+    "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
+    "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
+    "time_to_accuracy": time_view(Cost()),
+}
+RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
+
+
+class Now:
+    """A thread that is done at once."""
+
+    def __init__(self, target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> None:
+        self.start = lambda: target(*args)
+
+
+class FakeJob:
+    """A run that is over after some looks, or when it is cancelled."""
+
+    def __init__(self, folder: Any, looks: int = 2, failed: str = "") -> None:
+        self.folder, self.looks, self.failed, self.cancelled = folder, looks, failed, False
+
+    @property
+    def state(self) -> str:
+        self.looks -= 1
+        return "running" if self.looks >= 0 and not self.cancelled else "done"
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [{"step": 4, "loss": 1.0}, {"epoch": 1.0, "accuracy": 0.5, "test_loss": 1.0}]
+
+    def wait(self) -> dict[str, Any]:
+        if self.failed or self.cancelled:
+            raise JobError(self.failed or "The run was cancelled.")
+        return RESULT
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def shown(page: Any) -> str:
+    """All that the results of an experiment show."""
+    results = page.children[1].children
+    return json.dumps(
+        [[w.data, w.summary] if isinstance(w, Figure) else getattr(w, "value", "") for w in results]
+    )
+
+
+def controls(page: Any) -> list[Any]:
+    return [c for c in page.children[0].children if hasattr(c, "options")]
+
+
+def button(widget: Any, name: str) -> Any:
+    for child in getattr(widget, "children", ()):
+        if getattr(child, "description", "") == name:
+            return child
+        if found := button(child, name):
+            return found
+    return None
+
+
+def words(widget: Any) -> str:
+    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
+    return own + "".join(words(child) for child in getattr(widget, "children", ()))
+
+
+@pytest.mark.parametrize("name", large_batch_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    spec, (data, summary) = charts.drawing(name), STATES[name]
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) <= {column for columns in data.values() for column in columns}
+    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert told <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+
+
+@pytest.mark.parametrize("make", [how_far, break_and_heal, time_to_accuracy])
+def test_every_control_moves_something_at_each_of_its_values(make: Any) -> None:
+    page = make()
+    assert 3 <= len(controls(page)) <= 6
+    for control in controls(page):
+        start, seen = control.value, set()
+        for _, value in control.options:
+            control.value = value
+            seen.add(shown(page))
+        assert len(seen) == len(control.options), control.description
+        control.value = start
+
+
+def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone() -> None:
+    series = published()
+    linear = {p.x: p.y for p in series["linear scaling"]}
+    assert max(y for x, y in linear.items() if x <= 8192) - min(linear.values()) < 0.005
+    assert linear[65536] - linear[8192] > 0.1
+    assert all(p.y < linear[8192] + 0.02 for name in ("LARS", "another rule") for p in series[name])
+    assert {p.words for p in series["LARS"]} == {"You 2018", "Jia 2018", "Ying 2018"}
+
+
+def test_walls_of_the_stored_runs_say_who_breaks_where() -> None:
+    assert batch_wall(times_base(1)) == batch_wall(times_base(8)) == ""
+    assert "collapses to" in batch_wall(times_base(32))
+    assert "of the gap" in batch_wall(times_base(32))
+    assert "LARS breaks too" in batch_wall(4000)
+    for batch in BATCHES:
+        assert batch_wall(batch) == "" or str(batch // base_batch()) in batch_wall(batch)
+
+
+def base_batch() -> int:
+    return times_base(1)
+
+
+def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_told() -> None:
+    assert "t = " in compared(1024, "lars", "tuned")
+    assert "more than chance" in compared(1024, "lars", "linear")
+    assert "was not run at batch 32" in compared(32, "linear", "lamb")
+    assert "beside itself" in compared(1024, "lars", "lars")
+    for first in NAMES:
+        for second in NAMES:
+            compared(1024, first, second)
+
+
+def test_growing_the_batch_is_shown_with_its_steps() -> None:
+    text = growth_table().value
+    assert f"{mean('growth', 32).steps:,}" in text and f"{mean('decay', 32).steps:,}" in text
+    assert base().mean > 0.9
+
+
+def test_a_first_step_of_lars_has_a_length_that_no_gradient_changes() -> None:
+    assert lars_step(10, 0.1, 10) == pytest.approx(lars_step(10, 100, 10)) == pytest.approx(0.1)
+    cards = {words(lars_check(Lesson(), seed)) for seed in range(20)}
+    assert len(cards) > 10
+
+
+def test_the_controls_of_a_live_run_are_its_experiment() -> None:
+    e = experiment_of_setting(Setting(512, "LARS", 2.0, 16.0, 3))
+    assert (e.global_batch, e.strategy.optimizer, e.run.seed) == (512, "lars", 3)
+    assert (e.training.rate, e.training.warm_up, e.training.base_batch) == (20.0, 16.0, 0)
+    linear = Setting(512)
+    assert experiment_of_setting(linear).training.base_batch == 16
+    assert peak_rate(linear) == pytest.approx(0.64)
+    assert "32 times the base batch" in asked_words(linear) and "0.64" in asked_words(linear)
+    data, _ = schedule_view(linear)
+    assert max(data["line"]["y"]) == pytest.approx(0.64)
+
+
+def test_a_run_tells_each_epoch_and_can_be_cancelled() -> None:
+    stop, told = threading.Event(), []
+
+    def tell(epoch: float, accuracy: float) -> None:
+        told.append((epoch, accuracy))
+        if epoch == 3:
+            stop.set()
+
+    with pytest.raises(Cancelled):
+        learn(experiment_of_setting(Setting(512, "LARS")), tell, stop)
+    assert [epoch for epoch, _ in told] == [1, 2, 3]
+
+
+def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
+    page = break_and_heal(thread=Now)
+    (batch, rule, *_) = controls(page)
+    batch.value, rule.value = 1024, "LARS"
+    train, clear = button(page, "Train"), button(page, "Clear")
+    train.click()
+    runs = page.children[1].children[-1]
+    assert runs.data["lines"]["x"][-1] == EPOCHS
+    assert "LARS 1,024" in runs.summary and "This run learned." in words(page)
+    assert not train.disabled and button(page, "Cancel").disabled
+    rule.value = "linear scaling"
+    for _ in range(6):
+        train.click()
+    assert len(runs.data["ends"]["x"]) == 6 and "LARS" not in runs.summary
+    assert "Wall" in words(page) and "chance is 10%" in words(page)
+    clear.click()
+    assert runs.data["ends"]["x"] == []
+
+
+def test_a_run_that_learned_nothing_meets_a_wall_and_a_cancelled_one_does_not() -> None:
+    assert "0.64" in run_wall(Setting(512), 0.1, False)
+    assert run_wall(Setting(512), 0.1, True) == run_wall(Setting(512), 0.9, False) == ""
+    assert "its share" in run_wall(Setting(512, "LARS", 4.0), 0.1, False)
+
+
+def test_labels_of_runs_do_not_overlap() -> None:
+    same = [Curve(str(i), [0, 1], [0.1, 0.95]) for i in range(6)]
+    places = sorted(runs_state(same, 40, None)[0]["ends"]["place"])
+    assert min(np.diff(places)) > 0.05
+
+
+def test_steps_follow_the_critical_batch() -> None:
+    steps = steps_to_accuracy(np.array([1e3, 1e4, 1e9]), 1e4)
+    assert steps[1] == pytest.approx(2 * steps[2], rel=1e-3)
+    assert steps[0] == pytest.approx(11 * steps[2], rel=1e-3)
+    few, many = (Cost(critical=critical) for critical in (512, 2**18))
+    assert seconds_to_accuracy(few, 256) > seconds_to_accuracy(many, 256)
+    assert saved(few) < 0.1 < 0.4 < saved(many)
+
+
+def test_walls_of_the_time_say_why() -> None:
+    assert time_wall(Cost()) == ""
+    assert "Memory" in time_wall(Cost(images=256))
+    assert "critical batch" in time_wall(Cost(gpus=4096))
+    assert "exchange" in time_wall(Cost(gpus=4096, images=4, critical=2**18))
+
+
+def test_the_experiment_file_is_the_run_of_the_page(repository: Any) -> None:
+    assert load(repository / "labs" / "experiments" / "large_batch.toml") == experiment()
+    assert experiment().global_batch == times_base(32)
+    assert experiment().devices == RANKS
+
+
+def test_a_real_run_is_drawn_and_told(tmp_path: Any) -> None:
+    panel = train_here(lambda e, ranks: FakeJob(tmp_path / "run"), Now)
+    button(panel, f"Train on {RANKS} MPI ranks").click()
+    text = words(panel)
+    assert "93.0%" in text and "predicted" in text and "simulated" in text
+    assert "4 ranks 50.0%" in text
+    assert not button(panel, f"Train on {RANKS} MPI ranks").disabled
+    assert curve_of(FakeJob(tmp_path).metrics()).accuracy == [0.1, 0.5]
+    told = {name: sum(terms.values()) for name, terms in foretold().items()}
+    assert told["predicted"] == pytest.approx(told["simulated"], rel=0.2)
+    assert "times the prediction" in result_words(RESULT)
+
+
+def test_a_real_run_can_be_cancelled(tmp_path: Any) -> None:
+    started, job = threading.Event(), FakeJob(tmp_path / "run", looks=10**6)
+
+    def begin(experiment: Any, ranks: int) -> FakeJob:
+        started.set()
+        return job
+
+    panel = train_here(begin)
+    button(panel, f"Train on {RANKS} MPI ranks").click()
+    assert started.wait(10)
+    cancel = button(panel, "Cancel")
+    for _ in range(200):
+        cancel.click()
+        if "was cancelled" in words(panel):
+            break
+        threading.Event().wait(0.05)
+    assert job.cancelled and "was cancelled" in words(panel)
+
+
+@pytest.mark.parametrize(
+    "mistake", [SpecError("There is no mpiexec here."), JobError("rank 2: Killed")]
+)
+def test_what_goes_wrong_is_told(mistake: Exception) -> None:
+    def begin(experiment: Any, ranks: int) -> Any:
+        raise mistake
+
+    panel = train_here(begin, Now)
+    button(panel, f"Train on {RANKS} MPI ranks").click()
+    assert str(mistake) in words(panel)
+    assert not button(panel, f"Train on {RANKS} MPI ranks").disabled
