@@ -1,6 +1,18 @@
 """Training for real: numpy layers, optimisers and MPI; the networks are the models that predict prices.
 
-layers/     each with a forward and a backward pass
-network.py  a model that can be trained: one array of weights, one of gradients
-loss.py     cross-entropy, mean squared error
+trainer.py      train(experiment, comm): the steps of a run, equal to one rank
+worker.py       one rank of `dlhpc run`
+check.py        what can be trained, told before any rank starts
+network.py      a model that can be trained: one array of weights, one of gradients
+layers/         each with a forward and a backward pass
+loss.py         cross-entropy, mean squared error
+optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay
+data.py         samples without a network connection, and their order;  datasets/: real images
+exchange.py     gradients summed bucket by bucket while backward goes on
+compress.py     only the largest gradients travel
+server.py       asynchronous updates with parameter servers;  staleness.py: how stale they were
+together.py     sums and means over all ranks;  alone.py: a communicator of one;  threads.py: one thread
+snapshot.py     the state of a run in one file;  record.py: what a rank did and when
+large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
+lab_ranks.py    emulated ranks for the labs
 """
