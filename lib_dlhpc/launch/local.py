@@ -82,7 +82,7 @@ class Job:
         """Say which rank failed first, and where; the others are ended because of it."""
         errors = [json.loads(path.read_text("utf-8")) for path in self.folder.glob("error-*.json")]
         if errors:
-            first = min(errors, key=lambda error: float(error["time"]))
+            first = min(errors, key=lambda error: (error["echo"], error["time"]))
             at = [f"step {first['step']}"] if first["step"] >= 0 else []
             at += [f"layer {first['layer']}"] if first["layer"] else []
             place = f" ({', '.join(at)})" if at and "step" not in first["text"] else ""

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Any
 
 WATCH = 0.2  # s between two looks at whether the parent still lives
+ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
 METRICS = "metrics.jsonl"
 
 
@@ -65,10 +66,12 @@ def main(folder: Path, expected: int, at: Whereabouts) -> None:
             _write(folder / "result.json", _result(run, comm.size))
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
-        _fail(
-            folder, comm.rank, type(error).__name__, str(error), at.get()[1], _layer(error), trace
-        )
+        echo = isinstance(error, MPI.Exception)
+        about = {"kind": type(error).__name__, "text": str(error), "layer": _layer(error)}
+        _fail(folder, comm.rank, at.get()[1], **about, trace=trace, echo=echo)
         print(trace, file=sys.stderr, flush=True)
+        if echo:
+            time.sleep(ECHO)
         comm.Abort(1)
 
 
@@ -86,7 +89,7 @@ def watched(folder: Path, expected: int) -> None:
     if code < 0:
         rank, step = at.get()
         text = f"ended from outside ({signal.Signals(-code).name})"
-        _fail(folder, rank, "Killed", text, step)
+        _fail(folder, rank, step, kind="Killed", text=text)
     os._exit(code if code >= 0 else 128 - code)
 
 
@@ -140,11 +143,10 @@ def _layer(error: BaseException) -> str:
     return found
 
 
-def _fail(
-    folder: Path, rank: int, kind: str, text: str, step: int, layer: str = "", trace: str = ""
-) -> None:
-    about = {"rank": rank, "kind": kind, "text": text, "step": step, "layer": layer}
-    _write(folder / f"error-{rank}.json", about | {"time": time.time(), "trace": trace})
+def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
+    """Write down what went wrong, and when: the first to fail is what the others fail of."""
+    table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
+    _write(folder / f"error-{rank}.json", table | {"time": time.time()})
 
 
 def _end_with(parent: int) -> None:

@@ -218,7 +218,8 @@ def test_killed_at_any_moment_a_run_goes_on_to_the_same_end(experiment, tmp_path
     folder, states = tmp_path / "run", []
     for number, victim in enumerate((2, 0, "mpiexec", 1)):
         job = start(often, 3, folder, resume=number > 0)
-        until_there(folder / "rank-2.json", job)
+        for rank in range(3):
+            until_there(folder / f"rank-{rank}.json", job)
         until_there(folder / "snapshot.npz", job)
         time.sleep(rng.uniform(0, 0.4))
         if job.state == "running":
