@@ -1,0 +1,206 @@
+"""The lesson on large batches as a learner uses it: guesses unlock, controls move drawings, runs can be cancelled."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lib_dlhpc.explore.serve import served
+
+pytestmark = pytest.mark.browser
+
+QUESTIONS = 8
+MOST_MEMORY = 180e6  # bytes of a visitor's kernel
+# All that an experiment shows: words, and the drawings themselves.
+SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
+  return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
+DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySelectorAll(".dlhpc-results svg")]
+  .map(svg => svg.outerHTML).join("")"""
+SLIDERS = {0: ["Batch", "Rate ×", "Warm-up"], 1: ["Batch"], 2: ["GPUs", "Images a GPU", "Critical batch"]}  # fmt: skip
+CHOICES = {
+    0: [("Rule", "LARS")],
+    1: [("Compare", "LAMB"), ("with", "linear scaling")],
+    2: [("Machine", "abci, V100")],
+}
+GUESSES = {0: "50", 1: "80", 2: "10", 3: None}  # None: the second choice
+REAL = "Train on 4 MPI ranks"
+
+
+@pytest.fixture(scope="module")
+def lesson(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
+    with served(repository / "modules" / "06_large_batch_lars.ipynb", preheat=1) as server:
+        yield server
+
+
+@pytest.fixture
+def closed(lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    """The page before any guess."""
+    page = open_page(lesson[0])
+    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {QUESTIONS}")
+    return page
+
+
+@pytest.fixture
+def page(closed: Any) -> Any:
+    """The page after all guesses."""
+    for number in GUESSES:
+        commit(closed, number)
+    closed.wait_for_function(
+        "document.querySelectorAll('.dlhpc-page .dlhpc-plot[data-serial] svg').length === 5"
+    )
+    return closed
+
+
+def commit(page: Any, number: int) -> None:
+    card = page.locator(".dlhpc-question").nth(number)
+    guess = GUESSES[number]
+    if guess is None:
+        card.locator("select").first.select_option(index=2)
+    else:
+        card.locator("input").first.fill(guess)
+        card.locator("input").first.press("Tab")
+    card.get_by_role("button", name="Commit").click()
+
+
+def experiment(page: Any, index: int) -> Any:
+    return page.locator(".dlhpc-page").nth(index)
+
+
+def slider(page: Any, index: int, label: str) -> Any:
+    return experiment(page, index).get_by_role("slider", name=label, exact=True)
+
+
+def choose(page: Any, index: int, label: str, choice: str) -> None:
+    box = experiment(page, index)
+    box.locator(f".widget-dropdown:has(label:text-is('{label}')) select").select_option(
+        label=choice
+    )
+
+
+def wall(page: Any, index: int) -> str:
+    return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
+
+
+def press(page: Any, index: int, name: str) -> None:
+    experiment(page, index).get_by_role("button", name=name, exact=True).click()
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
+    assert closed.get_by_text("Published: ResNet-50 on ImageNet").count() == 1
+    commit(closed, 0)
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
+    eventually(lambda: "Chance is 10 %" in told.first.inner_text())
+    eventually(lambda: "a factor of" in closed.locator("table").last.inner_text())
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_something(page: Any, eventually: Any, index: int) -> None:
+    for label in SLIDERS[index]:
+        handle = slider(page, index, label)
+        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
+        before = page.evaluate(DRAWN, index)
+        handle.press("ArrowLeft")
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+        handle.press("ArrowRight")
+    for label, choice in CHOICES[index]:
+        before = page.evaluate(SHOWN, index)
+        choose(page, index, label, choice)
+        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+
+
+def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> None:
+    box, handle = experiment(page, 0), slider(page, 0, "Batch")
+    for _ in range(2):
+        handle.press("ArrowRight")
+    press(page, 0, "Train")
+    eventually(lambda: "Wall. linear 512" in wall(page, 0), seconds=60)
+    choose(page, 0, "Rule", "LARS")
+    press(page, 0, "Train")
+    eventually(lambda: "This run learned." in wall(page, 0), seconds=60)
+    slider(page, 0, "Seed").press("ArrowRight")
+    press(page, 0, "Train")
+    eventually(lambda: "3: LARS 512" in box.inner_text(), seconds=60)
+    press(page, 0, "Clear")
+    eventually(lambda: "Nothing trained yet." in box.inner_text())
+
+
+def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually: Any) -> None:
+    slider(page, 0, "Batch").press("Home")  # the longest
+    press(page, 0, "Train")
+    cancel = experiment(page, 0).get_by_role("button", name="Cancel", exact=True)
+    eventually(cancel.is_enabled)
+    before = page.evaluate(DRAWN, 1)
+    slider(page, 1, "Batch").press("ArrowLeft")
+    eventually(lambda: page.evaluate(DRAWN, 1) != before)
+    cancel.click()
+    said = experiment(page, 0).get_by_text("linear 16: ")
+    eventually(lambda: said.first.is_visible() and "training" not in said.first.inner_text())
+    eventually(
+        experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled, seconds=60
+    )
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    assert "Linear scaling collapses" in wall(page, 1)
+    slider(page, 1, "Batch").press("Home")
+    eventually(lambda: "Linear scaling holds" in wall(page, 1))
+    slider(page, 2, "GPUs").press("End")
+    eventually(lambda: "critical batch" in wall(page, 2))
+    slider(page, 2, "Images a GPU").press("End")
+    eventually(lambda: "Memory" in wall(page, 2))
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="always works, with a warm-up", exact=True).click()
+    eventually(lambda: page.get_by_text("helps over the start only").count() == 1)
+    page.get_by_role("button", name="They are right", exact=True).click()
+    eventually(lambda: page.get_by_text("All can agree on a wrong one").count() == 1)
+
+
+def test_a_real_run_is_drawn_live_and_shown_beside_what_was_foretold(
+    page: Any, eventually: Any
+) -> None:
+    page.get_by_role("button", name=REAL).click()
+    eventually(lambda: page.get_by_text("4 ranks are at work").count() == 1)
+    slider(page, 2, "GPUs").press("ArrowRight")
+    eventually(lambda: page.get_by_text("times the prediction").count() == 1, seconds=120)
+    card = page.locator(".dlhpc-question").nth(3)
+    assert "1: 4 ranks" in card.inner_text()
+    for name in ("predicted", "simulated", "measured"):
+        assert name in card.locator("table").first.inner_text()
+
+
+def test_a_real_run_can_be_cancelled(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name=REAL).click()
+    card = page.locator(".dlhpc-question").nth(3)
+    cancel = card.get_by_role("button", name="Cancel")
+    eventually(cancel.is_enabled)
+    cancel.click()
+    eventually(page.get_by_role("button", name=REAL).is_enabled, seconds=60)
+    assert "The run was cancelled." in card.inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(".dlhpc-plot:visible").all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    used = []
+    for child in psutil.Process(lesson[1]).children():
+        with suppress(psutil.Error):
+            if any("ipykernel" in word for word in child.cmdline()):
+                used.append(child.memory_info().rss)
+    print(f"largest kernel: {max(used) / 1e6:.0f} MB")
+    assert used and max(used) < MOST_MEMORY

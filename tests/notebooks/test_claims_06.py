@@ -1,0 +1,160 @@
+"""What module 06 and its notes say is what the library computes."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore.large_batch import (
+    BATCHES,
+    NOTABLE,
+    base,
+    batch_wall,
+    lars_step,
+    mean,
+    published,
+    times_base,
+)
+from lib_dlhpc.explore.large_batch_time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
+from lib_dlhpc.predict.validate import results
+from lib_dlhpc.train.large_batch import CHANCE, MNIST
+from lib_dlhpc.train.large_batch_results import critical_batch, paired, stored, stored_steps, tuning
+
+
+def t(batch: int, first: str = "lars", second: str = "tuned") -> float:
+    return paired(stored(), (first, batch), (second, batch)).t
+
+
+def test_goyal_lost_nothing_at_32_times_256_and_more_than_10_points_at_256_times():
+    linear = {p.x: p.y for p in published()["linear scaling"]}
+    assert linear[32 * 256] - min(linear.values()) < 0.0026
+    assert linear[256 * 256] - linear[32 * 256] > 0.1
+
+
+def test_the_question_of_the_collapse():
+    assert mean("linear", times_base(32)).mean == pytest.approx(CHANCE, abs=0.05)
+    assert base().mean == pytest.approx(0.95, abs=0.005)
+
+
+def test_linear_scaling_holds_to_8_times_and_collapses_at_the_next_doubling():
+    assert [batch_wall(b) == "" for b in BATCHES] == [b <= times_base(8) for b in BATCHES]
+    assert "collapses" in batch_wall(times_base(16))
+
+
+def test_a_rate_of_its_own_closes_most_of_the_gap():
+    low, high = mean("linear", times_base(32)).mean, base().mean
+    assert (mean("tuned", times_base(32)).mean - low) / (high - low) > 0.8
+
+
+def test_lars_wins_from_512_breaks_at_2048_and_loses_at_4000():
+    assert abs(t(256)) < NOTABLE < t(512)
+    assert t(1024) > NOTABLE and t(2048) > NOTABLE
+    assert base().mean - mean("lars", times_base(32)).mean < 0.015
+    assert "LARS breaks too" not in batch_wall(1024) and "LARS breaks too" in batch_wall(2048)
+    assert t(4000) < -NOTABLE
+
+
+def test_lars_and_lamb_are_not_told_apart():
+    assert abs(t(1024, "lars", "lamb")) < NOTABLE
+
+
+def test_lars_forgives_its_rate_and_sgd_does_not():
+    def lost(rule: str, warm_up: float, rate: float, more: float) -> float:
+        means = {r: m for r, w, m, _ in tuning(stored(), rule, 1024) if w == warm_up}
+        return means[rate] - means[more]
+
+    assert lost("lars", 4, 20, 30) < 0.01
+    assert abs(lost("lars", 4, 10, 20)) < 0.001
+    assert lost("tuned", 12, 0.1, 0.15) > 0.05
+    assert lost("tuned", 4, 0.1, 0.15) > 0.1
+
+
+def test_sgd_with_a_rate_of_its_own_depends_on_the_seed():
+    assert mean("tuned", 1024).deviation > 5 * mean("lars", 1024).deviation
+
+
+def test_a_growing_batch_needs_half_of_the_steps_and_is_as_good():
+    grown, fallen = mean("growth", 32), mean("decay", 32)
+    assert grown.steps / fallen.steps == pytest.approx(0.44, abs=0.01)
+    assert abs(grown.mean - fallen.mean) < 0.005
+
+
+def test_beyond_the_critical_batch_steps_hardly_fall():
+    fewest, critical = critical_batch(stored_steps())
+    assert (fewest, critical) == pytest.approx((47, 94), abs=1)
+    assert steps_needed(4000) < 1.3 * fewest
+    assert steps_needed(64) < 2.6 * fewest
+
+
+def test_the_gpus_at_which_doubling_stops_paying_grow_with_the_critical_batch():
+    gpus = np.array([2**k for k in range(3, 15)])
+
+    def last(critical: int) -> int:
+        return max(int(p) for p in gpus if saved(Cost(gpus=int(p), critical=critical)) > WORTH)
+
+    assert last(4096) == 64
+    assert last(65536) == 1024
+
+
+def test_half_the_images_of_a_gpu_are_faster_on_the_same_many_gpus():
+    half, whole = (seconds_to_accuracy(Cost(gpus=1024, images=n), 1024) for n in (16, 32))
+    assert half < whole
+
+
+def test_linear_scaling_from_its_derivation():
+    """k steps on a gradient that stays what it is are one step of k times the rate."""
+    rng = np.random.default_rng(0)
+    gradients, w, eta = rng.normal(size=(8, 5)), rng.normal(size=5), 0.1
+    small = w - eta * gradients.sum(axis=0)
+    assert small == pytest.approx(w - 8 * eta * gradients.mean(axis=0))
+
+
+@pytest.mark.parametrize("m", [0.0, 0.5, 0.9])
+def test_with_momentum_a_step_is_stable_below_twice_one_plus_m(m):
+    def grows(rate_times_curvature: float) -> bool:
+        step = np.array([[m, rate_times_curvature], [-m, 1 - rate_times_curvature]])
+        return bool(np.abs(np.linalg.eigvals(step)).max() > 1)
+
+    assert not grows(2 * (1 + m) * 0.999)
+    assert grows(2 * (1 + m) * 1.001)
+
+
+def test_rate_10_moves_a_layer_by_one_percent():
+    assert lars_step(1.0, 123.0, 10) == pytest.approx(0.01)
+
+
+def test_the_check_on_the_critical_batch():
+    def steps(ratio: float) -> float:
+        return 1 + 1 / ratio
+
+    assert (steps(4), steps(8)) == (1.25, 1.125)
+    assert 1 - steps(8) / steps(4) == pytest.approx(0.1)
+
+
+def test_compression_and_half_precision():
+    assert float(results()["dgc18-r50"]["value"]) == 0.35
+    assert "97MB to 0.35MB" in results()["dgc18-r50"]["notes"]
+    assert float(np.finfo(np.float16).smallest_subnormal) == pytest.approx(6e-8, rel=0.01)
+
+
+def test_ten_seeds_and_4000_images():
+    assert len(MNIST.seeds) == 10 and MNIST.epochs == 20
+    assert mean("lars", 4000).steps == MNIST.epochs
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    file = repository / "modules" / "06_large_batch_lars.ipynb"
+    cells = json.loads(file.read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    for part in (
+        "You will be able to", "You need", "The formula, opened", "It breaks when", "It assumes",
+        "Do it for real", "Check yourself", "What surprised you", "In five lines",
+        "Where the model fails", "Further reading", "doi.org", "training.sparsity", "loss_scale",
+    ):  # fmt: skip
+        assert part in text
+    assert len(re.findall(r"lesson\.predict", text)) == 4
+    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 4
+    for cell in cells:
+        assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
