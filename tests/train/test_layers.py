@@ -390,7 +390,7 @@ def test_differences_find_a_border_one_short(monkeypatch):
         return found
 
     monkeypatch.setattr(conv.Conv, "backward", short)
-    with pytest.raises(AssertionError, match="input 0|weight"):
+    with pytest.raises(AssertionError, match=r"input 0|weight"):
         assert_layer(CASES["conv"], 2)
 
 

@@ -91,11 +91,12 @@ class Conv:
         (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
         """
         rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
-        most = max((prod(block.shape) for block in plan), default=0)
-        memory = kept.array((rows, most + APART), x.dtype)
+        long = max((prod(block.shape) for block in plan), default=0) + APART
+        # All convolutions ask for the same number, so all use the same memory.
+        memory = kept.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
         for block in plan:
             positions = prod(block.shape)
-            columns = memory[:, :positions]
+            columns = memory[: rows * long].reshape(rows, long)[:, :positions]
             grid = columns.reshape(self.inputs, self.many, *block.shape)
             for tap in block.taps:
                 column = grid[:, tap.number]
@@ -108,8 +109,8 @@ class Conv:
         """Return the blocks for a batch size; they are made once."""
         if batch not in self._plans:
             plan = self._plans[batch] = []
-            column, done = self.inputs * self.many * batch * itemsize, 0
-            for block in blocks(self.output, CACHE // max(1, column)):
+            row, done = CACHE // (self.inputs * self.many * itemsize) - APART, 0
+            for block in blocks(self.output, max(0, row) // max(1, batch)):
                 extents = tuple(part.stop - part.start for part in block)
                 stop = done + prod(extents) * batch
                 found = taps(self.space, block, self.window)

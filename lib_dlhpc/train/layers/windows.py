@@ -34,14 +34,14 @@ def whole(output: tuple[int, ...]) -> Block:
 
 
 def blocks(output: tuple[int, ...], most: int) -> Iterator[Block]:
-    """Cut the outputs into equal blocks, each in one piece of memory, of about `most` positions at most."""
+    """Cut the outputs into equal blocks, each in one piece of memory, of `most` positions at most."""
     rows, row = output[0], prod(output[1:])
     if row > most and len(output) > 1:
         for number in range(rows):
             for rest in blocks(output[1:], most):
                 yield (slice(number, number + 1), *rest)
     else:
-        pieces = min(rows, -(-rows * row // max(1, most)))
+        pieces = -(-rows // max(1, most // max(1, row)))
         for piece in range(pieces):
             first, last = piece * rows // pieces, (piece + 1) * rows // pieces
             yield (slice(first, last), *whole(output[1:]))

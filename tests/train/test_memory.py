@@ -1,0 +1,101 @@
+"""Law of memory: training takes what the ledger of predict/ says, within 10 %."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.predict.memory import ledger
+from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.train.layers import conv, room
+from lib_dlhpc.train.loss import softmax_cross_entropy
+from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.optimizers import Optimizer
+
+EXPERIMENT = """
+[model]
+name = "lenet5"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 1
+"""
+VOLUME = [
+    layer
+    for channels in (8, 16)
+    for layer in (
+        {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "max_pool", "kernel": 2},
+    )
+]
+HEAD = [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
+# name: (model, batch); each takes about 30 to 60 MB.
+MODELS = {
+    "mlp": (build("mlp", {"widths": [256, 1024, 1024, 1024, 10]}), 1024),
+    "residual": (build("resnet_cifar", {"depth": 11}), 16),
+    "volume": (build("sequential", {"input": [1, 16, 16, 16], "layers": [*VOLUME, *HEAD]}), 96),
+    "gpt": (
+        build("gpt", {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "vocabulary": 256}),
+        24,
+    ),
+}
+
+
+def predicted(model, batch):
+    """Return the ledger's terms for one rank."""
+    experiment = loads(EXPERIMENT + f"batch = {batch}\n")
+    dataset = replace(experiment.dataset, sample_shape=model.input_shape)
+    terms = ledger(replace(experiment, model=model, dataset=dataset))
+    del terms["driver and workspace"]
+    return sum(map(float, terms.values()))
+
+
+def measured(model, batch):
+    """Return the peak of two steps, without what columns of convolutions take whatever the model."""
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    network, optimizer = Network(model, np.float32), Optimizer("momentum", Training())
+    if model.layers[0].kind == "embedding":
+        x = rng.integers(0, 256, (batch, *model.input_shape))
+    else:
+        x = rng.random((batch, *model.input_shape), np.float32)
+    labels = np.zeros((batch, *model.output_shape[:-1]), int)
+    for _ in range(2):
+        _, dy = softmax_cross_entropy(network.forward(x), labels, batch)
+        network.backward(dy)
+        del dy
+        optimizer.update(network, 0.01)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak - conv.CACHE * any(layer.kind == "conv" for layer in model.layers)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_peak_of_training_is_the_ledgers(name):
+    model, batch = MODELS[name]
+    expected = predicted(model, batch)
+    assert 25e6 < expected < 70e6
+    assert measured(model, batch) == pytest.approx(expected, rel=0.1)
+
+
+def test_evaluation_keeps_nothing_for_a_backward_pass():
+    model, batch = MODELS["residual"]
+    network = Network(model, np.float32)
+    x = np.zeros((batch, *model.input_shape), np.float32)
+    tracemalloc.start()
+    network.forward(x, training=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < predicted(model, batch) / 2
+
+
+def test_the_law_finds_memory_that_is_never_used_again(monkeypatch):
+    monkeypatch.setattr(room, "getrefcount", lambda block: 3)
+    model, batch = MODELS["residual"]
+    assert measured(model, batch) > 1.1 * predicted(model, batch)
