@@ -1,0 +1,201 @@
+"""Speed and memory of the numpy trainer against PyTorch on one core, in one run.
+
+    python benchmarks/trainer.py                    needs torch: pip install -e '.[bench]'
+    python benchmarks/trainer.py --peer PYTHON      torch in another environment
+
+Both train the same layers, on the same batch, with momentum SGD, in turns; a figure is the median of the
+CPU seconds of a step. Machines are noisy, so only the ratios mean anything.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+os.environ.update(THREADS)  # before numpy starts its threads
+
+import numpy as np  # noqa: E402
+from _trainer_limits import (  # noqa: E402
+    ROUNDS,
+    SPELL,
+    line,
+    memory,
+    of_sgemm,
+    of_textbook,
+    recorder,
+    seconds,
+    stepper,
+)
+
+from lib_dlhpc.launch.local import mpiexec  # noqa: E402
+from lib_dlhpc.spec.experiment import loads, read_model  # noqa: E402
+from lib_dlhpc.spec.model import Model  # noqa: E402
+from lib_dlhpc.spec.training import Training  # noqa: E402
+from lib_dlhpc.train.loss import softmax_cross_entropy  # noqa: E402
+from lib_dlhpc.train.network import Network  # noqa: E402
+from lib_dlhpc.train.optimizers import Optimizer  # noqa: E402
+from lib_dlhpc.train.record import Recorder  # noqa: E402
+
+PEER = Path(__file__).with_name("_torch_peer.py")
+
+
+def volume() -> dict[str, Any]:
+    """Return a small 3-D network."""
+    layers: list[dict[str, Any]] = []
+    for channels in (16, 32, 64):
+        layers += [
+            {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
+            {"kind": "relu"},
+            {"kind": "max_pool", "kernel": 2},
+        ]
+    layers += [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
+    return {"family": "sequential", "input": [1, 16, 16, 16], "layers": layers}
+
+
+# name: (model, batch, ratio wanted)
+CASES: dict[str, tuple[Any, int, float]] = {
+    "MLP": ("mlp-mnist", 128, 1.1),
+    "LeNet-5": ("lenet5", 32, 1.0),
+    "residual CNN": ({"family": "resnet_cifar", "depth": 11}, 32, 0.5),
+    "3-D CNN": (volume(), 16, 0.4),
+}
+
+
+# Batches that take about 50 MB and more.
+LARGE = {"MLP": 8192, "LeNet-5": 1024, "residual CNN": 32, "3-D CNN": 64}
+
+
+class Peer:
+    """PyTorch in a process of its own, which answers one line a question."""
+
+    def __init__(self, python: str) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([python, str(PEER)], **pipes)  # type: ignore[call-overload]
+
+    def seconds(self, model: Model, batch: int, spell: float = SPELL) -> float:
+        """Return the mean CPU seconds of a step."""
+        layers = [
+            [layer.name, layer.kind, layer.inputs, layer.input_shape, layer.output_shape,
+             {**layer.attributes}]
+            for layer in model.layers
+        ]  # fmt: skip
+        question = {"layers": layers, "input": model.input_shape, "batch": batch, "spell": spell}
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+def against_torch(peer: Peer | None) -> None:
+    """Print samples a second of each case, and the ratio."""
+    for name, (entry, batch, wanted) in CASES.items():
+        model = read_model(entry)
+        step = stepper(model, batch)
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(seconds(step))
+            if peer is not None:
+                theirs.append(peer.seconds(model, batch))
+        _compare(name, [batch / time for time in ours], [batch / time for time in theirs], wanted)
+
+
+def _compare(name: str, ours: list[float], theirs: list[float], wanted: float) -> None:
+    """Print samples a second, measured in turns."""
+    rate = f"{median(ours):,.0f}/s"
+    if theirs:
+        ratio = median(o / t for o, t in zip(ours, theirs, strict=True))
+        line(name, rate, f"{median(theirs):,.0f}/s", f"{ratio:.2f}x", f"{wanted}x PyTorch")
+    else:
+        line(name, rate, "-", "-", f"{wanted}x PyTorch")
+
+
+def two_ranks(python: str | None) -> None:
+    """Print samples a second of the MLP on two ranks: MPI here, DistributedDataParallel with gloo there."""
+    file = Path(__file__)
+    ours, theirs = [], []
+    for _ in range(3):
+        command = [mpiexec(), "-n", "2", sys.executable, str(file), "--rank"]
+        ours.append(_last_number(command))
+        if python:
+            theirs.append(_last_number([python, str(PEER), "--two-ranks"]))
+    _compare("MLP, 2 ranks", ours, theirs, 1.3)
+
+
+def rank() -> None:
+    """One of two ranks: the whole data-parallel step, in wall time."""
+    from mpi4py import MPI
+
+    from lib_dlhpc.train.exchange import exchange_of
+
+    comm, batch = MPI.COMM_WORLD, 128
+    experiment = loads(
+        '[model]\nname = "mlp-mnist"\n[dataset]\nname = "mnist-5k"\n[machine]\nname = "laptop"\n'
+        f'[strategy]\ndevices_per_node = {comm.size}\nbatch = {batch}\nallreduce = "ring"\n'
+    )
+    network = Network(experiment.model, np.float32)
+    optimizer = Optimizer("momentum", Training())
+    rng = np.random.default_rng(comm.rank)
+    x = rng.normal(size=(batch, 784)).astype(np.float32)
+    y = rng.integers(0, 10, batch)
+    with exchange_of(experiment, network.gradients, comm, Recorder()) as exchange:
+
+        def step() -> None:
+            _, dy = softmax_cross_entropy(network.forward(x), y, batch * comm.size)
+            network.backward(dy, exchange.release)
+            exchange.finish()
+            optimizer.update(network, 0.01)
+
+        for _ in range(20):
+            step()
+        rates = []
+        for _ in range(7):
+            comm.Barrier()
+            start = time.perf_counter()
+            for _ in range(100):
+                step()
+            rates.append(comm.size * batch * 100 / (time.perf_counter() - start))
+    if comm.rank == 0:
+        print(median(rates))
+
+
+def _last_number(command: list[str]) -> float:
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    """Run everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", help="a Python with torch")
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rank:
+        rank()
+        return
+    python = options.peer or (sys.executable if _has_torch() else None)
+    if python is None:
+        print("PyTorch is not installed here: no ratios against it.")
+    peer = Peer(python) if python else None
+    line("one core", "ours", "peer", "ratio", "wanted")
+    against_torch(peer)
+    two_ranks(python)
+    of_sgemm()
+    of_textbook()
+    recorder()
+    line("memory", "measured", "ledger", "off by", "wanted")
+    memory({name: (CASES[name][0], batch) for name, batch in LARGE.items()})
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+if __name__ == "__main__":
+    main()
