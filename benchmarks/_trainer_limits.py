@@ -37,7 +37,7 @@ def stepper(model: Model, batch: int, recorder: Recorder | None = None) -> Calla
     network = Network(model, np.float32)
     optimizer = Optimizer("momentum", Training())
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(batch, *model.input_shape)).astype(np.float32)
+    x = rng.standard_normal((batch, *model.input_shape), np.float32)
     y = rng.integers(0, model.output_shape[-1], batch)
 
     def step() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMALL = 32 * 1024  # bytes; below this the system's own memory is as quick
+FINE = 4  # 16 sizes of block from one power of 2 to the next, so that a slightly larger array fits
 
 
 class Room:
@@ -31,6 +32,7 @@ class Room:
             if getrefcount(blocks[place]) == 2:  # the list, and the question itself
                 return blocks[place][:size].view(dtype).reshape(shape)
             place += 1
-        block = np.empty(size, np.uint8)
+        grain = 1 << max(0, size.bit_length() - 1 - FINE)
+        block = np.empty(-(-size // grain) * grain, np.uint8)
         insort(blocks, block, key=len)
-        return block.view(dtype).reshape(shape)
+        return block[:size].view(dtype).reshape(shape)
