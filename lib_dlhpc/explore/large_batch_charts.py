@@ -46,8 +46,8 @@ class Curve(NamedTuple):
     """A run: its name, and the share of right answers at the end of epochs."""
 
     name: str
-    epochs: Sequence[float]
-    accuracy: Sequence[float]
+    epochs: list[float]
+    accuracy: list[float]
 
 
 def error_state(series: Mapping[str, Sequence[Point]]) -> State:

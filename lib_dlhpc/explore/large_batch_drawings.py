@@ -18,11 +18,15 @@ def error_chart() -> dict[str, Any]:
     names = ("linear scaling", "LARS", "another rule")
     low = alt.Y("low:Q").scale(domain=[0.2, 0.36], nice=False)
     drawn = _measured(x, y, low, _styles(names), joined="datum.line == 'linear scaling'")
-    said = alt.Chart(alt.NamedData("points")).transform_filter("datum.line != 'linear scaling'")
-    words = said.mark_text(align="right", dx=-9, dy=1, fontSize=11, **HALO)
-    words = words.encode(x=x, y=y, text="words:N")
+    said = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, text="words:N")
+    beside = said.transform_filter("datum.line == 'LARS'").mark_text(
+        align="right", dx=-9, dy=1, fontSize=11, **HALO
+    )
+    below = said.transform_filter("datum.line == 'another rule'").mark_text(
+        dy=17, fontSize=11, **HALO
+    )
     return _finished(
-        alt.layer(*drawn, words),
+        alt.layer(*drawn, beside, below),
         "Published: ResNet-50 on ImageNet (square: linear scaling, triangle: LARS, disc: other rules)",
         190, left=64, right=30, top=14, bottom=44,
         table={"points": {"line": "rule", "x": "batch", "y": "error", "words": "who"}},

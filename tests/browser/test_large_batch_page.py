@@ -173,7 +173,7 @@ def test_a_real_run_is_drawn_live_and_shown_beside_what_was_foretold(
     slider(page, 2, "GPUs").press("ArrowRight")
     eventually(lambda: page.get_by_text("times the prediction").count() == 1, seconds=120)
     card = page.locator(".dlhpc-question").nth(3)
-    assert "1: 4 ranks" in card.inner_text()
+    assert "1: 4 ranks" in card.inner_text() and "2: one rank" in card.inner_text()
     for name in ("predicted", "simulated", "measured"):
         assert name in card.locator("table").first.inner_text()
 

@@ -285,17 +285,28 @@ def test_the_experiment_file_is_the_run_of_the_page(repository: Any) -> None:
     assert experiment().devices == RANKS
 
 
-def test_a_real_run_is_drawn_and_told(tmp_path: Any) -> None:
-    panel = train_here(lambda e, ranks: FakeJob(tmp_path / "run"), Now)
+@pytest.mark.parametrize("numbers", ["fp32", "fp64"])
+def test_a_real_run_is_drawn_and_told_beside_one_rank(numbers: str, tmp_path: Any) -> None:
+    seen = []
+
+    def begin(experiment: Any, ranks: int) -> FakeJob:
+        seen.append((experiment.strategy.precision, ranks))
+        return FakeJob(tmp_path / "run")
+
+    panel = train_here(begin, Now)
+    (choice,) = [c for c in panel.children[1].children if hasattr(c, "options")]
+    choice.value = numbers
     button(panel, f"Train on {RANKS} MPI ranks").click()
     text = words(panel)
-    assert "93.0%" in text and "predicted" in text and "simulated" in text
-    assert "4 ranks 50.0%" in text
+    assert seen == [(numbers, RANKS)]
+    assert "4 ranks 93.0%" in text and "predicted" in text and "simulated" in text
+    assert "1: 4 ranks 50.0%; 2: one rank 9" in text
+    assert ("Ask float64" in text) == (numbers == "fp32")
     assert not button(panel, f"Train on {RANKS} MPI ranks").disabled
     assert curve_of(FakeJob(tmp_path).metrics()).accuracy == [0.1, 0.5]
-    told = {name: sum(terms.values()) for name, terms in foretold().items()}
+    told = {name: sum(terms.values()) for name, terms in foretold(numbers).items()}
     assert told["predicted"] == pytest.approx(told["simulated"], rel=0.2)
-    assert "times the prediction" in result_words(RESULT)
+    assert "times the prediction" in result_words(RESULT, 0.9, numbers)
 
 
 def test_a_real_run_can_be_cancelled(tmp_path: Any) -> None:

@@ -19,8 +19,16 @@ from lib_dlhpc.explore.large_batch import (
 )
 from lib_dlhpc.explore.large_batch_time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
 from lib_dlhpc.predict.validate import results
-from lib_dlhpc.train.large_batch import CHANCE, MNIST
-from lib_dlhpc.train.large_batch_results import critical_batch, paired, stored, stored_steps, tuning
+from lib_dlhpc.train.large_batch import CHANCE, MNIST, Trial, outcome
+from lib_dlhpc.train.large_batch_results import (
+    accuracies,
+    critical_batch,
+    paired,
+    stored,
+    stored_steps,
+    tuning,
+)
+from lib_dlhpc.train.threads import one_thread
 
 
 def t(batch: int, first: str = "lars", second: str = "tuned") -> float:
@@ -69,6 +77,17 @@ def test_lars_forgives_its_rate_and_sgd_does_not():
     assert abs(lost("lars", 4, 10, 20)) < 0.001
     assert lost("tuned", 12, 0.1, 0.15) > 0.05
     assert lost("tuned", 4, 0.1, 0.15) > 0.1
+
+
+@pytest.mark.slow
+def test_a_smaller_rate_than_the_chosen_one_has_about_90_percent_and_lars_wins_against_it():
+    trials = [Trial("test", "tuned", 1024, 0.05, 12, seed) for seed in (0, 1, 2)]
+    with one_thread():
+        smaller = np.mean([outcome(MNIST, trial).accuracy for trial in trials])
+    assert smaller == pytest.approx(0.9, abs=0.02)
+    assert mean("tuned", 1024).mean < smaller < mean("lars", 1024).mean - 0.01
+    low = sorted(accuracies(stored(), "tuned", 1024).values())[:3]
+    assert low[1] == pytest.approx(0.73, abs=0.01) < 0.8 < low[2]
 
 
 def test_sgd_with_a_rate_of_its_own_depends_on_the_seed():
