@@ -14,5 +14,5 @@ server.py       asynchronous updates with parameter servers;  staleness.py: how 
 together.py     sums and means over all ranks;  alone.py: a communicator of one;  threads.py: one thread
 snapshot.py     the state of a run in one file;  record.py: what a rank did and when
 large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
-lab_ranks.py    emulated ranks for the labs
+lab/            what the labs stand on: emulated ranks, recorded steps, findings
 """

@@ -1,0 +1,184 @@
+"""Checks of lab 1: is a step on several ranks the step of one rank that has all samples?
+
+In the notebook:   check(step, NAME), on_ranks(step, NAME)
+In a terminal:     python checks.py step.py "your name"                  emulated ranks
+                   mpiexec -n 4 python checks.py step.py "your name"     real ranks; srun works as well
+"""
+
+import runpy
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.train.lab.ranks import LabError
+from lib_dlhpc.train.lab.step import NEAR, Played, off, one_rank, part, play, task_of, way_off
+
+HERE = Path(__file__).parent
+RANKS = 4
+AGREE = "Replicas agree"
+LOSS = "The loss is that of the whole batch"
+TARGET = "Target: the gradients travel once"
+
+
+def tasks(name, ranks=RANKS):
+    """Return the learner's own tasks: even shares, uneven ones, and one with a rank without samples."""
+    rng = np.random.default_rng(seed_of(name))
+    widths = [64, int(rng.integers(10, 21)), int(rng.integers(6, 13)), 10]
+    seed, rate = int(rng.integers(1000)), round(float(rng.uniform(0.1, 0.5)), 2)
+    even = [int(rng.integers(3, 8))] * ranks
+    uneven = (1 + rng.permutation(2 * ranks)[:ranks]).tolist()
+    empty = [*uneven[1:], 0]
+    shares = {"Even shares": even, "Uneven shares": uneven, "A rank without samples": empty}
+    return {law: task_of(widths, seed, cut, rate) for law, cut in shares.items()}
+
+
+def findings(step, name):
+    """Return what holds for `step`, on emulated ranks."""
+    own = tasks(name)
+    result, played = [_alone(step, own["Even shares"])], {}
+    for law, task in own.items():
+        try:
+            played[law] = play(step, task)
+            result.append(_equal(law, task, played[law]))
+        except LabError as error:
+            result.append(broken(law, str(error)))
+    first = next(iter(played), None)
+    if first is None:
+        return [*result, later(AGREE), later(LOSS), later(TARGET)]
+    wrong = any(f.right is False for f in result if f.law in played)
+    result.insert(1, _agree(played[first], own[first], not wrong))
+    return [*result, _loss(played, own), _target(played[first], own[first], passed(result))]
+
+
+def check(step, name):
+    """Return the findings for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(findings(step, name), f"Your step on {RANKS} emulated ranks")
+
+
+def on_ranks(step, name, ranks=RANKS):
+    """Save the cell of `step` as step.py and run it on MPI ranks, once the checks above hold."""
+    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.spec.errors import SpecError
+
+    if not passed(findings(step, name)):
+        return say("Not yet: first let all checks on emulated ranks hold.")
+    try:
+        file = save(step, HERE / "step.py")
+        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def _alone(step, task):
+    law = "One rank alone"
+    single = replace(task, shares=(sum(task.shares),))
+    try:
+        played = play(step, single)
+    except LabError as error:
+        return broken(law, str(error))
+    expected, _ = one_rank(single)
+    if off(played.weights[0], expected) > NEAR:
+        return broken(law, "On a single rank this is not plain gradient descent on the mean loss.")
+    return kept(law, "It is plain gradient descent.")
+
+
+def _agree(played, task, right):
+    """Whether replicas end alike; if they do and are wrong, that says something as well."""
+    last = played.weights[:, -1]
+    parted = next((r for r, own in enumerate(last) if not np.array_equal(own, last[0])), None)
+    if parted is not None:
+        return broken(
+            AGREE, f"After {task.steps} steps rank {parted} has other weights than rank 0."
+        )
+    if right:
+        return kept(AGREE, f"After {task.steps} steps all weights are the same, bit for bit.")
+    return kept(
+        AGREE,
+        "To the last bit, and yet something below is wrong: replicas that agree have all got the same"
+        " gradients, not the right ones.",
+    )
+
+
+def _equal(law, task, played):
+    expected, _ = one_rank(task)
+    worst = max(off(own, expected) for own in played.weights)
+    shares = ", ".join(map(str, task.shares))
+    if worst <= NEAR:
+        return kept(
+            law, f"Shares of {shares}: the weights of one rank, to {max(worst, 1e-16):.0e}."
+        )
+    why = way_off(task, played.weights[:, 0])
+    return broken(
+        law, f"Shares of {shares}: off by {worst:.1e} of the largest weight. {why}".strip()
+    )
+
+
+def _loss(played, own):
+    for law, each in played.items():
+        _, expected = one_rank(own[law])
+        for rank, losses in enumerate(each.losses):
+            if not _near(losses[0], expected[0]):  # later ones depend on the weights as well
+                return broken(
+                    LOSS,
+                    f"{law}, rank {rank}: {_number(losses[0])} was returned where the mean over all samples"
+                    f" of all ranks is {expected[0]:.6g}.",
+                )
+    if len(played) < len(own):
+        return later(LOSS)
+    return kept(LOSS, "Every rank returns it.")
+
+
+def _near(value, right):
+    return isinstance(value, int | float | np.number) and abs(value - right) <= 1e-9 * abs(right)
+
+
+def _number(value):
+    return f"{value:.6g}" if isinstance(value, int | float | np.number) else repr(value)
+
+
+def _target(played, task, right):
+    size = task.network().gradients.nbytes
+    times = max(played.moved) / (2 * task.steps * size)
+    told = f"A step moves {times:.2f} times the gradients in and out of a rank"
+    if not right:
+        return later(TARGET, f"{told}; it counts when the step is right.")
+    if times > 1.1:
+        return broken(TARGET, f"{told}; once is enough, whatever the number of ranks.")
+    return kept(TARGET, f"{told}.")
+
+
+def main():
+    """Check step.py on the ranks there are; on one, on emulated ones."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    step, name = runpy.run_path(sys.argv[1])["step"], sys.argv[2]
+    if comm.size == 1:
+        print(as_text(findings(step, name)))
+        return
+    result = []
+    for law, task in tasks(name, comm.size).items():
+        weights, losses = part(step, task, comm)
+        every, told = comm.gather(weights), comm.gather(losses)
+        if comm.rank == 0:
+            played = Played(np.array(every), told, ())
+            result += [_equal(law, task, played), _loss({law: played}, {law: task})]
+    if comm.rank == 0:
+        print(f"{comm.size} real ranks\n{as_text(result)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception:
+        from mpi4py import MPI
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)

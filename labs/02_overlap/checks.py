@@ -1,0 +1,326 @@
+"""Checks of lab 2: do buckets leave while backward goes on, complete, all of them, once, and are they waited for?
+
+In the notebook:   check(step, NAME), picture(step, NAME), simulated(NAME, bucket), on_ranks(step, NAME)
+In a terminal:     python checks.py step.py "your name"                  emulated ranks
+                   mpiexec -n 4 python checks.py step.py "your name"     real ranks; srun works as well
+"""
+
+import runpy
+import sys
+import traceback
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.train.lab.machine import (
+    hidden_share,
+    machine_of,
+    seconds_of,
+    watch,
+    watch_here,
+)
+from lib_dlhpc.train.lab.ranks import LabError
+from lib_dlhpc.train.lab.step import NEAR, off, one_rank, part, play, task_of
+
+HERE = Path(__file__).parent
+RANKS = 4
+MARGIN = 0.03  # above the best step that the simulation finds
+ALL = "Every rank comes through"
+WAITED = "Every sum is waited for"
+COMPLETE = "No bucket leaves before it is complete"
+ONCE = "Every gradient leaves, once"
+EQUAL = "The weights are those of one rank"
+EARLY = "The exchange begins before backward ends"
+RUNS = "Backward does not stand still"
+TARGET = f"Target: within {MARGIN:.0%} of the best step on your machine"
+LAWS = (ALL, WAITED, COMPLETE, ONCE, EQUAL, EARLY, RUNS, TARGET)
+
+
+def experiment_of(name):
+    """Return the learner's own network and machine."""
+    return machine_of(seed_of(name))
+
+
+def tasks(name, ranks=RANKS):
+    """Return the learner's own tasks, each with its size of buckets: shares even, uneven, and none for one."""
+    rng = np.random.default_rng(seed_of(name))
+    widths = [64, int(rng.integers(10, 21)), int(rng.integers(6, 13)), 10]
+    uneven = (1 + rng.permutation(2 * ranks)[:ranks]).tolist()
+    cuts = ([4] * ranks, uneven, [0, *uneven[1:]])
+    sizes = (1, 300, 10**9)  # a bucket a layer, some, one
+    return [
+        (size, task_of(widths, seed_of(name), cut, 0.3))
+        for size, cut in zip(sizes, cuts, strict=True)
+    ]
+
+
+def cut_in(step, size):
+    """Return the step with buckets of at least `size` gradients."""
+
+    def with_buckets(*arguments):
+        return step(*arguments, bucket=size)
+
+    return with_buckets
+
+
+def findings(step, name):
+    """Return what holds for `step`, on emulated ranks and on the learner's machine."""
+    try:
+        watched = watch(step, experiment_of(name))
+        others = [watch(cut_in(step, size), experiment_of(name)) for size in (1, 10**9)]
+        weights = [play(cut_in(step, size), task).weights for size, task in tasks(name)]
+    except LabError as error:
+        return [broken(ALL, str(error)), *map(later, LAWS[1:])]
+    result = [kept(ALL, "No rank is left waiting."), *evidence(watched, *others)]
+    result.append(_equal([task for _, task in tasks(name)], weights))
+    result += [_early(watched), _runs(watched)]
+    return [*result, _target(watched, name, passed(result))]
+
+
+def evidence(*records):
+    """Return what the records of steps say of their sums, on all ranks: the first that breaks a law, if any."""
+    result = []
+    for law in (_waited, _complete, _once):
+        found = [law(watched) for watched in records]
+        result.append(next((each for each in found if not each.right), found[0]))
+    return result
+
+
+def check(step, name):
+    """Return the findings for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(findings(step, name), "Your step on 4 emulated ranks, and on your machine")
+
+
+def machine(name):
+    """Return the learner's machine in words."""
+    from lib_dlhpc.explore.lab import say
+
+    experiment = experiment_of(name)
+    link, model = experiment.machine.intra_node, experiment.model
+    took = plain(name)
+    return say(
+        f"{RANKS} ranks; a link takes {show_quantity(link.latency, 's')} a message and carries"
+        f" {show_quantity(link.bandwidth, 'B/s')}.\n{model.parameters:,} gradients of 8 B in"
+        f" {np.count_nonzero(model.layer_parameters)} layers, the largest of"
+        f" {int(model.layer_parameters.max()):,}.\nWith the exchange after backward a step takes"
+        f" {show_quantity(seconds_of(took), 's')}."
+    )
+
+
+def gain(name):
+    """Return by how many percent the best overlap shortens the step, as simulated."""
+    return 100 * (1 - best(name) / seconds_of(plain(name)))
+
+
+def picture(step, name):
+    """Return the recorded step on the learner's machine as a chart."""
+    from lib_dlhpc.explore.gantt import gantt
+    from lib_dlhpc.explore.lab import say
+
+    try:
+        return gantt(watch(step, experiment_of(name)).timeline, "Your step, recorded")
+    except LabError as error:
+        return say(str(error))
+
+
+def simulated(name, bucket):
+    """Return the simulated step as a chart. bucket: gradients that fill one, at least; None: no overlap."""
+    from lib_dlhpc.explore.gantt import gantt
+
+    took = plain(name) if bucket is None else play_buckets(name, bucket)
+    cut = "no overlap" if bucket is None else f"buckets of {bucket:,} gradients"
+    told = (
+        f"Simulated, {cut}: {show_quantity(seconds_of(took), 's')}, {hidden_share(took):.0%} hidden"
+    )
+    return gantt(took, told)
+
+
+def plain(name):
+    """Return the simulated step in which the exchange follows backward."""
+    return simulate(experiment_of(name).set({"strategy.overlap": False, "strategy.bucket": 1e12}))
+
+
+def play_buckets(name, bucket):
+    """Return the simulated step with buckets of at least so many gradients, 8 B each."""
+    return simulate(experiment_of(name).set({"strategy.bucket": 8.0 * bucket}))
+
+
+@cache
+def best(name):
+    """Return the seconds of the best step that the simulation finds, over sizes of buckets."""
+    layers = experiment_of(name).model.layer_parameters
+    sizes = np.unique(np.concatenate([np.cumsum(layers[k:]) for k in range(len(layers))]))
+    return min(seconds_of(play_buckets(name, int(size))) for size in sizes if size)
+
+
+def on_ranks(step, name, ranks=RANKS):
+    """Save the cell of `step` as step.py and run it on MPI ranks, once all but the target holds."""
+    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.spec.errors import SpecError
+
+    if not passed(findings(step, name)[:-1]):
+        return say("Not yet: first let the checks on emulated ranks hold, the target aside.")
+    try:
+        file = save(step, HERE / "step.py")
+        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def _each(watched):
+    """Yield (rank, number, post, place) of every sum."""
+    for rank, (posts, places) in enumerate(zip(watched.posts, watched.places, strict=True)):
+        for number, (post, place) in enumerate(zip(posts, places, strict=True), 1):
+            yield rank, number, post, place
+
+
+def _waited(watched):
+    lost = [(rank, number) for rank, number, post, _ in _each(watched) if not post.waited]
+    if lost:
+        ranks, count = len({rank for rank, _ in lost}), max(number for _, number in lost)
+        return broken(
+            WAITED,
+            f"On {ranks} ranks the step is over while sums are still under way, the last of them number"
+            f" {count}. What was in their buffers when the weights moved?",
+        )
+    return kept(WAITED, "Nothing is under way when the step is over.")
+
+
+def _complete(watched):
+    for rank, number, post, place in _each(watched):
+        if place is not None and place[0] < post.complete:
+            return broken(
+                COMPLETE,
+                f"On rank {rank}, sum number {number} set out with gradients {place[0]:,} to {place[1] - 1:,}"
+                f" when {_there(post.complete, watched.size)}.",
+            )
+        if post.changed:
+            return broken(
+                COMPLETE,
+                f"On rank {rank}, what sum number {number} was sending was written to before the sum was"
+                " waited for. Until then it belongs to the exchange.",
+            )
+    return kept(
+        COMPLETE, "Each was complete when it left, and was left alone until its sum was there."
+    )
+
+
+def _there(complete, size):
+    return f"only those from {complete:,} on were there" if complete < size else "none was there"
+
+
+def _once(watched):
+    for rank, places in enumerate(watched.places):
+        if None in places:
+            return later(
+                ONCE, "Some sums are of copies, so that it cannot be seen what they are of."
+            )
+        times = np.zeros(watched.size, int)
+        for start, stop in places:
+            times[start:stop] += 1
+        for wrong, words in ((times == 0, "never left"), (times > 1, "left more than once")):
+            if wrong.any():
+                first, last = np.flatnonzero(wrong)[[0, -1]]
+                return broken(
+                    ONCE,
+                    f"On rank {rank}, {wrong.sum():,} of {watched.size:,} gradients {words}, the first of them"
+                    f" number {first:,}, the last {last:,}.",
+                )
+    return kept(ONCE, "What backward fills last leaves as well.")
+
+
+def _equal(own, weights):
+    worst = max(
+        off(rank, one_rank(task)[0])
+        for task, ranks in zip(own, weights, strict=True)
+        for rank in ranks
+    )
+    if worst <= NEAR:
+        return kept(
+            EQUAL,
+            f"Even, uneven and empty shares, large buckets and small, three steps: to {max(worst, 1e-16):.0e}.",
+        )
+    far = "not numbers" if np.isinf(worst) else f"off by {worst:.1e} of the largest weight"
+    return broken(
+        EQUAL,
+        f"On some shares weights are {far}. If all laws above hold, does the step of lab 1 pass its checks?",
+    )
+
+
+def _early(watched, where="on your machine"):
+    """By the order of events in the record: no clock is asked."""
+    talk = watched.timeline.where("communication")
+    work = watched.timeline.where("compute", "backward")
+    for rank in range(watched.timeline.ranks):
+        mine = watched.timeline.rank == rank
+        begun, ended = watched.timeline.start[mine & talk], watched.timeline.stop[mine & work]
+        if not begun.size or begun.min() >= ended.max():
+            return broken(EARLY, f"On rank {rank} nothing has left when backward ends.")
+    share = hidden_share(watched.timeline)
+    return kept(EARLY, f"{share:.0%} of the exchange is hidden behind backward {where}.")
+
+
+def _runs(watched):
+    still = [(rank, number) for rank, number, post, _ in _each(watched) if post.stood_inside]
+    if still:
+        rank, number = still[0]
+        return broken(
+            RUNS,
+            f"On rank {rank} backward stands still until sum number {number} is there. Who computes meanwhile?",
+        )
+    return kept(RUNS, "Nothing is waited for before backward ends.")
+
+
+def _target(watched, name, right):
+    took, goal, without = seconds_of(watched.timeline), best(name), seconds_of(plain(name))
+    told = (
+        f"Your step takes {show_quantity(took, 's')}; with the exchange after backward it would be"
+        f" {show_quantity(without, 's')}, the best that the simulation finds is {show_quantity(goal, 's')}."
+    )
+    if not right:
+        return later(TARGET, f"{told} It counts when all else holds.")
+    if took > (1 + MARGIN) * goal:
+        return broken(TARGET, f"{told} What do more buckets cost, and what do fewer?")
+    return kept(TARGET, told)
+
+
+def main():
+    """Check step.py on the ranks there are; on one, on emulated ones."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    step, name = runpy.run_path(sys.argv[1])["step"], sys.argv[2]
+    if comm.size == 1:
+        print(as_text(findings(step, name)))
+        return
+    own = tasks(name, comm.size)
+    weights = [comm.gather(part(cut_in(step, size), task, comm)[0]) for size, task in own]
+    watched = watch_here(step, experiment_of(name), comm)
+    if comm.rank == 0:
+        print(f"{comm.size} real ranks")
+        print(
+            as_text(
+                [
+                    *evidence(watched),
+                    _equal([task for _, task in own], weights),
+                    _early(watched, "here"),
+                ]
+            )
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception:
+        from mpi4py import MPI
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)

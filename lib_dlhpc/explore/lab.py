@@ -1,0 +1,83 @@
+"""A lab in a notebook: findings as a list, the learner's cell as a file, and that file on MPI ranks.
+
+show(findings)                        what holds and what does not
+save(step, Path("step.py"))           the whole cell that defines `step`
+run_ranks(Path("checks.py"), ...)     what `mpiexec -n 4 python checks.py ...` prints
+"""
+
+import linecache
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.launch.local import mpiexec
+from lib_dlhpc.train.lab.findings import Finding, mark, summary
+from lib_dlhpc.train.lab.ranks import LabError
+
+PATIENCE = 60  # s until ranks that do not end are given up
+SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
+
+
+def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywidgets.HTML:
+    """Return the findings as a list on the page. below: one more sentence, as text."""
+    items = "".join(
+        f"<li>{mark(each)} <b>{escape(each.law)}</b> <span>({SAID[each.right]})</span><br>"
+        f"{escape(each.words)}</li>"
+        for each in findings
+    )
+    head = f"<p><b>{escape(title)}</b></p>" if title else ""
+    last = f"<p>{escape(below)}</p>" if below else ""
+    page = ipywidgets.HTML(
+        f'{PAGE_STYLE}{head}<ul class="dlhpc-findings" role="status" style="list-style: none">{items}</ul>'
+        f"<p>{escape(summary(findings))}</p>{last}"
+    )
+    page.add_class("dlhpc-results")
+    return page
+
+
+def say(words: str) -> ipywidgets.HTML:
+    """Return text, lines kept, as a widget."""
+    page = ipywidgets.HTML(f'{PAGE_STYLE}<pre role="status">{escape(words)}</pre>')
+    page.add_class("dlhpc-results")
+    return page
+
+
+def save(function: Callable[..., Any], path: Path) -> Path:
+    """Write the cell (or the file) that defines `function` to `path`. Raises LabError if it is not known."""
+    source = "".join(linecache.getlines(function.__code__.co_filename))
+    if not source.strip():
+        raise LabError(f"{function.__name__}: its source is not known; run its cell again.")
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(source.rstrip() + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def run_ranks(worker: Path, *arguments: str, ranks: int = 4, patience: float = PATIENCE) -> str:
+    """Run `mpiexec -n RANKS python WORKER ARGUMENTS` and return what it prints.
+
+    Raises LabError with the last lines where it fails or does not end, SpecError where MPI is missing.
+    """
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [mpiexec(), "-n", str(ranks), sys.executable, str(worker), *arguments]
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience, env={**os.environ, **threads},
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise LabError(
+            f"{ranks} ranks did not end within {patience:g} s: does one of them wait for a call that another"
+            " never makes? The check on emulated ranks says which."
+        ) from None
+    if run.returncode:
+        told = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
+        raise LabError(f"The ranks ended with an error:\n{told}")
+    return run.stdout.strip()

@@ -1,0 +1,371 @@
+"""Emulated ranks: threads of one process that talk as mpi4py's communicators do, and mistakes that get words.
+
+    results = emulate(4, lambda comm: comm.allreduce(comm.rank))
+
+Where MPI would hang, an error says who waits for whom: ranks meet in the order of their calls, so a call
+that a rank has returned without making can never be made. Sums are taken in the order of the ranks, so the
+same program gives the same bytes. A result is there only after Wait; until then the buffer holds NaN.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from lib_dlhpc.train.layers.kept import Array
+
+KNOWN = "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier"
+
+
+class LabError(RuntimeError):
+    """What a program of several ranks did wrong, in words."""
+
+
+class Unmet(LabError):
+    """Ranks wait for a call that some rank will never make; `call` is its number, from 0."""
+
+    def __init__(self, words: str, call: int) -> None:
+        super().__init__(words)
+        self.call = call
+
+
+class Mismatch(LabError):
+    """Ranks meet in calls that do not belong together."""
+
+
+class Witness(Protocol):
+    """Who knows which gradients are there: see watch.py."""
+
+    complete: int  # gradients[complete:] are this step's
+    running: bool  # backward
+
+
+@dataclass
+class Post:
+    """One sum of arrays that a rank has begun."""
+
+    send: Array  # what was given, as the rank has it in memory
+    sent: Array  # its values at that moment
+    begun: float  # s of the rank's clock
+    ended: float = np.nan  # s; no number until it is waited for
+    waited: bool = False
+    changed: bool = False  # what was given was written to before the sum was waited for
+    complete: int = 0  # gradients[complete:] were this step's when it began
+    inside: bool = False  # begun while backward went on
+    stood: tuple[float, float] = (0.0, 0.0)  # s between which the rank stood still for it
+    stood_inside: bool = False  # and did so while backward went on
+
+    def seen(self, witness: Witness | None) -> None:
+        """Note what is complete as it begins."""
+        if witness is not None:
+            self.complete, self.inside = witness.complete, witness.running
+
+    def end(self, ended: float, before: float, after: float, witness: Witness | None) -> None:
+        """Note that the rank has waited for it."""
+        self.waited, self.ended, self.stood = True, ended, (before, after)
+        self.stood_inside = witness is not None and witness.running and after > before
+
+
+@dataclass
+class _Meeting:
+    """The n-th call of every rank."""
+
+    given: dict[int, tuple[str, Any, float]] = field(default_factory=dict)
+    result: Any = None
+    ended: float = 0.0  # s
+
+
+class Rank:
+    """One emulated rank. `now` is its own clock, which stands still but for `spend` and for sums.
+
+    posts: the sums of arrays that it has begun. moved: B that went into its calls and came out of them.
+    """
+
+    def __init__(self, rank: int, together: "_Together") -> None:
+        self.rank, self.size, self._together = rank, together.size, together
+        self.now, self.moved = 0.0, 0
+        self.posts: list[Post] = []
+        self.witness: Witness | None = None
+        self._calls = 0
+
+    def Get_rank(self) -> int:
+        """Return the number of this rank."""
+        return self.rank
+
+    def Get_size(self) -> int:
+        """Return how many ranks there are."""
+        return self.size
+
+    def spend(self, seconds: float) -> None:
+        """Compute for that long."""
+        self.now += seconds
+
+    def Iallreduce(self, send: Any, receive: Any, op: Any = None) -> "Request":
+        """Begin a sum over all ranks; `send` is an array, or MPI.IN_PLACE to use `receive` for both."""
+        _only_sums(op)
+        receive = _array(receive, "receives into")
+        source = _array(send, "sends") if _is_buffer(send) else receive
+        if source.shape != receive.shape:
+            raise Mismatch(
+                f"rank {self.rank} sends an array of shape {source.shape} and receives one of shape"
+                f" {receive.shape}: both need the same."
+            )
+        post = Post(source, source.copy(), self.now)
+        post.seen(self.witness)
+        self.posts.append(post)
+        self.moved += 2 * source.nbytes
+        number = self._meet("Allreduce", post.sent)
+        in_place = np.shares_memory(source, receive)
+        if receive.dtype.kind == "f":
+            receive[...] = np.nan
+        return Request(self, number, post, receive, in_place)
+
+    def Allreduce(self, send: Any, receive: Any, op: Any = None) -> None:
+        """Put the sum over all ranks into `receive`."""
+        self.Iallreduce(send, receive, op).Wait()
+
+    def Bcast(self, buffer: Any, root: int = 0) -> None:
+        """Copy the root's array to all ranks."""
+        array = _array(buffer, "broadcasts")
+        self.moved += array.nbytes
+        array[...] = self._gathered("Bcast", array if self.rank == root else None)[root]
+
+    def Barrier(self) -> None:
+        """Wait for all ranks."""
+        self._gathered("Barrier", None)
+
+    def allreduce(self, value: Any, op: Any = None) -> Any:
+        """Return the sum of all ranks' values."""
+        _only_sums(op)
+        self.moved += 2 * _bytes(value)
+        values = self._gathered("allreduce", value)
+        total = values[0]
+        for each in values[1:]:
+            total = total + each
+        return total
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks."""
+        values = self._gathered("allgather", value)
+        self.moved += _bytes(value) + sum(map(_bytes, values))
+        return values
+
+    def gather(self, value: Any, root: int = 0) -> list[Any] | None:
+        """Return the values of all ranks to the root, None to others."""
+        values = self._gathered("gather", value)
+        self.moved += _bytes(value) + sum(map(_bytes, values)) * (self.rank == root)
+        return values if self.rank == root else None
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        """Return the root's value to all ranks."""
+        result = self._gathered("bcast", value)[root]
+        self.moved += _bytes(result)
+        return result
+
+    barrier = Barrier
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise LabError(f"comm.{name}: emulated ranks do not know it; they know {KNOWN}.")
+
+    def _meet(self, kind: str, value: Any) -> int:
+        """Make the next call; return its number."""
+        number, self._calls = self._calls, self._calls + 1
+        self._together.give(number, self, kind, value)
+        return number
+
+    def _gathered(self, kind: str, value: Any) -> list[Any]:
+        """Return what all ranks gave to a call. Each gets its own copy, as from a message."""
+        held = np.array(value) if isinstance(value, np.ndarray) else value
+        result: list[Any] = self._together.take(self._meet(kind, held), self).result
+        return [np.array(v) if isinstance(v, np.ndarray) else v for v in result]
+
+
+class Request:
+    """A sum under way. Wait for it before you read the result, or write to what you sent."""
+
+    def __init__(self, own: Rank, number: int, post: Post, receive: Array, in_place: bool) -> None:
+        self._own, self._number, self._post, self._receive = own, number, post, receive
+        self._in_place = in_place
+
+    def Wait(self, status: Any = None) -> bool:
+        """Wait until the sum is there."""
+        if not self._post.waited:
+            meeting = self._own._together.take(self._number, self._own)
+            before, self._own.now = self._own.now, max(self._own.now, meeting.ended)
+            self._end(meeting, before)
+        return True
+
+    def Test(self, status: Any = None) -> bool:
+        """Return whether the sum is there, by the clock of this rank."""
+        if not self._post.waited:
+            meeting = self._own._together.take(self._number, self._own)
+            if meeting.ended > self._own.now:
+                return False
+            self._end(meeting, self._own.now)
+        return True
+
+    wait, test = Wait, Test
+
+    def _end(self, meeting: _Meeting, before: float) -> None:
+        post, real = self._post, self._receive.dtype.kind == "f"
+        was = np.full_like(post.sent, np.nan) if self._in_place and real else post.sent
+        post.changed = not np.array_equal(post.send, was, equal_nan=real)
+        self._receive[...] = meeting.result
+        post.end(meeting.ended, before, self._own.now, self._own.witness)
+
+
+class _Together:
+    """Where ranks meet: the n-th calls of all ranks are one meeting, and sums come one after another."""
+
+    def __init__(self, size: int, seconds: Callable[[int], float]) -> None:
+        self.size, self.seconds = size, seconds
+        self._change = threading.Condition()
+        self._meetings: list[_Meeting] = []
+        self._left: set[int] = set()  # ranks that have returned
+        self._free = 0.0  # s from which on the network is free
+
+    def give(self, number: int, rank: Rank, kind: str, value: Any) -> None:
+        with self._change:
+            while len(self._meetings) <= number:
+                self._meetings.append(_Meeting())
+            meeting = self._meetings[number]
+            meeting.given[rank.rank] = kind, value, rank.now
+            if len(meeting.given) == self.size:
+                self._settle(meeting)
+            self._change.notify_all()
+
+    def take(self, number: int, rank: Rank) -> _Meeting:
+        """Return a meeting when all have come. Raises Unmet where one has returned without coming."""
+        with self._change:
+            meeting = self._meetings[number]
+            while meeting.result is None:
+                gone = sorted(r for r in self._left if r not in meeting.given)
+                # Said when all others have come or gone, so that the same words come every time.
+                if gone and len(gone) + len(meeting.given) == self.size:
+                    waiting = sorted(meeting.given)
+                    raise Unmet(
+                        f"{_named(waiting)} in {meeting.given[rank.rank][0]}, call number {number + 1},"
+                        f" for {_ranks(gone)}, which returned without it: MPI would hang here. Every rank"
+                        " must make the same calls, also one with nothing to add.",
+                        number,
+                    )
+                self._change.wait()
+            if isinstance(meeting.result, LabError):
+                raise meeting.result
+            return meeting
+
+    def leave(self, rank: int) -> None:
+        with self._change:
+            self._left.add(rank)
+            self._change.notify_all()
+
+    def _settle(self, meeting: _Meeting) -> None:
+        given = [meeting.given[rank] for rank in range(self.size)]
+        kinds = [kind for kind, _, _ in given]
+        values = [value for _, value, _ in given]
+        if len(set(kinds)) > 1:
+            other = next(r for r, kind in enumerate(kinds) if kind != kinds[0])
+            meeting.result = Mismatch(
+                f"rank 0 calls {kinds[0]} where rank {other} calls {kinds[other]}: all ranks must make the"
+                " same calls in the same order."
+            )
+        elif kinds[0] == "Allreduce":
+            shapes = [value.shape for value in values]
+            if len(set(shapes)) > 1:
+                other = next(r for r, shape in enumerate(shapes) if shape != shapes[0])
+                meeting.result = Mismatch(
+                    f"rank 0 gives {shapes[0]} numbers to Allreduce where rank {other} gives"
+                    f" {shapes[other]}: all ranks must give equally many."
+                )
+                return
+            # One bucket at a time: it sets out when all ranks are there and the one before is through.
+            begin = max(self._free, *(now for _, _, now in given))
+            meeting.ended = self._free = begin + self.seconds(values[0].nbytes)
+            meeting.result = np.sum(values, axis=0)
+        else:
+            meeting.result = values
+
+
+def emulate(
+    ranks: int,
+    program: Callable[[Any], Any],
+    seconds: Callable[[int], float] = lambda size: 0.0,
+) -> list[Any]:
+    """Run program(comm) on every rank, each a thread; return what each returns.
+
+    seconds: that a sum of so many bytes takes. Raises LabError that names the first rank that stopped with
+    an error of its own, or who waits for calls that will not come.
+    """
+    together = _Together(ranks, seconds)
+    results: list[Any] = [None] * ranks
+    errors: dict[int, Exception] = {}
+
+    def run(rank: int) -> None:
+        own = Rank(rank, together)
+        try:
+            with np.errstate(
+                all="ignore"
+            ):  # a wrong program may run away; a thread starts with its own
+                results[rank] = program(own)
+        except Exception as error:
+            errors[rank] = error
+        finally:
+            together.leave(rank)
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    unmet = [error for error in errors.values() if isinstance(error, Unmet)]
+    if unmet and len(unmet) == len(errors):
+        raise min(unmet, key=lambda error: error.call)
+    first = {rank: error for rank, error in errors.items() if not isinstance(error, Unmet)}
+    for rank in sorted(first):
+        error = first[rank]
+        if isinstance(error, LabError):
+            raise error
+        raise LabError(f"rank {rank} stopped with {type(error).__name__}: {error}") from error
+    return results
+
+
+def _is_buffer(value: Any) -> bool:
+    return isinstance(value, np.ndarray | list | tuple)
+
+
+def _array(value: Any, does: str) -> Array:
+    array = value[0] if isinstance(value, list | tuple) and value else value
+    if not isinstance(array, np.ndarray):
+        raise Mismatch(
+            f"a rank {does} a {type(value).__name__}: calls with a capital letter move numpy arrays, those"
+            " with a small one any Python object."
+        )
+    if not array.flags.c_contiguous:
+        raise Mismatch(f"a rank {does} an array that is not in one piece: MPI moves one piece.")
+    return array
+
+
+def _only_sums(op: Any) -> None:
+    """MPI.SUM, or nothing, which means it; other operations are not emulated."""
+    if op is None:
+        return
+    from mpi4py import MPI
+
+    if op != MPI.SUM:
+        raise LabError("emulated ranks only sum: leave out the operation, or give MPI.SUM.")
+
+
+def _bytes(value: Any) -> int:
+    return int(value.nbytes) if isinstance(value, np.ndarray) else 8
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def _named(numbers: list[int]) -> str:
+    return f"{_ranks(numbers)} wait{'s' * (len(numbers) == 1)}"

@@ -1,0 +1,57 @@
+"""Labs as their learners have them: checks by folder, starters out of their notebooks, solutions by name."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+
+
+def module_at(path):
+    """The module in a file, under a name that no other has: every lab has its checks.py."""
+    name = "_".join(path.with_suffix("").parts[-2:])
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def checks(repository):
+    """A function: the checks of the lab in that folder."""
+    return lambda lab: module_at(repository / "labs" / lab / "checks.py")
+
+
+@pytest.fixture(scope="session")
+def solution(repository):
+    """A function: the solution of the lab in that folder."""
+    folder = repository / "instructor_notes" / "solutions"
+    return lambda lab: module_at(folder / f"lab_{lab}.py")
+
+
+@pytest.fixture(scope="session")
+def starter(repository):
+    """A function: the source of the cell of a lab's notebook that holds `words`."""
+
+    def source(lab, words="def step("):
+        (path,) = (repository / "labs" / lab).glob("*.ipynb")
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        (found,) = [s for s in ("".join(c["source"]) for c in cells) if s.count(words) == 1]
+        return found
+
+    return source
+
+
+@pytest.fixture
+def on_ranks(require):
+    """A function: what a program prints on MPI ranks."""
+    from lib_dlhpc.explore.lab import run_ranks
+    from lib_dlhpc.launch.local import mpiexec
+    from lib_dlhpc.spec.errors import SpecError
+
+    try:
+        mpiexec()
+    except SpecError as reason:
+        require(False, str(reason))
+    return run_ranks

@@ -1,0 +1,78 @@
+"""Lab 1: the starter fails, the solution passes, and each mistake is told what it is."""
+
+import pytest
+
+from lib_dlhpc.explore.lab import save
+from lib_dlhpc.train.lab.findings import passed
+
+LAB = "01_data_parallel_step"
+NAMES = ["your name", "another", "x"]
+
+
+@pytest.fixture(scope="module")
+def own(checks):
+    return checks(LAB)
+
+
+def found(findings, law):
+    (finding,) = [each for each in findings if each.law == law]
+    return finding
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_passes(own, solution, name):
+    assert passed(own.findings(solution(LAB).step, name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_starter_fails_on_several_ranks_and_only_there(own, starter, name):
+    scope = {}
+    exec(starter(LAB), scope)
+    findings = own.findings(scope["step"], name)
+    assert found(findings, "One rank alone").right
+    assert not any(found(findings, law).right for law in own.tasks(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_mistake_is_told_what_it_is(own, solution, name):
+    for mistake, (law, words) in solution(LAB).MISTAKES.items():
+        findings = own.findings(mistake, name)
+        finding = found(findings, law)
+        assert finding.right is False, (mistake.__name__, finding)
+        assert words in finding.words, (mistake.__name__, finding)
+        assert not passed(findings)
+
+
+def test_replicas_that_agree_are_not_praised_for_it(own, solution):
+    for mistake in (solution(LAB).mean_of_shares, solution(LAB).first_rank_leads):
+        agree = found(own.findings(mistake, "x"), own.AGREE)
+        assert agree.right and "not the right ones" in agree.words
+
+
+def test_what_is_no_step_is_told_as_well(own):
+    for step, words in (
+        (lambda *_: None, "did not move"),
+        (lambda network, *_: network.nothing, "rank 0 stopped with AttributeError"),
+        (lambda network, loss, x, y, comm, rate: network.weights.fill(float("nan")), "not numbers"),
+    ):
+        text = " ".join(each.words for each in own.findings(step, "x"))
+        assert words in text
+
+
+def test_learners_have_variants_of_their_own(own):
+    shares = {tuple(task.shares for task in own.tasks(name).values()) for name in NAMES}
+    assert len(shares) == len(NAMES)
+    for name in NAMES:
+        even, uneven, empty = (task.shares for task in own.tasks(name).values())
+        assert len(set(even)) == 1 and len(set(uneven)) == len(uneven) and 0 in empty
+
+
+def test_the_solution_holds_on_real_ranks(own, solution, on_ranks, tmp_path):
+    file = save(solution(LAB).step, tmp_path / "step.py")
+    text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=3)
+    assert "3 real ranks" in text and "All 6 hold" in text
+
+
+def test_nothing_is_started_or_written_before_the_checks_hold(own, solution, monkeypatch):
+    monkeypatch.setattr(own, "HERE", None)  # anything done with it would fail
+    assert "Not yet" in own.on_ranks(solution(LAB).mean_of_means, "x").value
