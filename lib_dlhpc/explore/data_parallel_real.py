@@ -1,6 +1,6 @@
 """The panel that exchanges the gradients of a step for real: one button, and the page stays alive.
 
-The exchange only: live runs of whole steps come with the trainer, and will stand beside this.
+The exchange only, without backward to hide behind: data_parallel_live.py trains whole steps.
 """
 
 import threading

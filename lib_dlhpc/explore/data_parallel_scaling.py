@@ -14,6 +14,7 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.data_parallel import ALLREDUCES, NICS, PER_NODE, goyal
 from lib_dlhpc.explore.data_parallel_charts import left_state, rate_state
 from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.panels import table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.validate import results, validate
@@ -125,13 +126,7 @@ def published_table() -> ipywidgets.HTML:
             name, shown = told[row.id]
             values = (shown.format(value) for value in (row.published, row.predicted))
             lines.append([name, *values, f"{row.error:+.1%}"])
-    cells = [
-        "".join(f'<td style="text-align: left; padding-right: 2em">{cell}</td>' for cell in line)
-        for line in lines
-    ]
-    body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
-    head = cells[0].replace("td", "th")
-    return ipywidgets.HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    return ipywidgets.HTML(table_html(lines))
 
 
 def left_view(setting: Scaling, weak_curve: Curve, strong_curve: Curve) -> State:

@@ -7,7 +7,6 @@ growth_table()      a growing batch in place of a falling rate
 
 import csv
 import re
-from html import escape
 from typing import Any
 
 import ipywidgets
@@ -17,6 +16,7 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.figure import Figure
 from lib_dlhpc.explore.large_batch_charts import Point, accuracy_state, error_state, tuning_state
 from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.panels import table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict.validate import results
 from lib_dlhpc.spec.catalog import ROOT
@@ -182,17 +182,7 @@ def growth_table() -> ipywidgets.HTML:
             ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch))]  # fmt: skip
     lines = [["from batch 32 and rate 0.02", "steps", "right"]]
     lines += [[name, f"{m.steps:,}", f"{m.mean:.1%} ± {m.deviation:.1%}"] for name, m in rows]
-    return ipywidgets.HTML(table(lines))
-
-
-def table(lines: list[list[str]]) -> str:
-    """Return lines of text as a table, the first of them its head."""
-    cells = [
-        "".join(f'<td style="text-align: left; padding-right: 2em">{escape(c)}</td>' for c in line)
-        for line in lines
-    ]
-    body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
-    return f"<table><thead><tr>{cells[0].replace('td', 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    return ipywidgets.HTML(table_html(lines))
 
 
 def lars_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:

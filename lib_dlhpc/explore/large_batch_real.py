@@ -12,19 +12,16 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.charts import chart
-from lib_dlhpc.explore.large_batch import base, mean, table
+from lib_dlhpc.explore.large_batch import base, mean
 from lib_dlhpc.explore.large_batch_charts import Curve, runs_state
 from lib_dlhpc.explore.large_batch_live import Cancelled, learn
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.workbench import dropdown
 from lib_dlhpc.launch.local import Job, JobError, start
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_quantity
-from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.train.large_batch import CHANCE, MNIST, Trial, experiment_of
 
 RANKS = 4
@@ -116,33 +113,17 @@ def curve_of(metrics: list[dict[str, Any]]) -> Curve:
     )  # fmt: skip
 
 
-def foretold(precision: str = "fp32") -> dict[str, dict[str, float]]:
-    """Return the terms of a step in s, predicted and simulated, for the catalog's laptop."""
-    terms = predict(experiment(precision)).terms
-    return {
-        "predicted": {name: float(seconds) for name, seconds in terms.items()},
-        "simulated": dict(breakdown(simulate(experiment(precision))).terms),
-    }
-
-
 def result_words(result: dict[str, Any], alone: float, precision: str) -> str:
     """Lay what came out beside what was foretold, and say why they part. alone: accuracy of one rank."""
-    columns = {**foretold(precision), "measured": result["terms"]}
-    whole = {name: sum(terms.values()) for name, terms in columns.items()}
-    parts = [name for name in columns["predicted"] if any(t.get(name) for t in columns.values())]
-    lines = [["time of one step", *columns]]
-    lines += [
-        [part, *(format_quantity(terms.get(part, 0.0), "s") for terms in columns.values())]
-        for part in parts
-    ]
-    lines.append(["all", *(format_quantity(seconds, "s") for seconds in whole.values())])
+    columns = three_ways(experiment(precision), result["terms"])
+    ratio = sum(columns["measured"].values()) / sum(columns["predicted"].values())
     return (
         _note(
             f"<b>Accuracy.</b> {RANKS} ranks {result['accuracy']:.1%}, one rank {alone:.1%}. {ROUNDING[precision]}"
         )
-        + table(lines)
+        + terms_html(columns)
         + _note(
-            f"<b>Time.</b> A step takes {whole['measured'] / whole['predicted']:.2g} times the prediction. <b>Why they"
+            f"<b>Time.</b> A step takes {ratio:.2g} times the prediction. <b>Why they"
             " part.</b> The prediction is for the laptop of the catalog, with a core for each rank, and not calibrated"
             " to this machine. Where ranks share cores they wait for their turn: look at what waiting and"
             " communication took."

@@ -1,6 +1,6 @@
 """Text panels of the explorer as HTML: headline, walls, explanations. Everything is escaped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from lib_dlhpc.predict.explain import Explanation
@@ -53,6 +53,16 @@ def _explanation(item: Explanation) -> str:
         f"<tbody>{rows}</tbody></table>"
         f"<p><b>Source</b> {escape(item.source)}</p><p><b>Assumes</b> {escape(item.assumes)}</p></details>"
     )
+
+
+def table_html(lines: Sequence[Iterable[str]]) -> str:
+    """Return lines of text as a table, the first of them its head."""
+    cells = [
+        "".join(f'<td style="text-align: left; padding-right: 2em">{escape(c)}</td>' for c in line)
+        for line in lines
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
+    return f"<table><thead><tr>{cells[0].replace('td', 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def replay_html(replay: Replay | None) -> str:

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.serve import served
 
 pytestmark = pytest.mark.browser
 
-QUESTIONS = 9
+QUESTIONS = 10
 MOST_MEMORY = 180e6  # bytes of a visitor's kernel
 # All that an experiment shows: words, and the drawings themselves.
 SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
@@ -31,7 +31,7 @@ DROPDOWNS = {
     2: [("Slow worker", "half as fast")],
     3: [("Allreduce", "ring")],
 }
-GUESSES = {0: "20", 1: "5", 2: "4", 3: "8", 4: None}  # None: the second choice
+GUESSES = {0: "20", 1: "5", 2: "4", 3: "8", 4: None, 5: None}  # None: the second choice
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +150,23 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_price(
     assert page.get_by_text("4 ranks are at work").count() == 1
     eventually(lambda: page.get_by_text("Measured (disc: median").count() == 1, seconds=100)
     assert page.get_by_text("A network, and backward to hide behind.").count() == 1
+
+
+def test_whole_steps_train_on_real_ranks_and_stand_beside_what_was_foretold(
+    page: Any, eventually: Any
+) -> None:
+    panel = experiment(page, 4)
+    for ranks, told in ((1, "1 rank"), (2, "2 ranks")):
+        panel.get_by_role("slider", name="Ranks", exact=True).press(
+            "Home" if ranks == 1 else "ArrowRight"
+        )
+        eventually(lambda t=told: panel.get_by_text(t).count() >= 1)
+        panel.get_by_role("button", name="Train").click()
+        eventually(lambda t=told: f"on {t};" in panel.inner_text(), seconds=60)
+    eventually(lambda: panel.locator("table").count() == 2)
+    for words in ("predicted", "simulated", "measured", "calibrates"):
+        assert words in panel.inner_text()
+    assert panel.locator(".dlhpc-plot svg").count() == 1
 
 
 @pytest.mark.parametrize("width", [1280, 800])

@@ -153,7 +153,7 @@ def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     text = "\n".join("".join(cell["source"]) for cell in cells)
     for part in (
         "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
-        "Do it for real", "come with the trainer", "Check yourself", "What surprised you",
+        "Do it for real", "Check yourself", "What surprised you",
         "In five lines", "Where the model fails", "Further reading", "doi.org",
     ):  # fmt: skip
         assert part in text

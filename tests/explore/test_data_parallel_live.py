@@ -1,0 +1,161 @@
+"""Whole steps on real ranks from the page: what is asked is run, measured and told; failures leave it usable."""
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore.data_parallel_live import (
+    BATCH,
+    BUCKETS,
+    RANKS,
+    Setting,
+    asked_words,
+    calibrated,
+    experiment,
+    one_step,
+    result_html,
+    train_here,
+)
+from lib_dlhpc.explore.three_ways import terms_html, three_ways
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline import Timeline
+
+
+class Now:
+    """A thread that runs at once."""
+
+    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
+        self.start = lambda: target(*args)
+
+
+class Fails:
+    """A run that ends at once, by itself or because it is cancelled."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.state = folder, "running"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+    def wait(self) -> dict[str, Any]:
+        raise JobError("rank 2: ValueError: a bad day (step 3)")
+
+
+def controls(panel: Any) -> dict[str, Any]:
+    return {c.description: c for c in panel.children[0].children if hasattr(c, "options")}
+
+
+def click(panel: Any, name: str) -> Any:
+    (button,) = [b for b in panel.children[1].children[1].children if b.description == name]
+    button.click()
+    return button
+
+
+def told(panel: Any) -> str:
+    asked, _, said, below = panel.children[1].children
+    return str(asked.value + said.value + "".join(getattr(w, "value", "") for w in below.children))
+
+
+def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
+    asked = {
+        asked_words(Setting(ranks, bucket, early))
+        for ranks in RANKS[1:] for bucket in BUCKETS for early in (True, False)
+    }  # fmt: skip
+    assert len(asked) == (len(RANKS) - 1) * len(BUCKETS) * 2
+    assert asked_words(Setting(1, 1e3)) == asked_words(Setting(1, 8e3))
+    panel = train_here()
+    controls(panel)["Ranks"].value = 4
+    controls(panel)["Bucket"].value = 100e3
+    controls(panel)["Exchange"].value = False
+    assert asked_words(Setting(4, 100e3, False)) in told(panel)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_the_batch_is_the_same_on_any_number_of_ranks(ranks: int) -> None:
+    assert experiment(Setting(ranks)).global_batch == BATCH
+
+
+def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction() -> None:
+    pytest.importorskip("mpi4py")
+    panel = train_here(thread=Now)
+    accuracies = []
+    for ranks in (2, 1):
+        controls(panel)["Ranks"].value = ranks
+        click(panel, "Train")
+        assert ("Train on one rank as well" in told(panel)) == (ranks == 2)
+        accuracies += re.findall(r"accuracy (\d+\.\d)%", told(panel))
+    assert accuracies[0] == accuracies[1]
+    text = told(panel)
+    for words in ("predicted", "simulated", "measured", "calibrates", "during backward"):
+        assert words in text
+    figure = panel.children[1].children[3].children[0]
+    assert figure.summary.startswith("One rank.")
+
+
+@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
+def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str, tmp_path: Path) -> None:
+    def begin(_: Any, ranks: int) -> Any:
+        if reason == "no MPI":
+            raise SpecError("There is no mpiexec here.")
+        job = Fails(tmp_path / "run")
+        job.state = "failed"
+        return job
+
+    panel = train_here(begin, Now)
+    assert not click(panel, "Train").disabled
+    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
+    ended, running = threading.Event(), threading.Event()
+
+    def begin(_: Any, ranks: int) -> Any:
+        running.set()
+        return Fails(tmp_path / "run")
+
+    class Ends(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            ended.set()
+
+    panel = train_here(begin, Ends)
+    train = click(panel, "Train")
+    assert train.disabled and running.wait(10)
+    click(panel, "Cancel")
+    assert ended.wait(10)
+    assert "Cancelled." in told(panel) and not train.disabled
+
+
+def test_one_step_of_a_run_holds_all_its_rows_once() -> None:
+    whole = simulate(experiment(Setting(4)), steps=3)
+    parts = [one_step(whole, number) for number in range(3)]
+    assert sum(len(part.start) for part in parts) == len(whole.start)
+    assert all(part.start.min() == 0 for part in parts)
+    np.testing.assert_array_equal(one_step(whole, 99).stop, parts[-1].stop)
+    assert isinstance(parts[0], Timeline)
+
+
+def test_the_rate_of_one_rank_is_what_the_prediction_starts_from() -> None:
+    assert float(predict(calibrated(Setting(1), 5e4)).throughput) == pytest.approx(5e4)
+    setting = Setting(2)
+    rates = {Setting(1): 5e4, setting: 8e4}
+    error = float(predict(calibrated(setting, 5e4)).throughput) / 8e4 - 1
+    assert f"{error:+.0%}" in result_html(setting, {"forward": 1e-3}, rates)
+
+
+def test_a_table_three_ways_leaves_out_what_nobody_has_and_sums_what_each_has() -> None:
+    ways = three_ways(experiment(Setting(4)), {"forward": 1e-3, "exposed communication": 2e-3})
+    assert sum(ways["predicted"].values()) == pytest.approx(
+        sum(ways["simulated"].values()), rel=0.2
+    )
+    text = terms_html(ways)
+    assert "3 ms" in text and "input stall" not in text and "waiting for the slowest" in text
