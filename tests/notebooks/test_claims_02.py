@@ -157,7 +157,7 @@ def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
         "In five lines", "Where the model fails", "Further reading", "doi.org",
     ):  # fmt: skip
         assert part in text
-    assert len(re.findall(r"lesson\.predict", text)) == 5
+    assert len(re.findall(r"lesson\.predict", text)) == 6
     assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 4
     for cell in cells:
         assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
