@@ -24,10 +24,12 @@ from lib_dlhpc.train.lab.machine import (
     watch_here,
 )
 from lib_dlhpc.train.lab.ranks import LabError
-from lib_dlhpc.train.lab.step import NEAR, off, one_rank, part, play, task_of
+from lib_dlhpc.train.lab.step import NEAR, Played, off, one_rank, part, play, task_of
 
 HERE = Path(__file__).parent
 RANKS = 4
+SIZES = (1, 10**9)  # of buckets: a layer in each, and all in one
+PAUSE = 0.1  # of backward; asking now and then whether a sum is there costs less
 MARGIN = 0.03  # above the best step that the simulation finds
 ALL = "Every rank comes through"
 WAITED = "Every sum is waited for"
@@ -71,21 +73,27 @@ def findings(step, name):
     """Return what holds for `step`, on emulated ranks and on the learner's machine."""
     try:
         watched = watch(step, experiment_of(name))
-        others = [watch(cut_in(step, size), experiment_of(name)) for size in (1, 10**9)]
-        weights = [play(cut_in(step, size), task).weights for size, task in tasks(name)]
+        others = [watch(cut_in(step, size), experiment_of(name)) for size in SIZES]
+        played = [play(cut_in(step, size), task) for size, task in tasks(name)]
     except LabError as error:
         return [broken(ALL, str(error)), *map(later, LAWS[1:])]
     result = [kept(ALL, "No rank is left waiting."), *evidence(watched, *others)]
-    result.append(_equal([task for _, task in tasks(name)], weights))
+    result.append(_equal([task for _, task in tasks(name)], played))
     result += [_early(watched), _runs(watched)]
     return [*result, _target(watched, name, passed(result))]
 
 
-def evidence(*records):
-    """Return what the records of steps say of their sums, on all ranks: the first that breaks a law, if any."""
+def evidence(watched, *others):
+    """Return what the records of steps say of their sums, on all ranks: the first that breaks a law, if any.
+
+    others: with buckets of SIZES.
+    """
     result = []
     for law in (_waited, _complete, _once):
-        found = [law(watched) for watched in records]
+        found = [law(watched)]
+        for size, other in zip(SIZES, others, strict=False):
+            each = law(other)
+            found.append(each._replace(words=f"With bucket={size}: {each.words}"))
         result.append(next((each for each in found if not each.right), found[0]))
     return result
 
@@ -174,10 +182,16 @@ def on_ranks(step, name, ranks=RANKS):
 
 
 def _each(watched):
-    """Yield (rank, number, post, place) of every sum."""
+    """Yield (rank, number, post, place) of every sum of arrays."""
     for rank, (posts, places) in enumerate(zip(watched.posts, watched.places, strict=True)):
         for number, (post, place) in enumerate(zip(posts, places, strict=True), 1):
             yield rank, number, post, place
+
+
+def _of_gradients(watched):
+    """Yield the places of each rank's sums, without those of a single number, such as the loss."""
+    for posts, places in zip(watched.posts, watched.places, strict=True):
+        yield [at for post, at in zip(posts, places, strict=True) if at or post.send.size > 1]
 
 
 def _waited(watched):
@@ -216,10 +230,17 @@ def _there(complete, size):
 
 
 def _once(watched):
-    for rank, places in enumerate(watched.places):
+    for rank, places in enumerate(_of_gradients(watched)):
+        if not places:
+            return broken(
+                ONCE,
+                f"On rank {rank} the gradients never left. Seen are sums of arrays: Iallreduce and Allreduce.",
+            )
         if None in places:
-            return later(
-                ONCE, "Some sums are of copies, so that it cannot be seen what they are of."
+            return broken(
+                ONCE,
+                f"Rank {rank} sends copies, so nobody can see what they are of, and copying takes time. A slice"
+                " of network.gradients needs none.",
             )
         times = np.zeros(watched.size, int)
         for start, stop in places:
@@ -235,13 +256,17 @@ def _once(watched):
     return kept(ONCE, "What backward fills last leaves as well.")
 
 
-def _equal(own, weights):
+def _equal(own, played):
+    right = [one_rank(task) for task in own]
     worst = max(
-        off(rank, one_rank(task)[0])
-        for task, ranks in zip(own, weights, strict=True)
-        for rank in ranks
+        off(rank, weights)
+        for (weights, _), each in zip(right, played, strict=True)
+        for rank in each.weights
     )
     if worst <= NEAR:
+        for (_, losses), each in zip(right, played, strict=True):
+            if not all(_near(told[0], losses[0]) for told in each.losses):
+                return broken(EQUAL, "They are; the loss that is returned is not that of one rank.")
         return kept(
             EQUAL,
             f"Even, uneven and empty shares, large buckets and small, three steps: to {max(worst, 1e-16):.0e}.",
@@ -251,6 +276,10 @@ def _equal(own, weights):
         EQUAL,
         f"On some shares weights are {far}. If all laws above hold, does the step of lab 1 pass its checks?",
     )
+
+
+def _near(value, right):
+    return np.size(value) == 1 and np.allclose(value, right, rtol=1e-9)
 
 
 def _early(watched, where="on your machine"):
@@ -274,6 +303,17 @@ def _runs(watched):
             RUNS,
             f"On rank {rank} backward stands still until sum number {number} is there. Who computes meanwhile?",
         )
+    work = watched.timeline.where("compute", "backward")
+    for rank in range(watched.timeline.ranks):
+        mine = work & (watched.timeline.rank == rank)
+        begun, ended = watched.timeline.start[mine], watched.timeline.stop[mine]
+        idle = 1 - (ended - begun).sum() / (ended.max() - begun.min())
+        if idle > PAUSE:
+            return broken(
+                RUNS,
+                f"On rank {rank}, {idle:.0%} of the time from its begin to its end backward stands still. What"
+                " is done in its pauses?",
+            )
     return kept(RUNS, "Nothing is waited for before backward ends.")
 
 
@@ -297,22 +337,19 @@ def main():
     comm = MPI.COMM_WORLD
     step, name = runpy.run_path(sys.argv[1])["step"], sys.argv[2]
     if comm.size == 1:
-        print(as_text(findings(step, name)))
-        return
+        result = findings(step, name)
+        print(as_text(result))
+        sys.exit(not passed(result))
     own = tasks(name, comm.size)
-    weights = [comm.gather(part(cut_in(step, size), task, comm)[0]) for size, task in own]
+    told = [comm.gather(part(cut_in(step, size), task, comm)) for size, task in own]
     watched = watch_here(step, experiment_of(name), comm)
     if comm.rank == 0:
-        print(f"{comm.size} real ranks")
-        print(
-            as_text(
-                [
-                    *evidence(watched),
-                    _equal([task for _, task in own], weights),
-                    _early(watched, "here"),
-                ]
-            )
-        )
+        each = [
+            Played(np.array(w), losses, ()) for w, losses in (zip(*t, strict=True) for t in told)
+        ]
+        equal = _equal([task for _, task in own], each)
+        result = [*evidence(watched), equal, _early(watched, "here")]
+        print(f"{comm.size} real ranks\n{as_text(result)}")
 
 
 if __name__ == "__main__":

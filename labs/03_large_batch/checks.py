@@ -1,15 +1,17 @@
 """Lab 3: a budget of runs at 32 times the base batch, judged on a validation split; the test is revealed once.
 
-In the notebook:   tuning = Tuning(NAME); tuning.attempt(...); tuning.check(); tuning.reveal(sure=True)
-In a terminal:     python checks.py choice.toml                  the choice on one rank
-                   mpiexec -n 4 python checks.py choice.toml     on four; srun works as well
+In the notebook:   tuning = tuning_of(NAME); tuning.attempt(...); tuning.check(); tuning.reveal(sure=True)
+In a terminal:     python checks.py choice.toml "your name"      whether the choice reaches the target
+                   mpiexec -n 4 python checks.py choice.toml     the test samples, on four ranks; srun works as well
 """
 
 import sys
 import traceback
 from dataclasses import dataclass, replace
+from functools import cache
 from html import escape
 from itertools import count
+from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.train.alone import Alone
 from lib_dlhpc.train.data import load as load_data
-from lib_dlhpc.train.lab.findings import broken, kept, later, seed_of
+from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
 from lib_dlhpc.train.large_batch import CHANCE, accuracy_of, fresh, steps
 from lib_dlhpc.train.threads import one_thread
 from lib_dlhpc.train.trainer import Diverged, train
@@ -119,6 +121,20 @@ class Tuning:
             return [*result, later(ONCE, "reveal(sure=True) asks it, and closes the tuning.")]
         return [*result, kept(ONCE, self._test_words())]
 
+    def again(self, experiment):
+        """Return what is reached by the choice in a file that `save` wrote. Raises SpecError for other files."""
+        training, strategy = experiment.training, experiment.strategy
+        choice = Choice(
+            strategy.optimizer, float(training.rate), float(training.warm_up), training.decay
+        )
+        ranks, seed = int(strategy.devices_per_node), experiment.run.seed
+        if experiment != experiment_of(choice, BASE * TIMES, seed, self.epochs, ranks):
+            raise SpecError(
+                "The file differs from what tuning.save() writes in more than rule, rate, warm-up and decay."
+            )
+        self.add(choice)
+        return self.findings()[1]
+
     def check(self):
         """Return the findings for the page."""
         from lib_dlhpc.explore.lab import show
@@ -129,7 +145,9 @@ class Tuning:
 
     def reveal(self, sure=False):
         """Train the best choice on all training samples and ask the test samples, once."""
-        if self.best is None or not (sure or self.revealed):
+        if self.best is None:
+            return self._page("Nothing tried yet.")
+        if not (sure or self.revealed):
             return self._page("Not revealed. Say sure=True when you have chosen: it happens once.")
         self.ask_the_test()
         return self._page(self._test_words())
@@ -185,6 +203,12 @@ class Tuning:
         )
         page.add_class("dlhpc-results")
         return page
+
+
+@cache
+def tuning_of(name):
+    """Return the learner's attempts: the same ones, as often as the cell is run."""
+    return Tuning(name)
 
 
 def experiment_of(choice, batch, seed, epochs=EPOCHS, ranks=1):
@@ -269,18 +293,22 @@ def check_choice(choice, epochs=EPOCHS):
             )
     for name, low, high in (("rate", 0, np.inf), ("warm_up", 0, epochs)):
         value = getattr(choice, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value < high:
+        if isinstance(value, bool) or not isinstance(value, Real) or not low <= value < high:
             raise SpecError(f"{name} = {value!r}: expected a number from {low} to below {high:g}.")
     if choice.rate == 0:
         raise SpecError("rate = 0: expected a number above 0.")
 
 
 def main():
-    """Train the choice on the ranks there are and ask the test samples."""
+    """Judge a choice by its learner's target; or train it on the ranks there are and ask the test samples."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     experiment = load(sys.argv[1])
+    if len(sys.argv) > 2:
+        result = [Tuning(sys.argv[2]).again(experiment)]
+        print(as_text(result))
+        sys.exit(not passed(result))
     batch = int(experiment.global_batch)
     if batch % comm.size:
         raise SpecError(f"{comm.size} ranks: expected a number that divides the batch of {batch}.")

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.spec.errors import SpecError
@@ -106,3 +107,21 @@ def test_the_choice_is_an_experiment_that_real_ranks_train(own, quick, on_ranks,
     assert load(tmp_path / "choice.toml").global_batch == own.BASE * own.TIMES
     text = on_ranks(own.HERE / "checks.py", str(tmp_path / "choice.toml"), ranks=2)
     assert "2 ranks, batch 512" in text and "on the test samples" in text
+
+
+def test_a_choice_that_is_handed_in_is_judged_again(own, quick, tmp_path):
+    choice = own.Choice("lars", 10, np.float64(0.5), "quadratic")
+    quick.add(choice)
+    quick.save(tmp_path / "choice.toml")
+    again = own.Tuning("x", epochs=2, seeds=1)
+    assert again.again(load(tmp_path / "choice.toml")) == quick.findings()[1]
+    assert list(again.tried) == [choice]
+    other = load(tmp_path / "choice.toml").set({"run.epochs": 4})
+    with pytest.raises(SpecError, match="in more than rule, rate"):
+        again.again(other)
+
+
+def test_running_the_first_cell_again_keeps_the_attempts(own, monkeypatch):
+    monkeypatch.setattr(own.Tuning, "_run", lambda *_: own.Result((0.5,), 1.0))
+    own.tuning_of("x").add(own.Choice("sgd", 0.1, 0.0, "constant"))
+    assert len(own.tuning_of("x").tried) == 1 and not own.tuning_of("y").tried

@@ -7,15 +7,22 @@ that a rank has returned without making can never be made. Sums are taken in the
 same program gives the same bytes. A result is there only after Wait; until then the buffer holds NaN.
 """
 
+import ctypes
+import sysconfig
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from traceback import extract_tb
 from typing import Any, Protocol
 
 import numpy as np
 
 from lib_dlhpc.train.layers.kept import Array
 
+PATIENCE = 20.0  # s that ranks may take together: a step is done in a fraction of one
+POLL = 1e-6  # s of a rank's clock for asking in vain whether a sum is there
 KNOWN = "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier"
 
 
@@ -33,6 +40,10 @@ class Unmet(LabError):
 
 class Mismatch(LabError):
     """Ranks meet in calls that do not belong together."""
+
+
+class _Stopped(BaseException):
+    """A rank has run for too long, or its caller was interrupted."""
 
 
 class Witness(Protocol):
@@ -105,19 +116,24 @@ class Rank:
     def Iallreduce(self, send: Any, receive: Any, op: Any = None) -> "Request":
         """Begin a sum over all ranks; `send` is an array, or MPI.IN_PLACE to use `receive` for both."""
         _only_sums(op)
-        receive = _array(receive, "receives into")
-        source = _array(send, "sends") if _is_buffer(send) else receive
-        if source.shape != receive.shape:
+        in_place = is_in_place(send)
+        receive = array_of(receive, "receives into")
+        source = receive if in_place else array_of(send, "sends")
+        if (source.size, source.dtype) != (receive.size, receive.dtype):
             raise Mismatch(
-                f"rank {self.rank} sends an array of shape {source.shape} and receives one of shape"
-                f" {receive.shape}: both need the same."
+                f"rank {self.rank} sends {source.size} numbers of type {source.dtype} and receives"
+                f" {receive.size} of type {receive.dtype}: both need the same."
+            )
+        if not in_place and np.shares_memory(source, receive):
+            raise Mismatch(
+                f"rank {self.rank} sends from where it receives: MPI wants two arrays, or MPI.IN_PLACE for"
+                " the first."
             )
         post = Post(source, source.copy(), self.now)
         post.seen(self.witness)
         self.posts.append(post)
         self.moved += 2 * source.nbytes
         number = self._meet("Allreduce", post.sent)
-        in_place = np.shares_memory(source, receive)
         if receive.dtype.kind == "f":
             receive[...] = np.nan
         return Request(self, number, post, receive, in_place)
@@ -128,7 +144,7 @@ class Rank:
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
         """Copy the root's array to all ranks."""
-        array = _array(buffer, "broadcasts")
+        array = array_of(buffer, "broadcasts")
         self.moved += array.nbytes
         array[...] = self._gathered("Bcast", array if self.rank == root else None)[root]
 
@@ -204,6 +220,7 @@ class Request:
         if not self._post.waited:
             meeting = self._own._together.take(self._number, self._own)
             if meeting.ended > self._own.now:
+                self._own.now += POLL  # or a loop that asks until it is there would never end
                 return False
             self._end(meeting, self._own.now)
         return True
@@ -214,7 +231,7 @@ class Request:
         post, real = self._post, self._receive.dtype.kind == "f"
         was = np.full_like(post.sent, np.nan) if self._in_place and real else post.sent
         post.changed = not np.array_equal(post.send, was, equal_nan=real)
-        self._receive[...] = meeting.result
+        self._receive[...] = meeting.result.reshape(self._receive.shape)
         post.end(meeting.ended, before, self._own.now, self._own.witness)
 
 
@@ -226,6 +243,7 @@ class _Together:
         self._change = threading.Condition()
         self._meetings: list[_Meeting] = []
         self._left: set[int] = set()  # ranks that have returned
+        self.waiting: set[int] = set()  # ranks that stand still until others come
         self._free = 0.0  # s from which on the network is free
 
     def give(self, number: int, rank: Rank, kind: str, value: Any) -> None:
@@ -253,7 +271,9 @@ class _Together:
                         " must make the same calls, also one with nothing to add.",
                         number,
                     )
+                self.waiting.add(rank.rank)
                 self._change.wait()
+                self.waiting.discard(rank.rank)
             if isinstance(meeting.result, LabError):
                 raise meeting.result
             return meeting
@@ -274,18 +294,20 @@ class _Together:
                 " same calls in the same order."
             )
         elif kinds[0] == "Allreduce":
-            shapes = [value.shape for value in values]
-            if len(set(shapes)) > 1:
-                other = next(r for r, shape in enumerate(shapes) if shape != shapes[0])
+            sizes = [value.size for value in values]
+            if len(set(sizes)) > 1:
+                other = next(r for r, size in enumerate(sizes) if size != sizes[0])
                 meeting.result = Mismatch(
-                    f"rank 0 gives {shapes[0]} numbers to Allreduce where rank {other} gives"
-                    f" {shapes[other]}: all ranks must give equally many."
+                    f"rank 0 gives {sizes[0]} numbers to Allreduce where rank {other} gives {sizes[other]}:"
+                    " all ranks must give equally many."
                 )
                 return
-            # One bucket at a time: it sets out when all ranks are there and the one before is through.
-            begin = max(self._free, *(now for _, _, now in given))
-            meeting.ended = self._free = begin + self.seconds(values[0].nbytes)
-            meeting.result = np.sum(values, axis=0)
+            met = max(now for _, _, now in given)
+            if sizes[0] == 1:  # a number, such as the loss: no time, as in allreduce
+                meeting.ended = met
+            else:  # one bucket at a time: when all ranks are there and the one before is through
+                meeting.ended = self._free = max(self._free, met) + self.seconds(values[0].nbytes)
+            meeting.result = np.sum([value.ravel() for value in values], axis=0)
         else:
             meeting.result = values
 
@@ -294,15 +316,17 @@ def emulate(
     ranks: int,
     program: Callable[[Any], Any],
     seconds: Callable[[int], float] = lambda size: 0.0,
+    patience: float = PATIENCE,
 ) -> list[Any]:
     """Run program(comm) on every rank, each a thread; return what each returns.
 
-    seconds: that a sum of so many bytes takes. Raises LabError that names the first rank that stopped with
-    an error of its own, or who waits for calls that will not come.
+    seconds: that a sum of so many bytes takes. patience: s until ranks that still compute are stopped.
+    Raises LabError that names the first rank that stopped with an error of its own, or who waits for calls
+    that will not come, or who does not end.
     """
     together = _Together(ranks, seconds)
     results: list[Any] = [None] * ranks
-    errors: dict[int, Exception] = {}
+    errors: dict[int, BaseException] = {}
 
     def run(rank: int) -> None:
         own = Rank(rank, together)
@@ -311,7 +335,7 @@ def emulate(
                 all="ignore"
             ):  # a wrong program may run away; a thread starts with its own
                 results[rank] = program(own)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() as well
             errors[rank] = error
         finally:
             together.leave(rank)
@@ -319,8 +343,17 @@ def emulate(
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        end = monotonic() + patience
+        for thread in threads:
+            thread.join(max(end - monotonic(), 0))
+        endless = [r for r, t in enumerate(threads) if t.is_alive() and r not in together.waiting]
+    finally:  # after a keyboard interrupt as well
+        _stop(threads)
+    if endless:
+        raise LabError(
+            f"{_ranks(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop does not end?"
+        )
     unmet = [error for error in errors.values() if isinstance(error, Unmet)]
     if unmet and len(unmet) == len(errors):
         raise min(unmet, key=lambda error: error.call)
@@ -329,16 +362,52 @@ def emulate(
         error = first[rank]
         if isinstance(error, LabError):
             raise error
-        raise LabError(f"rank {rank} stopped with {type(error).__name__}: {error}") from error
+        raise LabError(
+            f"rank {rank} stopped with {type(error).__name__}: {error}{_where(error)}{_hint(error)}"
+        ) from error
     return results
 
 
-def _is_buffer(value: Any) -> bool:
-    return isinstance(value, np.ndarray | list | tuple)
+def _stop(threads: list[threading.Thread]) -> None:
+    """Raise _Stopped in threads that still run. One inside a long call of C ends when that returns."""
+    alive = [thread for thread in threads if thread.is_alive()]
+    for thread in alive:
+        number = ctypes.c_ulong(thread.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(_Stopped))
+    for thread in alive:
+        thread.join(1.0)
 
 
-def _array(value: Any, does: str) -> Array:
-    array = value[0] if isinstance(value, list | tuple) and value else value
+def _where(error: BaseException) -> str:
+    """Return the line of the learner's own file or cell that an error comes from."""
+    paths = sysconfig.get_paths()
+    foreign = (str(Path(__file__).parents[2]), paths["stdlib"], paths["purelib"], paths["platlib"])
+    own = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(foreign)]
+    return f" (line {own[-1].lineno}: {own[-1].line})" if own and own[-1].line else ""
+
+
+def _hint(error: BaseException) -> str:
+    """Return what to do where a function of mpi4py's own is given an emulated request."""
+    if isinstance(error, TypeError) and "mpi4py" in str(error):
+        return ". Emulated requests are waited for one by one: request.Wait()."
+    return ""
+
+
+def is_in_place(send: Any) -> bool:
+    """Return whether `send` says that the array to receive into is the one to send."""
+    from mpi4py import MPI
+
+    return send is None or isinstance(send, type(MPI.IN_PLACE))
+
+
+def array_of(value: Any, does: str = "sends") -> Array:
+    """Return the array that mpi4py's buffer means: array, [array, type], [array, count, type].
+
+    Raises Mismatch where it is none, or not in one piece.
+    """
+    array, count = value, None
+    if isinstance(value, list | tuple) and value:
+        array, count = value[0], next((each for each in value[1:] if isinstance(each, int)), None)
     if not isinstance(array, np.ndarray):
         raise Mismatch(
             f"a rank {does} a {type(value).__name__}: calls with a capital letter move numpy arrays, those"
@@ -346,7 +415,7 @@ def _array(value: Any, does: str) -> Array:
         )
     if not array.flags.c_contiguous:
         raise Mismatch(f"a rank {does} an array that is not in one piece: MPI moves one piece.")
-    return array
+    return array if count is None else array.reshape(-1)[:count]
 
 
 def _only_sums(op: Any) -> None:
@@ -360,6 +429,8 @@ def _only_sums(op: Any) -> None:
 
 
 def _bytes(value: Any) -> int:
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes, value))
     return int(value.nbytes) if isinstance(value, np.ndarray) else 8
 
 

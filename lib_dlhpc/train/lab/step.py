@@ -13,7 +13,7 @@ import numpy as np
 
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.train.data import load
-from lib_dlhpc.train.lab.ranks import emulate
+from lib_dlhpc.train.lab.ranks import LabError, emulate
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.loss import softmax_cross_entropy
 from lib_dlhpc.train.network import Network
@@ -86,11 +86,21 @@ def one_rank(task: Task) -> tuple[Array, list[float]]:
 
 
 def part(step: Step, task: Task, comm: Any) -> tuple[Array, list[Any]]:
-    """Return what `one_rank` returns, of one rank of `comm` with its share, by the learner's step."""
+    """Return what `one_rank` returns, of one rank of `comm` with its share, by the learner's step.
+
+    Raises LabError where the step puts other arrays in place of the network's.
+    """
     network, own, weights, losses = task.network(), task.own(comm.rank), [], []
+    held = network.weights, network.gradients
     for x, y in task.batches():
         mine = x[own].copy(), y[own].copy()
         losses.append(step(network, softmax_cross_entropy, *mine, comm, task.rate))
+        for name, array in zip(("weights", "gradients"), held, strict=True):
+            if getattr(network, name) is not array:
+                raise LabError(
+                    f"network.{name} is another array than before the step. The layers go on with the one"
+                    " they know: change the numbers in it, not the name."
+                )
         weights.append(network.weights.copy())
     return np.array(weights), losses
 
@@ -113,19 +123,26 @@ def off(weights: Array, expected: Array) -> float:
 
 
 def way_off(task: Task, weights: Array) -> str:
-    """Say how the first step of all ranks went wrong, where it is one of the known ways; else nothing.
+    """Say how the steps of all ranks went wrong, where it is one of the known ways; else nothing.
 
-    weights: (ranks, weights) after the first step.
+    weights: (ranks, steps, weights).
     """
-    if not np.isfinite(weights).all():
-        return "Weights are not numbers any more."
+    expected, _ = one_rank(task)
+    if off(weights[:, 0], expected[0]) <= NEAR:
+        return "The first step is right, a later one is not. What stays from one step to the next?"
+    if not np.isfinite(weights[:, 0]).all():
+        return "Weights are not numbers any more: was a sum read before it was there?"
     start = task.network().weights
-    moved = start - weights
-    for words, expected in _known_ways(task):
-        size = np.max(np.abs(expected))
-        if np.max(np.abs(moved - expected)) <= 1e-8 * size:
+    moved, right = start - weights[:, 0], start - expected[0]
+    for words, wrong in _known_ways(task):
+        if np.max(np.abs(moved - wrong)) <= 1e-8 * np.max(np.abs(wrong)):
             return words
-    return "The weights did not move at all." if not moved.any() else ""
+    if not moved.any():
+        return "The weights did not move at all."
+    times = float(np.vdot(moved[0], right) / np.vdot(right, right))
+    if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
+        return f"The direction is right, the length is {times:.4g} times what it is to be."
+    return ""
 
 
 def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.timeline.table import Event
-from lib_dlhpc.train.lab.ranks import Post
+from lib_dlhpc.train.lab.ranks import Post, array_of, is_in_place
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.network import Network
 
@@ -87,17 +87,17 @@ class Noted:
     def spend(self, seconds: float) -> None:
         """Do nothing: real work takes its own time."""
 
-    def Iallreduce(self, send: Any, receive: Any, *op: Any) -> "_NotedRequest":
+    def Iallreduce(self, send: Any, receive: Any, *op: Any, **named: Any) -> "_NotedRequest":
         """Begin a sum over all ranks."""
-        source = send if isinstance(send, np.ndarray) else receive
+        source = array_of(receive if is_in_place(send) else send)
         post = Post(source, source.copy(), self.now)
         post.seen(self.witness)
         self.posts.append(post)
-        return _NotedRequest(self, post, self._comm.Iallreduce(send, receive, *op))
+        return _NotedRequest(self, post, self._comm.Iallreduce(send, receive, *op, **named))
 
-    def Allreduce(self, send: Any, receive: Any, *op: Any) -> None:
+    def Allreduce(self, send: Any, receive: Any, *op: Any, **named: Any) -> None:
         """Put the sum over all ranks into `receive`."""
-        self.Iallreduce(send, receive, *op).Wait()
+        self.Iallreduce(send, receive, *op, **named).Wait()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._comm, name)
@@ -149,7 +149,7 @@ def step_rows(network: WatchedNetwork, comm: Any, update: float = 0.0) -> list[E
         before, after = post.stood
         if after > before:
             rows.append(Event(rank, "compute", "wait", "wait for the exchange", before, after))
-        if post.waited:
+        if post.waited and post.send.size > 1:  # not the loss
             name, begun = f"bucket {number}", min(max(post.begun, free), post.ended)
             free, size = post.ended, post.sent.nbytes
             rows.append(Event(rank, "communication", "communication", name, begun, free, size))

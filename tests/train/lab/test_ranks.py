@@ -1,5 +1,7 @@
 """Laws of emulated ranks: they sum as MPI does, and where MPI would hang they say who waits for whom."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -133,3 +135,64 @@ def test_what_a_rank_moves_is_counted():
         return all_at_once, comm.moved - all_at_once
 
     assert emulate(3, program) == [(160, 80 + 3 * 80)] * 3
+
+
+def test_a_loop_that_does_not_end_is_stopped_and_its_rank_named():
+    def program(comm):
+        while comm.rank == 1:
+            pass
+        comm.Barrier()
+
+    before = threading.active_count()
+    with pytest.raises(LabError, match=r"rank 1 still computes after 0\.2 s"):
+        emulate(3, program, patience=0.2)
+    assert threading.active_count() == before
+
+
+def test_asking_whether_a_sum_is_there_comes_to_an_end():
+    def program(comm):
+        request, asked = comm.Iallreduce(np.ones(4), np.empty(4)), 0
+        while not request.Test():
+            asked += 1
+        return asked
+
+    assert emulate(2, program, lambda size: 1e-5) == [10, 10]
+
+
+def test_a_sum_of_one_number_takes_no_time_but_waits_for_all():
+    def program(comm):
+        comm.spend(float(comm.rank))
+        comm.Allreduce(np.ones(1), np.empty(1))
+        return comm.now
+
+    assert emulate(3, program, lambda size: 5.0) == [2.0] * 3
+
+
+def test_arrays_of_other_shapes_and_the_same_size_are_summed():
+    def program(comm):
+        total = np.empty((2, 3))
+        comm.Allreduce([np.arange(8.0), 6], total)
+        return total.tolist()
+
+    assert emulate(2, program) == [[[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]] * 2
+
+
+@pytest.mark.parametrize(
+    ("send", "receive", "words"),
+    [
+        (0.5, np.ones(1), "capital letter"),
+        (np.ones(2), np.ones(2, int), "float64 and receives 2 of type int"),
+    ],
+)
+def test_what_mpi_would_garble_is_refused(send, receive, words):
+    with pytest.raises(Mismatch, match=words):
+        emulate(1, lambda comm: comm.Allreduce(send, receive))
+
+
+def test_one_array_for_both_ends_is_refused_as_mpi_does():
+    def program(comm):
+        array = np.ones(3)
+        comm.Allreduce(array, array[:])
+
+    with pytest.raises(Mismatch, match="IN_PLACE"):
+        emulate(2, program)
