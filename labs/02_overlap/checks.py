@@ -162,9 +162,14 @@ def play_buckets(name, bucket):
 @cache
 def best(name):
     """Return the seconds of the best step that the simulation finds, over sizes of buckets."""
+    return min(seconds_of(play_buckets(name, size)) for size in sizes_of(name))
+
+
+def sizes_of(name):
+    """Return all sizes of buckets that make a difference: sums over layers that follow each other."""
     layers = experiment_of(name).model.layer_parameters
     sizes = np.unique(np.concatenate([np.cumsum(layers[k:]) for k in range(len(layers))]))
-    return min(seconds_of(play_buckets(name, int(size))) for size in sizes if size)
+    return [int(size) for size in sizes if size]
 
 
 def on_ranks(step, name, ranks=RANKS):

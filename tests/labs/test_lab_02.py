@@ -2,7 +2,6 @@
 
 import functools
 
-import numpy as np
 import pytest
 
 from lib_dlhpc.explore.lab import save
@@ -25,11 +24,8 @@ def found(findings, law):
 
 def tuned(own, step, name):
     """The step with the best of some sizes of buckets, as simulated: what a learner is to find."""
-    layers = own.experiment_of(name).model.layer_parameters
-    sizes = np.cumsum(layers[layers > 0][1:]).tolist()
-    return functools.partial(
-        step, bucket=min(sizes, key=lambda size: seconds_of(own.play_buckets(name, size)))
-    )
+    best = min(own.sizes_of(name), key=lambda size: seconds_of(own.play_buckets(name, size)))
+    return functools.partial(step, bucket=best)
 
 
 @pytest.mark.parametrize("name", NAMES)
