@@ -114,7 +114,9 @@ class Network:
         if self._tied:
             self.gradients.fill(0)
         last = self.model.layers[-1]
-        pending = {last.name: self._inside(dy, last.output_shape)}
+        if len(last.output_shape) >= 3:
+            dy = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
+        pending = {last.name: dy}
         del dy
         start = len(self.gradients)
         for index in reversed(range(len(self.layers))):
@@ -132,7 +134,9 @@ class Network:
 
     def _outputs(self, x: Array) -> Iterator[Array]:
         """Yield the output of each layer, and let go of what no layer will read any more."""
-        outputs = {"input": self._inside(x, self.model.input_shape)}
+        self.context.room.begin((x.shape, self.context.training))
+        images = len(self.model.input_shape) >= 3
+        outputs = {"input": np.moveaxis(x, 0, -1) if images else x}
         for index, layer in enumerate(self.model.layers):
             kept = self.kept[index]
             outputs[layer.name] = self.layers[index].forward(
@@ -161,14 +165,6 @@ class Network:
                 pending[name] += part
             else:
                 pending[name] = part
-
-    def _inside(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """Return samples as layers hold them: images and volumes with the samples last."""
-        if len(shape) < 3:
-            return x
-        inside = self.context.room.array((*shape, len(x)), x.dtype)
-        inside[...] = np.moveaxis(x, 0, -1)
-        return inside
 
     def _parameters(self) -> list[Parameter]:
         found, place = [], 0

@@ -50,6 +50,7 @@ class Conv:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (outputs, *space, batch)."""
         kept.values["x"] = x
+        x = _in_one_piece(kept, x)
         y = kept.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
         for block, columns, _ in self._columns(kept, x):
@@ -62,7 +63,7 @@ class Conv:
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx: what an output has read gets its share of the output's gradient."""
-        x = kept.values["x"]
+        x = _in_one_piece(kept, kept.values["x"])
         dx = None
         if kept.wants_dx:
             dx = kept.array(x.shape, x.dtype)
@@ -121,3 +122,12 @@ class Conv:
     def _by_group(self, tensor: Array) -> Array:
         """Return a view as (groups, outputs / groups, all else)."""
         return tensor.reshape(self.groups, self.outputs // self.groups, -1)
+
+
+def _in_one_piece(kept: Kept, x: Array) -> Array:
+    """Return x as the layers hold it; the network's samples lie otherwise, and are not kept twice."""
+    if x.flags.c_contiguous:
+        return x
+    copy = kept.array(x.shape, x.dtype)
+    copy[...] = x
+    return copy

@@ -25,7 +25,9 @@ class Relu:
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
-        dy *= kept.values["y"] > 0
+        y = kept.values["y"]
+        for part in parts(dy):
+            dy[part] *= y[part] > 0
         return dy
 
 
@@ -38,11 +40,15 @@ class LeakyRelu:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y."""
         y = kept.values["y"] = _room(kept, x)
-        return np.multiply(x, _slopes(x, self.slope), out=y)
+        for part in parts(x):
+            np.multiply(x[part], _slopes(x[part], self.slope), out=y[part])
+        return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx; the sign of y is that of x."""
-        dy *= _slopes(kept.values["y"], self.slope)
+        y = kept.values["y"]
+        for part in parts(dy):
+            dy[part] *= _slopes(y[part], self.slope)
         return dy
 
 

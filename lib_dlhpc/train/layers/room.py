@@ -1,38 +1,132 @@
-"""Room: memory that is used again. Fresh memory costs a page fault every 4 KiB."""
+"""Room: memory that is used again. Fresh memory costs a page fault every 4 KiB.
 
-from bisect import bisect_left, insort
-from math import prod
+All passes over batches of one size ask for the same arrays in the same order and let go of them at the
+same moments. The first gets fresh memory and is watched. In those that follow each array has its place in
+one stretch of memory, beside those that live when it does and over those that do not (Sekiyama et al.
+2018, "Profile-guided memory optimization for deep neural networks").
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
+from math import inf, prod
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.train.layers.places import Life, places
+
 SMALL = 32 * 1024  # bytes; below this the system's own memory is as quick
-FINE = 4  # 16 sizes of block from one power of 2 to the next, so that a slightly larger array fits
+
+Block = NDArray[np.uint8]
 
 
 class Room:
-    """Blocks of memory for arrays; a block is free as soon as no array lies in it.
+    """Memory for the arrays of a network's passes; a place is free as soon as no array lies in it.
 
-    Python counts who holds a block, so nobody gives anything back, and nothing in use is given away.
+    Python counts who holds an array, so nobody gives anything back. Where somebody still looks at what
+    lies in an array's place, and where a pass asks for something new, memory is fresh: nothing in use is
+    given away.
     """
 
     def __init__(self) -> None:
-        self._blocks: list[NDArray[np.uint8]] = []  # from the smallest to the largest
+        self._plans: dict[Hashable, list[tuple[int, int]]] = {}  # place and size, for each array
+        self._lengths: dict[Hashable, int] = {}
+        self._key: Hashable = None
+        self._watch: _Watch | None = None
+        self._next = 0  # number of the array that the pass will ask for next
+        self._stretch = _Stretch(0)
+
+    def begin(self, key: Hashable) -> None:
+        """A pass begins; those with the same key ask for the same arrays."""
+        if self._watch is not None:
+            lives = self._watch.end()
+            starts, self._lengths[self._key] = places(lives)
+            sizes = (life.size for life in lives)
+            self._plans[self._key] = list(zip(starts, sizes, strict=True))
+        self._key, self._next, self._watch = key, 0, None
+        if key not in self._plans:
+            self._stretch = _Stretch(0)  # what is watched may take as much
+            self._watch = _Watch()
+        elif self._stretch.length < max(self._lengths.values()):
+            self._stretch = _Stretch(0)
+            self._stretch = _Stretch(max(self._lengths.values()))
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return an array to write to, in the smallest free block that holds it and is not far too large."""
+        """Return an array to write to."""
         size = prod(shape) * np.dtype(dtype).itemsize
         if size < SMALL:
             return np.empty(shape, dtype)
-        blocks = self._blocks
-        place = bisect_left(blocks, size, key=len)
-        while place < len(blocks) and len(blocks[place]) <= 2 * size:
-            if getrefcount(blocks[place]) == 2:  # the list, and the question itself
-                return blocks[place][:size].view(dtype).reshape(shape)
-            place += 1
-        grain = 1 << max(0, size.bit_length() - 1 - FINE)
-        block = np.empty(-(-size // grain) * grain, np.uint8)
-        insort(blocks, block, key=len)
-        return block[:size].view(dtype).reshape(shape)
+        block = self._planned(size) if self._watch is None else self._watch.block(size)
+        if block is None:
+            return np.empty(shape, dtype)
+        return block.view(dtype).reshape(shape)
+
+    def _planned(self, size: int) -> Block | None:
+        """Return the memory that the plan has for the next array, if it is free."""
+        plan, number = self._plans.get(self._key, []), self._next
+        self._next += 1
+        if number < len(plan) and plan[number][1] == size:
+            return self._stretch.block(*plan[number])
+        self._plans.pop(self._key, None)  # not what was watched: the next pass is watched anew
+        self._lengths.pop(self._key, None)
+        return None
+
+
+class _Watch:
+    """Who asks for memory, and when nobody holds it any more."""
+
+    def __init__(self) -> None:
+        self._lives: list[Life] = []
+        self._living: list[int] = []  # numbers of arrays
+        self._blocks: list[Block] = []  # of these
+
+    def block(self, size: int) -> Block:
+        """Return fresh memory."""
+        self._bury()
+        self._living.append(len(self._lives))
+        self._blocks.append(np.empty(size, np.uint8))
+        self._lives.append(Life(size, len(self._lives), inf))
+        return self._blocks[-1]
+
+    def end(self) -> list[Life]:
+        """Return all that was asked for; who lives on even now must have a place apart."""
+        self._bury()
+        for number in self._living:
+            self._lives[number] = self._lives[number]._replace(born=-inf)
+        return self._lives
+
+    def _bury(self) -> None:
+        for index in reversed(range(len(self._blocks))):
+            if _free(self._blocks, index):
+                number = self._living.pop(index)
+                self._lives[number] = self._lives[number]._replace(died=len(self._lives))
+                del self._blocks[index]
+
+
+class _Stretch:
+    """One piece of memory, parts of which are lent."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self._memory = np.empty(length, np.uint8).data
+        self._starts: list[int] = []  # of the parts lent last, from the lowest on; none overlap
+        self._blocks: list[Block] = []
+
+    def block(self, start: int, size: int) -> Block | None:
+        """Lend a part, unless somebody has some of it."""
+        first = bisect_right(self._starts, start)
+        if first and self._starts[first - 1] + len(self._blocks[first - 1]) > start:
+            first -= 1
+        last = bisect_left(self._starts, start + size)
+        if not all(_free(self._blocks, index) for index in range(first, last)):
+            return None
+        # An array of its own, so that it has its own count: a view would belong to the whole stretch.
+        block = np.frombuffer(self._memory[start : start + size], np.uint8)
+        self._starts[first:last], self._blocks[first:last] = [start], [block]
+        return block
+
+
+def _free(blocks: list[Block], index: int) -> bool:
+    return getrefcount(blocks[index]) == 2  # the list, and the question itself

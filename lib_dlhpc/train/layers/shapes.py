@@ -23,7 +23,12 @@ class Flatten:
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
-        return np.ascontiguousarray(dy.T if self.images else dy).reshape(kept.values["shape"])
+        shape = kept.values["shape"]
+        if not self.images:
+            return dy.reshape(shape)
+        dx = kept.array(shape, dy.dtype)
+        dx.reshape(self.elements, -1)[...] = dy.T
+        return dx
 
 
 class Add:

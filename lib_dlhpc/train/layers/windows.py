@@ -24,8 +24,19 @@ class Tap(NamedTuple):
 
 def taps(space: tuple[int, ...], block: Block, window: Mapping[str, Any]) -> list[Tap]:
     """Return the taps of `window` (kernel, stride, padding) for a block of outputs, last dimension fastest."""
-    places = product(*(range(width) for width in window["kernel"]))
-    return [Tap(number, *_tap(place, space, block, window)) for number, place in enumerate(places)]
+    # Slices are made once a dimension: three dimensions have 27 taps, and many blocks.
+    along = [
+        [_slices(tap - padding, extent, part, stride) for tap in range(width)]
+        for width, extent, part, stride, padding in zip(
+            window["kernel"], space, block, window["stride"], window["padding"], strict=True
+        )
+    ]
+    found, all_channels = [], slice(None)
+    for number, place in enumerate(product(*along)):
+        here, there = zip(*place, strict=True)
+        border = tuple((all_channels, *slab) for slab in _around(here, block))
+        found.append(Tap(number, (all_channels, *here), (all_channels, *there), border))
+    return found
 
 
 def whole(output: tuple[int, ...]) -> Block:
@@ -47,25 +58,16 @@ def blocks(output: tuple[int, ...], most: int) -> Iterator[Block]:
             yield (slice(first, last), *whole(output[1:]))
 
 
-def _tap(
-    place: tuple[int, ...], space: tuple[int, ...], block: Block, window: Mapping[str, Any]
-) -> tuple[Block, Block, tuple[Block, ...]]:
-    here, there = [], []
-    for tap, extent, part, stride, padding in zip(
-        place, space, block, window["stride"], window["padding"], strict=True
-    ):
-        shift = tap - padding
-        first = max(part.start, -(shift // stride))
-        last = max(first, min(part.stop, (extent - 1 - shift) // stride + 1))  # one past it
-        start = first * stride + shift
-        here.append(slice(first - part.start, last - part.start))
-        there.append(slice(start, max(start, start + (last - first - 1) * stride + 1), stride))
-    all_channels = slice(None)
-    border = tuple((all_channels, *slab) for slab in _around(here, block))
-    return (all_channels, *here), (all_channels, *there), border
+def _slices(shift: int, extent: int, part: slice, stride: int) -> tuple[slice, slice]:
+    """Return which outputs of a part read through a tap, and what, in one dimension."""
+    first = max(part.start, -(shift // stride))
+    last = max(first, min(part.stop, (extent - 1 - shift) // stride + 1))  # one past it
+    start = first * stride + shift
+    reads = slice(start, max(start, start + (last - first - 1) * stride + 1), stride)
+    return slice(first - part.start, last - part.start), reads
 
 
-def _around(inner: list[slice], block: Block) -> tuple[Block, ...]:
+def _around(inner: Block, block: Block) -> tuple[Block, ...]:
     """Return blocks that cover all of `block` but `inner`."""
     slabs = []
     for axis, (part, outer) in enumerate(zip(inner, block, strict=True)):
