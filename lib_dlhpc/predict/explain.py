@@ -193,7 +193,7 @@ def _memory(p: Breakdown) -> Explanation:
     return Explanation(
         "memory of one device",
         show(float(p.memory_total), "B"),
-        "sum of the terms; activations are the layer outputs kept for backward, ReLU in place",
+        "sum of the terms; activations are the layer outputs kept for backward, ReLU and sums in place",
         (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
         "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
         "No fragmentation and no recomputation. Parameter servers hold what an update needs, and not the"

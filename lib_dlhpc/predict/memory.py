@@ -4,21 +4,26 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE, traffic
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
 MASTER_BYTES = 4
+# Kinds whose backward needs their input and not their output, or neither.
+NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
+ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
 
 
 def ledger(experiment: Experiment) -> dict[str, Any]:
     """Return the bytes of each term on one device; their sum is the peak of a step.
 
-    Activations are the layer outputs kept for backward, with ReLU in place. Backward frees them from
-    the last layer to the first, and needs the gradients of one layer's input and output at a time:
+    Activations are the layer outputs kept for backward, with ReLU and sums in place. Backward frees them
+    from the last layer to the first, and needs the gradients of one layer's input and output at a time:
     the working set is what that adds to the activations at the worst moment. Where servers update, they
-    hold what an update needs. Fragmentation is not modelled, nor is recomputation.
+    hold what an update needs. Fragmentation is not modelled, nor is recomputation, nor what a library
+    takes to compute (columns of a convolution) beyond the device's reserved memory.
     """
     model, strategy = experiment.model, experiment.strategy
     updates = strategy.update != "asynchronous"
@@ -35,7 +40,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         * STATE[strategy.optimizer]
         * max(size, MASTER_BYTES)
         * updates,
-        "activations": strategy.batch * float(model.stored * size + model.mask_bytes),
+        "activations": strategy.batch * float(kept(model).sum() * size + model.mask_bytes),
         "working set": strategy.batch * float(working_set(model)) * size,
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(
@@ -46,10 +51,38 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
+def kept(model: Model) -> NDArray[np.float64]:
+    """Return the elements a sample that each layer keeps for backward.
+
+    They are the layer's `stored`, but for outputs that only sums read, of layers that do not need them
+    either: a sum needs no input again, and takes the place of one (`out += identity` in PyTorch's ResNet).
+    """
+    readers: dict[str, set[str]] = {}
+    for layer in model.layers:
+        for name in layer.inputs:
+            readers.setdefault(name, set()).add(layer.kind)
+    summed = [
+        layer.kind in NEED_INPUT_ONLY and readers.get(layer.name) == {"add"}
+        for layer in model.layers
+    ]
+    return np.where(summed, 0.0, model.layer_stored)
+
+
+@lru_cache(maxsize=256)
 def working_set(model: Model) -> float:
-    """Return the elements a sample by which backward's peak exceeds all kept activations."""
-    held = np.cumsum(model.layer_stored)
-    return max(0.0, float((held + traffic(model)[0]).max() - held[-1]))
+    """Return the elements a sample by which backward's peak exceeds all kept activations.
+
+    A layer that does not need its output has no more of it by then: whoever read it has been backward.
+    The gradient of an element-wise layer's input takes the place of its output's (PyTorch makes a second
+    array, which shows where one such layer is most of the network), and samples have no gradient.
+    """
+    held, moved = np.cumsum(kept(model)), traffic(model)[0].copy()
+    for index, layer in enumerate(model.layers):
+        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+            moved[index] -= model.layer_input_elements[index]
+        if layer.kind in NEED_INPUT_ONLY:
+            moved[index] -= kept(model)[index]
+    return max(0.0, float((held + moved).max() - held[-1]))
 
 
 def server_bytes(experiment: Experiment) -> Any:
