@@ -155,7 +155,8 @@ def recorder() -> None:
 def memory(cases: dict[str, tuple[Any, int]]) -> None:
     """Print the peak of three steps, as numpy reports it to tracemalloc, beside the ledger's prediction.
 
-    Nothing is left out, such as what convolutions take to compute; each case at two sizes of batch.
+    Nothing is left out, such as what convolutions take to compute; each case at two sizes of batch. The
+    first step's arrays, which tracemalloc does not see, are no more at once than those of the others.
     """
     for name, (entry, largest) in cases.items():
         model = read_model(entry)

@@ -9,6 +9,7 @@ one stretch of memory, beside those that live when it does and over those that d
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from math import inf, prod
+from mmap import ACCESS_COPY, mmap
 from sys import getrefcount
 from typing import Any
 
@@ -83,10 +84,10 @@ class _Watch:
         self._blocks: list[Block] = []  # of these
 
     def block(self, size: int) -> Block:
-        """Return fresh memory."""
+        """Return fresh memory, from the system itself: an allocator would keep it when it is let go."""
         self._bury()
         self._living.append(len(self._lives))
-        self._blocks.append(np.empty(size, np.uint8))
+        self._blocks.append(np.frombuffer(mmap(-1, size, access=ACCESS_COPY), np.uint8))
         self._lives.append(Life(size, len(self._lives), inf))
         return self._blocks[-1]
 
