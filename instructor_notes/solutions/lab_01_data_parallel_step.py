@@ -6,9 +6,7 @@ import numpy as np
 def step(network, loss, x, y, comm, rate):
     """One step of gradient descent with the samples of all ranks; return the mean loss over all of them."""
     samples = comm.allreduce(len(x))
-    value, dy = loss(
-        network.forward(x), y, samples
-    )  # this rank's share of the mean over all samples
+    value, dy = loss(network.forward(x), y, samples)  # a rank's share of the mean over all samples
     network.backward(dy)
     total = np.empty_like(network.gradients)
     comm.Allreduce(network.gradients, total)

@@ -137,11 +137,14 @@ def picture(step, name):
         return say(str(error))
 
 
-def simulated(name, bucket):
-    """Return the simulated step as a chart. bucket: gradients that fill one, at least; None: no overlap."""
+def simulated(name, bucket, latency=1.0, bandwidth=1.0):
+    """Return the simulated step as a chart. bucket: gradients that fill one, at least; None: no overlap.
+
+    latency, bandwidth: times that of the learner's machine.
+    """
     from lib_dlhpc.explore.gantt import gantt
 
-    took = plain(name) if bucket is None else play_buckets(name, bucket)
+    took = plain(name) if bucket is None else play_buckets(name, bucket, latency, bandwidth)
     cut = "no overlap" if bucket is None else f"buckets of {bucket:,} gradients"
     told = (
         f"Simulated, {cut}: {show_quantity(seconds_of(took), 's')}, {hidden_share(took):.0%} hidden"
@@ -154,9 +157,16 @@ def plain(name):
     return simulate(experiment_of(name).set({"strategy.overlap": False, "strategy.bucket": 1e12}))
 
 
-def play_buckets(name, bucket):
+def play_buckets(name, bucket, latency=1.0, bandwidth=1.0):
     """Return the simulated step with buckets of at least so many gradients, 8 B each."""
-    return simulate(experiment_of(name).set({"strategy.bucket": 8.0 * bucket}))
+    own = experiment_of(name)
+    link = own.machine.intra_node
+    changes = {
+        "strategy.bucket": 8.0 * bucket,
+        "machine.intra_node.latency": latency * link.latency,
+        "machine.intra_node.bandwidth": bandwidth * link.bandwidth,
+    }
+    return simulate(own.set(changes))
 
 
 @cache

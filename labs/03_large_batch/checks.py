@@ -195,9 +195,10 @@ class Tuning:
             f"<td>{min(result.accuracy):.1%} to {max(result.accuracy):.1%}</td></tr>"
             for number, (each, result) in zip(count(1), self.tried.items())
         )
+        left = "Closed" if self.revealed else f"{BUDGET - len(self.tried)} attempts left"
         page = ipywidgets.HTML(
             f"{PAGE_STYLE}<p>Batch {BASE}: {self.baseline.mean:.1%}. Target at batch {BASE * TIMES}:"
-            f" {self.target:.1%}. {BUDGET - len(self.tried)} attempts left.</p><table><thead><tr><th></th>"
+            f" {self.target:.1%}. {left}.</p><table><thead><tr><th></th>"
             f"<th>attempt</th><th>validation, mean of {self.seeds} seeds</th><th>from, to</th></tr></thead>"
             f'<tbody>{rows}</tbody></table><p role="status">{escape(words)}</p>'
         )

@@ -22,20 +22,24 @@ from lib_dlhpc.train.lab.findings import Finding, mark, summary
 from lib_dlhpc.train.lab.ranks import LabError
 
 PATIENCE = 60  # s until ranks that do not end are given up
+EDGE = {True: "#009e73", False: "#d55e00", None: "#888"}  # never the only sign
+ITEM = "margin: 6px 0; padding: 0 10px; border-left: 4px solid"
+LINES = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
 SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
 
 
 def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywidgets.HTML:
     """Return the findings as a list on the page. below: one more sentence, as text."""
     items = "".join(
-        f"<li>{mark(each)} <b>{escape(each.law)}</b> <span>({SAID[each.right]})</span><br>"
+        f'<li style="{ITEM} {EDGE[each.right]}">{mark(each)} <b>{escape(each.law)}</b>'
+        f" <span>({SAID[each.right]})</span><br>"
         f"{escape(each.words)}</li>"
         for each in findings
     )
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     last = f"<p>{escape(below)}</p>" if below else ""
     page = ipywidgets.HTML(
-        f'{PAGE_STYLE}{head}<ul class="dlhpc-findings" role="status" style="list-style: none">{items}</ul>'
+        f'{PAGE_STYLE}{head}<ul class="dlhpc-findings" role="status" style="list-style: none; padding: 0">{items}</ul>'
         f"<p>{escape(summary(findings))}</p>{last}"
     )
     page.add_class("dlhpc-results")
@@ -44,7 +48,7 @@ def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywi
 
 def say(words: str) -> ipywidgets.HTML:
     """Return text, lines kept, as a widget."""
-    page = ipywidgets.HTML(f'{PAGE_STYLE}<pre role="status">{escape(words)}</pre>')
+    page = ipywidgets.HTML(f'{PAGE_STYLE}<pre role="status" style="{LINES}">{escape(words)}</pre>')
     page.add_class("dlhpc-results")
     return page
 

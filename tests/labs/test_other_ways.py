@@ -95,7 +95,7 @@ def test_other_right_steps_pass(checks, solution, changes):
         (
             [(EXCHANGE, "raise IndexError('gone')")],
             "One rank alone",
-            "IndexError: gone (line 9: raise IndexError('gone'))",
+            "IndexError: gone (line 7: raise IndexError('gone'))",
         ),
         ([(EXCHANGE, "raise SystemExit")], "One rank alone", "stopped with SystemExit"),
         (
