@@ -69,7 +69,7 @@ class Network:
 
     def __init__(self, model: Model, dtype: Any = np.float32, seed: int = 0) -> None:
         self.model, self.dtype = model, np.dtype(dtype)
-        _check(model)
+        check_layers(model)
         self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
         self.context = Context(seed=seed)
         self.kept = [Kept(self.context, *flags) for flags in _readers(model)]
@@ -208,7 +208,8 @@ class Network:
         return flat
 
 
-def _check(model: Model) -> None:
+def check_layers(model: Model) -> None:
+    """Raise SpecError, without much work, for layers that can be priced but not trained."""
     read = {name for layer in model.layers for name in layer.inputs}
     layers = {layer.name: layer for layer in model.layers}
     for layer in model.layers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.train.layers.kept import Array, Tensors
+from lib_dlhpc.train.layers.kept import Array, Tensors, parts
 from lib_dlhpc.train.network import Network, Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -71,7 +71,7 @@ def lars(own: Optimizer, network: Network, rate: float) -> None:
         if parameter.decays:
             length = _norm(w)
             local *= _ratio(length, _norm(g) + decay * length)
-            g += g.dtype.type(decay) * w
+            _add(g, decay, w)
         g *= g.dtype.type(rate * local)
     velocity *= velocity.dtype.type(own.training.momentum)
     velocity += step
@@ -107,23 +107,31 @@ RULES: dict[str, Callable[[Optimizer, Network, float], None]] = {
 
 
 def _adam_step(own: Optimizer, network: Network) -> Array:
-    first, second = own.memory("first", network), own.memory("second", network)
-    g = network.gradients
-    kind = g.dtype.type
-    first += kind(1 - BETA1) * (g - first)
-    second += kind(1 - BETA2) * (g * g - second)
-    np.sqrt(second / kind(1 - BETA2**own.updates), out=g)
-    g += kind(EPSILON)
-    np.divide(first, g, out=g)
-    g /= kind(1 - BETA1**own.updates)
-    _decay(own, network, g)
-    return g
+    """Put Adam's step where the gradients were, a part at a time."""
+    whole = own.memory("first", network), own.memory("second", network), network.gradients
+    kind = network.gradients.dtype.type
+    for part in parts(network.gradients):
+        first, second, g = (array[part] for array in whole)
+        first += kind(1 - BETA1) * (g - first)
+        second += kind(1 - BETA2) * (g * g - second)
+        np.sqrt(second / kind(1 - BETA2**own.updates), out=g)
+        g += kind(EPSILON)
+        np.divide(first, g, out=g)
+        g /= kind(1 - BETA1**own.updates)
+    _decay(own, network, network.gradients)
+    return network.gradients
 
 
 def _decay(own: Optimizer, network: Network, step: Array) -> None:
     if own.training.weight_decay:
         for part in _decaying(network.parameters):
-            step[part] += step.dtype.type(own.training.weight_decay) * network.weights[part]
+            _add(step[part], own.training.weight_decay, network.weights[part])
+
+
+def _add(step: Array, factor: float, weights: Array) -> None:
+    """step += factor weights, without an array as large as they are."""
+    for part in parts(step):
+        step[part] += step.dtype.type(factor) * weights[part]
 
 
 def _decaying(parameters: list[Parameter]) -> list[slice]:

@@ -1,5 +1,7 @@
 """Each rule against a few lines written from its paper, five steps in float64; and what LARS got wrong elsewhere."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,15 @@ def test_single_precision_stays_single(name):
     rule.update(network, RATE)
     assert network.weights.dtype == network.gradients.dtype == np.float32
     assert all(memory.dtype == np.float32 for memory in rule.state.values())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_needs_no_memory_but_its_state(name):
+    """The ledger has a term for the state and none for temporary arrays."""
+    network = Network(build("mlp", {"widths": [1024, 1024, 10]}), np.float32)
+    rule = Optimizer(name, TRAINING)
+    rule.update(network, RATE)  # makes the state
+    tracemalloc.start()
+    rule.update(network, RATE)
+    assert tracemalloc.get_traced_memory()[1] < network.weights.nbytes / 4
+    tracemalloc.stop()
