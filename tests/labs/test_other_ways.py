@@ -7,6 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from lib_dlhpc.train.lab.findings import as_text, passed
+from lib_dlhpc.train.lab.ranks import emulate
 
 ONE, TWO = "01_data_parallel_step", "02_overlap"
 EXCHANGE = "comm.Allreduce(network.gradients, total)"
@@ -177,3 +178,11 @@ def test_overlaps_that_only_look_right_are_told_what_is_wrong(checks, solution, 
     own = checks(TWO)
     findings = own.findings(variant(solution(TWO), *changes), "x")
     assert said in words(findings, getattr(own, law)), as_text(findings)
+
+
+def test_a_loop_that_does_not_end_is_waited_for_once(checks, solution, monkeypatch):
+    step = variant(solution(ONE), (EXCHANGE, "[0 for _ in iter(int, 1)]"))
+    monkeypatch.setattr(emulate, "__defaults__", (*emulate.__defaults__[:-1], 0.2))
+    alone, *others = checks(ONE).findings(step, "x")
+    assert "which loop does not end" in alone.words
+    assert len(others) == 6 and all(each.right is None for each in others)

@@ -21,7 +21,7 @@ import numpy as np
 
 from lib_dlhpc.train.layers.kept import Array
 
-PATIENCE = 20.0  # s that ranks may take together: a step is done in a fraction of one
+PATIENCE = 10.0  # s that ranks may take together: a step is done in a fraction of one
 POLL = 1e-6  # s of a rank's clock for asking in vain whether a sum is there
 KNOWN = "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier"
 
@@ -40,6 +40,10 @@ class Unmet(LabError):
 
 class Mismatch(LabError):
     """Ranks meet in calls that do not belong together."""
+
+
+class Endless(LabError):
+    """Ranks that still compute when nobody wants to wait any longer."""
 
 
 class _Stopped(BaseException):
@@ -322,7 +326,7 @@ def emulate(
 
     seconds: that a sum of so many bytes takes. patience: s until ranks that still compute are stopped.
     Raises LabError that names the first rank that stopped with an error of its own, or who waits for calls
-    that will not come, or who does not end.
+    that will not come; Endless, who does not end.
     """
     together = _Together(ranks, seconds)
     results: list[Any] = [None] * ranks
@@ -351,7 +355,7 @@ def emulate(
     finally:  # after a keyboard interrupt as well
         _stop(threads)
     if endless:
-        raise LabError(
+        raise Endless(
             f"{_ranks(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop does not end?"
         )
     unmet = [error for error in errors.values() if isinstance(error, Unmet)]
