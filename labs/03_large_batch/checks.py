@@ -307,7 +307,10 @@ def main():
     comm = MPI.COMM_WORLD
     experiment = load(sys.argv[1])
     if len(sys.argv) > 2:
-        result = [Tuning(sys.argv[2]).again(experiment)]
+        try:
+            result = [Tuning(sys.argv[2]).again(experiment)]
+        except SpecError as error:
+            result = [broken(REACHED, str(error))]
         print(as_text(result))
         sys.exit(not passed(result))
     batch = int(experiment.global_batch)
