@@ -107,11 +107,17 @@ def _row(every: Array, comm: Any) -> Array:
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(
+            missing_ok=True
+        )  # on a full disk there must be space to say what went wrong
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _read(path: Path) -> Tensors:

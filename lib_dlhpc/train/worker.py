@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from math import isfinite
 from mmap import mmap
 from pathlib import Path
@@ -146,7 +147,8 @@ def _layer(error: BaseException) -> str:
 def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
     """Write down what went wrong, and when: the first to fail is what the others fail of."""
     table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
-    _write(folder / f"error-{rank}.json", table | {"time": time.time()})
+    with suppress(OSError):  # where it cannot be written, the others must still be ended
+        _write(folder / f"error-{rank}.json", table | {"time": time.time()})
 
 
 def _end_with(parent: int) -> None:

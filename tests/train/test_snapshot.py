@@ -1,5 +1,6 @@
 """Laws of snapshots: whole or not there, refused if another's, and all that the next step depends on."""
 
+import errno
 import os
 
 import numpy as np
@@ -97,6 +98,22 @@ def test_a_snapshot_cut_short_leaves_the_one_before(tmp_path, monkeypatch, where
     assert state(*again) == state(*old)
     save(tmp_path, Alone(), EXPERIMENT, *again, Place(3, 0, 3))  # the ruins are in nobody's way
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_full_disk_is_told_by_file_and_nothing_is_left_of_the_try(tmp_path, monkeypatch):
+    network, optimizer = run_of()
+    save(tmp_path, Alone(), EXPERIMENT, network, optimizer, Place(7))
+    before = (tmp_path / FILE).read_bytes()
+
+    def full(file, **arrays):
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot.np, "savez", full)
+    with pytest.raises(OSError, match=f"No space left on device: .*{FILE}"):
+        save(tmp_path, Alone(), EXPERIMENT, network, optimizer, Place(8))
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert (tmp_path / FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
