@@ -4,7 +4,11 @@ Every page fails its test on a console error and on any request that would leave
 """
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,3 +111,33 @@ def serve() -> Iterator[Callable[..., tuple[str, int]]]:
 
     with ExitStack() as stack:
         yield lambda path, preheat=0: stack.enter_context(served(path, preheat))
+
+
+@pytest.fixture
+def jupyterlab(tmp_path: Path) -> Iterator[str]:
+    """JupyterLab on tmp_path, with settings and data folders of its own: its address."""
+    places = {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+    options = [
+        "--no-browser", "--allow-root", "--port=0", "--ip=127.0.0.1", "--IdentityProvider.token=",
+        f"--ServerApp.root_dir={tmp_path}", "--LabApp.news_url=",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]  # fmt: skip
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *options],
+        env={**os.environ, **places}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stderr is not None
+    for line in server.stderr:
+        if address := re.search(r"http://127.0.0.1:[1-9]\d*/", line):
+            break
+    else:
+        pytest.fail("JupyterLab did not start")
+    # Its log must not fill the pipe.
+    drain = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=server.stderr
+    )
+    yield address.group(0)
+    server.terminate()
+    server.wait(30)
+    drain.wait(30)
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,0 +1,47 @@
+"""A lab as its learner does it: JupyterLab, the solution typed into its cell, checks and real ranks."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    ("lab", "stem", "said"),
+    [
+        ("01_data_parallel_step", "data_parallel_step", ["All 7 hold.", "4 real ranks"]),
+        ("02_overlap", "overlap", ["All 8 hold.", "Your step, recorded", "4 real ranks"]),
+    ],
+)
+def test_a_solved_lab_says_so(
+    repository: Path,
+    tmp_path: Path,
+    jupyterlab: str,
+    open_page: Callable[..., Any],
+    lab: str,
+    stem: str,
+    said: list[str],
+) -> None:
+    folder = tmp_path / lab
+    shutil.copytree(repository / "labs" / lab, folder)
+    solution = repository / "instructor_notes" / "solutions" / f"lab_{lab}.py"
+    step = solution.read_text(encoding="utf-8").split("\n\n\n")[:2]  # imports, and the function
+    content = json.loads((folder / f"{stem}.ipynb").read_text(encoding="utf-8"))
+    (cell,) = [c for c in content["cells"] if "def step(" in "".join(c["source"])]
+    cell["source"] = "\n\n\n".join(step)
+    (folder / f"{stem}.ipynb").write_text(json.dumps(content), encoding="utf-8")
+
+    page = open_page(f"{jupyterlab}doc/tree/{lab}/{stem}.ipynb")
+    page.set_viewport_size({"width": 1280, "height": 6000})  # cells out of sight are not drawn
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    for words in said:
+        page.get_by_text(words).first.wait_for(timeout=60_000)
+    assert (folder / "step.py").exists()
