@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.train.layers.places import Life, places
+from lib_dlhpc.train.layers.places import LINE, Life, places
 
 SMALL = 32 * 1024  # bytes; below this the system's own memory is as quick
 
@@ -100,7 +100,7 @@ class _Watch:
 
     def _bury(self) -> None:
         for index in reversed(range(len(self._blocks))):
-            if _free(self._blocks, index):
+            if getrefcount(self._blocks[index]) == 2:  # the list, and the question itself
                 number = self._living.pop(index)
                 self._lives[number] = self._lives[number]._replace(died=len(self._lives))
                 del self._blocks[index]
@@ -111,9 +111,12 @@ class _Stretch:
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._memory = np.empty(length, np.uint8).data
+        memory = np.empty(length + LINE, np.uint8)
+        first = -memory.ctypes.data % LINE  # products are slower where a line lies in two
+        self._memory = memory[first : first + length].data
         self._starts: list[int] = []  # of the parts lent last, from the lowest on; none overlap
         self._blocks: list[Block] = []
+        self._made: dict[tuple[int, int], Block] = {}
 
     def block(self, start: int, size: int) -> Block | None:
         """Lend a part, unless somebody has some of it."""
@@ -121,13 +124,13 @@ class _Stretch:
         if first and self._starts[first - 1] + len(self._blocks[first - 1]) > start:
             first -= 1
         last = bisect_left(self._starts, start + size)
-        if not all(_free(self._blocks, index) for index in range(first, last)):
-            return None
-        # An array of its own, so that it has its own count: a view would belong to the whole stretch.
-        block = np.frombuffer(self._memory[start : start + size], np.uint8)
+        for index in range(first, last):
+            if getrefcount(self._blocks[index]) > 3:  # the list, the made, and the question itself
+                return None
+        block = self._made.get((start, size))
+        if block is None:
+            # An array of its own, which has its own count: a view would be one more of the stretch.
+            block = np.frombuffer(self._memory[start : start + size], np.uint8)
+            self._made[start, size] = block
         self._starts[first:last], self._blocks[first:last] = [start], [block]
         return block
-
-
-def _free(blocks: list[Block], index: int) -> bool:
-    return getrefcount(blocks[index]) == 2  # the list, and the question itself
