@@ -36,7 +36,7 @@ class Job:
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self._process = folder, process
         self._cancelled, self._ended = False, ""
-        self._status("running")
+        self._status("running", pid=process.pid)
 
     @property
     def state(self) -> str:
@@ -105,8 +105,8 @@ class Job:
             self._status(self._ended)
         return self._ended
 
-    def _status(self, state: str) -> None:
-        _write(self.folder / "status.json", {"state": state, "time": time.time()})
+    def _status(self, state: str, **more: Any) -> None:
+        _write(self.folder / "status.json", {"state": state, "time": time.time(), **more})
 
 
 def start(
@@ -173,7 +173,9 @@ def _lock(log: BinaryIO, folder: Path) -> None:
         flock(log, LOCK_EX | LOCK_NB)
     except BlockingIOError:
         log.close()
-        raise SpecError(f"{folder}: a run is going on there; wait for it, or cancel it.") from None
+        raise SpecError(
+            f"{folder}: a run is going on there; wait for it, or end its mpiexec, whose pid is in status.json."
+        ) from None
 
 
 def mpiexec() -> str:

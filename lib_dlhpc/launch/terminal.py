@@ -39,7 +39,8 @@ def run_here(experiment: Experiment, ranks: int, folder: Path | None, resume: bo
 def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
     """Return the result of a run: how well it learned, how fast, and where a step's time went."""
     model = experiment.model.name or experiment.model.family
-    head = f"{model} on {experiment.dataset.name}, {result['ranks']} ranks of this machine:"
+    ranks = f"{result['ranks']} rank{'s' * (result['ranks'] != 1)}"
+    head = f"{model} on {experiment.dataset.name}, {ranks} of this machine:"
     if not result["samples"]:
         head = f"{head} nothing was left to do;"
         loss, share = result["test_loss"], result["accuracy"]

@@ -214,8 +214,9 @@ def _check_together(experiment: Experiment) -> None:
     check_update(s)
     if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
         raise SpecError(
-            f"strategy.servers = {np.max(s.servers)}: with {np.max(s.nodes)} nodes that train that is more than"
-            f" the {machine.nodes} of {machine.name or 'the machine'}; use fewer, or raise machine.nodes."
+            f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
+            f" {np.max(s.nodes + experiment.servers)} nodes; {machine.name or 'the machine'} has"
+            f" {machine.nodes}. Use fewer, or raise machine.nodes."
         )
     if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
         raise SpecError(

@@ -275,8 +275,9 @@ def test_a_folder_in_use_is_refused(experiment, tmp_path):
     long = experiment.set({"run.epochs": 10_000})
     job = start(long, 1, tmp_path / "run")
     until_there(job.folder / "snapshot.npz", job)
-    with pytest.raises(SpecError, match="a run is going on"):
+    with pytest.raises(SpecError, match=r"a run is going on.*status\.json"):
         start(long, 1, tmp_path / "run", resume=True)
+    os.kill(json.loads((job.folder / "status.json").read_text("utf-8"))["pid"], 0)  # there it is
     job.cancel()
     assert ended(job) == "cancelled"
 
