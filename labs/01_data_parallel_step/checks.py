@@ -7,13 +7,13 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 
 import runpy
 import sys
-import traceback
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.train.lab.program import end_together
 from lib_dlhpc.train.lab.ranks import Endless, LabError
 from lib_dlhpc.train.lab.step import NEAR, Played, off, one_rank, part, play, task_of, way_off
 
@@ -198,11 +198,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:
-        from mpi4py import MPI
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+    end_together(main)

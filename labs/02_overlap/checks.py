@@ -7,7 +7,6 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 
 import runpy
 import sys
-import traceback
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from lib_dlhpc.train.lab.machine import (
     watch,
     watch_here,
 )
+from lib_dlhpc.train.lab.program import end_together
 from lib_dlhpc.train.lab.ranks import LabError
 from lib_dlhpc.train.lab.step import NEAR, Played, off, one_rank, part, play, task_of
 
@@ -368,11 +368,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:
-        from mpi4py import MPI
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+    end_together(main)

@@ -6,7 +6,6 @@ In a terminal:     python checks.py choice.toml "your name"      whether the cho
 """
 
 import sys
-import traceback
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -22,6 +21,7 @@ from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.train.alone import Alone
 from lib_dlhpc.train.data import load as load_data
 from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.train.lab.program import end_together
 from lib_dlhpc.train.large_batch import CHANCE, accuracy_of, fresh, steps
 from lib_dlhpc.train.threads import one_thread
 from lib_dlhpc.train.trainer import Diverged, train
@@ -326,11 +326,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:
-        from mpi4py import MPI
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+    end_together(main)

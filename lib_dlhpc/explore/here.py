@@ -6,19 +6,17 @@ only the algorithm is predicted, not the machine.
 """
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.schedules import Schedule, prepared, price, schedule
+from lib_dlhpc.spec.errors import SpecError
 
 ALGORITHMS = ("ring", "rabenseifner")
 LIBRARY = "MPI_Allreduce"  # of the MPI library, as a third to compare with
@@ -40,39 +38,22 @@ def measure(
     rows: algorithm, size (B), low, median, high (p10, p50, p90 in s), price (s, or None).
     Raises MpiMissing if MPI is not there or does not come through.
     """
-    launcher = mpiexec()
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [launcher, "-n", str(ranks), sys.executable, "-m", module]
     try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, timeout=patience, env={**os.environ, **threads},
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        run = run_to_end(ranks, "-m", module, patience=patience)
     except subprocess.TimeoutExpired:
         raise MpiMissing(
             f"The ranks did not finish in {patience:g} s; the machine is busy."
         ) from None
-    except OSError as error:
-        raise MpiMissing(f"{launcher} could not be started: {error.strerror}.") from None
+    except SpecError as error:
+        raise MpiMissing(str(error)) from None
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode or not lines:
         last = (run.stderr.strip() or "no output").splitlines()[-1]
         raise MpiMissing(f"The ranks ended with an error: {last}")
     result: dict[str, Any] = json.loads(lines[-1])
     if result["ranks"] != ranks:
-        raise MpiMissing(f"{launcher} started {result['ranks']} rank(s) in place of {ranks}.")
+        raise MpiMissing(f"mpiexec started {result['ranks']} rank(s) in place of {ranks}.")
     return result
-
-
-def mpiexec() -> str:
-    """Return the environment's own mpiexec, else one on the PATH. Raises MpiMissing."""
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
-    if found is None:
-        raise MpiMissing(
-            "There is no mpiexec in this environment; `pip install mpi4py mpich` brings one."
-        )
-    return found
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ run_ranks(Path("checks.py"), ...)     what `mpiexec -n 4 python checks.py ...` p
 import linecache
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.style import PAGE_STYLE
-from lib_dlhpc.launch.local import mpiexec
+from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.train.lab.findings import Finding, mark, summary
 from lib_dlhpc.train.lab.ranks import LabError
 
@@ -69,13 +68,8 @@ def run_ranks(worker: Path, *arguments: str, ranks: int = 4, patience: float = P
 
     Raises LabError with the last lines where it fails or does not end, SpecError where MPI is missing.
     """
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [mpiexec(), "-n", str(ranks), sys.executable, str(worker), *arguments]
     try:
-        run = subprocess.run(
-            command, capture_output=True, text=True, timeout=patience, env={**os.environ, **threads},
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        run = run_to_end(ranks, str(worker), *arguments, patience=patience)
     except subprocess.TimeoutExpired:
         raise LabError(
             f"{ranks} ranks did not end within {patience:g} s: does one of them wait for a call that another"

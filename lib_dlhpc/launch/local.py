@@ -8,16 +8,15 @@ log.txt           what the ranks printed   error-3.json    what went wrong on ra
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
@@ -121,7 +120,7 @@ def start(
     """
     if ranks < 1:
         raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
-    launcher = mpiexec()
+    worker = command(ranks, "-m", WORKER)
     try:
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
@@ -135,12 +134,10 @@ def start(
         dump(experiment, folder / "experiment.toml")
     except OSError as error:
         raise SpecError(f"{folder}: {error.strerror}.") from None
-    command = [launcher, "-n", str(ranks), sys.executable, "-m", WORKER, str(folder), str(ranks)]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **threads},
-            start_new_session=os.name == "posix",
+            [*worker, str(folder), str(ranks)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            env=environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
     return Job(folder, process)
 
@@ -176,15 +173,6 @@ def _lock(log: BinaryIO, folder: Path) -> None:
         raise SpecError(
             f"{folder}: a run is going on there; wait for it, or end its mpiexec, whose pid is in status.json."
         ) from None
-
-
-def mpiexec() -> str:
-    """Return the environment's own mpiexec, else one on the PATH. Raises SpecError."""
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
-    if found is None:
-        raise SpecError("There is no mpiexec here; `pip install mpi4py mpich` brings one.")
-    return found
 
 
 def _write(path: Path, table: dict[str, Any]) -> None:

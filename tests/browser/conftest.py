@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lesson_page import commit
 
 from lib_dlhpc.explore.serve import served
 
@@ -111,6 +112,33 @@ def serve() -> Iterator[Callable[..., tuple[str, int]]]:
 
     with ExitStack() as stack:
         yield lambda path, preheat=0: stack.enter_context(served(path, preheat))
+
+
+@pytest.fixture(scope="module")
+def lesson(request: Any, repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
+    """The server of the test file's NOTEBOOK: (address, process id)."""
+    with served(repository / "modules" / request.module.NOTEBOOK, preheat=1) as server:
+        yield server
+
+
+@pytest.fixture
+def closed(request: Any, lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    """The page before any guess, with the test file's number of QUESTIONS."""
+    page, questions = open_page(lesson[0]), request.module.QUESTIONS
+    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {questions}")
+    return page
+
+
+@pytest.fixture
+def page(request: Any, closed: Any) -> Any:
+    """The page after all of the test file's GUESSES, with its number of PLOTS."""
+    for number, guess in request.module.GUESSES.items():
+        commit(closed, number, guess)
+    drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
+    closed.wait_for_function(
+        f"document.querySelectorAll('{drawn}').length === {request.module.PLOTS}"
+    )
+    return closed
 
 
 @pytest.fixture

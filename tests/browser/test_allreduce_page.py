@@ -1,69 +1,23 @@
 """The allreduce lesson as a learner uses it: guesses unlock, every control moves something, chunks fly."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import psutil
 import pytest
-
-from lib_dlhpc.explore.serve import served
+from lesson_page import MOST_MEMORY, SHOWN, commit, experiment, largest_kernel
 
 pytestmark = pytest.mark.browser
 
+NOTEBOOK = "03_allreduce.ipynb"
+PLOTS = 3
 QUESTIONS = 8
-MOST_MEMORY = 180e6  # bytes of a visitor's kernel
-# All that an experiment shows: words, and the drawings themselves.
-SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
-  return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
 SLIDERS = {
     0: ["Ranks", "Latency", "Bandwidth", "Reduction", "Message"],
     1: ["Ranks", "Elements"],
     2: ["Nodes", "Devices a node", "NICs a node", "NIC", "Message"],
 }
 DROPDOWNS = {1: ("Algorithm", "Rabenseifner"), 2: ("Inside a node", "PCIe, 12 GB/s")}
-GUESSES = {0: None, 1: "14", 2: "40", 3: "1"}  # None: the first choice
-
-
-@pytest.fixture(scope="module")
-def lesson(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
-    with served(repository / "modules" / "03_allreduce.ipynb", preheat=1) as server:
-        yield server
-
-
-@pytest.fixture
-def closed(lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    """The page before any guess."""
-    page = open_page(lesson[0])
-    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {QUESTIONS}")
-    return page
-
-
-@pytest.fixture
-def page(closed: Any) -> Any:
-    """The page after all guesses."""
-    for number in GUESSES:
-        commit(closed, number)
-    closed.wait_for_function(
-        "document.querySelectorAll('.dlhpc-page .dlhpc-plot[data-serial] svg').length === 3"
-    )
-    return closed
-
-
-def commit(page: Any, number: int) -> None:
-    card = page.locator(".dlhpc-question").nth(number)
-    guess = GUESSES[number]
-    if guess is None:
-        card.locator("select").first.select_option(index=1)
-    else:
-        card.locator("input").first.fill(guess)
-        card.locator("input").first.press("Tab")
-    card.get_by_role("button", name="Commit").click()
-
-
-def experiment(page: Any, index: int) -> Any:
-    return page.locator(".dlhpc-page").nth(index)
+GUESSES = {0: 1, 1: "14", 2: "40", 3: "1"}  # a number: that choice of a list
 
 
 def changed(page: Any, index: int, act: Callable[[], Any], eventually: Any) -> None:
@@ -75,7 +29,7 @@ def changed(page: Any, index: int, act: Callable[[], Any], eventually: Any) -> N
 def test_nothing_is_shown_before_a_guess_and_all_after(closed: Any, eventually: Any) -> None:
     assert closed.locator(".dlhpc-page").count() == 0
     assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    commit(closed, 1)
+    commit(closed, 1, GUESSES[1])
     eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
     told = closed.locator(".dlhpc-question").nth(1).locator(".dlhpc-feedback")
     eventually(lambda: "it is 14 rounds" in told.first.inner_text())
@@ -153,9 +107,4 @@ def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: in
 
 
 def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
-    used = []
-    for child in psutil.Process(lesson[1]).children():
-        with suppress(psutil.Error):
-            if any("ipykernel" in word for word in child.cmdline()):
-                used.append(child.memory_info().rss)
-    assert used and max(used) < MOST_MEMORY
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

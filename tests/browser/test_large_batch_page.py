@@ -1,87 +1,33 @@
 """The lesson on large batches as a learner uses it: guesses unlock, controls move drawings, runs can be cancelled."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-
-from lib_dlhpc.explore.serve import served
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    SHOWN,
+    choose,
+    commit,
+    experiment,
+    largest_kernel,
+    slider,
+    wall,
+)
 
 pytestmark = pytest.mark.browser
 
+NOTEBOOK = "06_large_batch_lars.ipynb"
+PLOTS = 5
 QUESTIONS = 8
-MOST_MEMORY = 180e6  # bytes of a visitor's kernel
-# All that an experiment shows: words, and the drawings themselves.
-SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
-  return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
-DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySelectorAll(".dlhpc-results svg")]
-  .map(svg => svg.outerHTML).join("")"""
 SLIDERS = {0: ["Batch", "Rate ×", "Warm-up"], 1: ["Batch"], 2: ["GPUs", "Images a GPU", "Critical batch"]}  # fmt: skip
 CHOICES = {
     0: [("Rule", "LARS")],
     1: [("Compare", "LAMB"), ("with", "linear scaling")],
     2: [("Machine", "abci, V100")],
 }
-GUESSES = {0: "50", 1: "80", 2: "10", 3: None}  # None: the second choice
+GUESSES = {0: "50", 1: "80", 2: "10", 3: 2}  # a number: that choice of a list
 REAL = "Train on 4 MPI ranks"
-
-
-@pytest.fixture(scope="module")
-def lesson(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
-    with served(repository / "modules" / "06_large_batch_lars.ipynb", preheat=1) as server:
-        yield server
-
-
-@pytest.fixture
-def closed(lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    """The page before any guess."""
-    page = open_page(lesson[0])
-    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {QUESTIONS}")
-    return page
-
-
-@pytest.fixture
-def page(closed: Any) -> Any:
-    """The page after all guesses."""
-    for number in GUESSES:
-        commit(closed, number)
-    closed.wait_for_function(
-        "document.querySelectorAll('.dlhpc-page .dlhpc-plot[data-serial] svg').length === 5"
-    )
-    return closed
-
-
-def commit(page: Any, number: int) -> None:
-    card = page.locator(".dlhpc-question").nth(number)
-    guess = GUESSES[number]
-    if guess is None:
-        card.locator("select").first.select_option(index=2)
-    else:
-        card.locator("input").first.fill(guess)
-        card.locator("input").first.press("Tab")
-    card.get_by_role("button", name="Commit").click()
-
-
-def experiment(page: Any, index: int) -> Any:
-    return page.locator(".dlhpc-page").nth(index)
-
-
-def slider(page: Any, index: int, label: str) -> Any:
-    return experiment(page, index).get_by_role("slider", name=label, exact=True)
-
-
-def choose(page: Any, index: int, label: str, choice: str) -> None:
-    box = experiment(page, index)
-    box.locator(f".widget-dropdown:has(label:text-is('{label}')) select").select_option(
-        label=choice
-    )
-
-
-def wall(page: Any, index: int) -> str:
-    return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
 
 
 def press(page: Any, index: int, name: str) -> None:
@@ -94,7 +40,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     assert closed.locator(".dlhpc-page").count() == 0
     assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
     assert closed.get_by_text("Published: ResNet-50 on ImageNet").count() == 1
-    commit(closed, 0)
+    commit(closed, 0, GUESSES[0])
     eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
     told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
     eventually(lambda: "Chance is 10 %" in told.first.inner_text())
@@ -197,10 +143,4 @@ def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: in
 
 
 def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
-    used = []
-    for child in psutil.Process(lesson[1]).children():
-        with suppress(psutil.Error):
-            if any("ipykernel" in word for word in child.cmdline()):
-                used.append(child.memory_info().rss)
-    print(f"largest kernel: {max(used) / 1e6:.0f} MB")
-    assert used and max(used) < MOST_MEMORY
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

@@ -342,7 +342,7 @@ def test_four_ranks_exchange_the_gradients_of_a_step(monkeypatch: pytest.MonkeyP
 def test_ranks_that_do_not_come_through_are_explained(
     command: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib_dlhpc.explore.here.mpiexec", lambda: command)
+    monkeypatch.setattr("lib_dlhpc.launch.mpi.mpiexec", lambda: command)
     with pytest.raises(MpiMissing, match=reason):
         data_parallel_here.measure()
 

@@ -47,7 +47,7 @@ def starter(repository):
 def on_ranks(require):
     """A function: what a program prints on MPI ranks."""
     from lib_dlhpc.explore.lab import run_ranks
-    from lib_dlhpc.launch.local import mpiexec
+    from lib_dlhpc.launch.mpi import mpiexec
     from lib_dlhpc.spec.errors import SpecError
 
     try:

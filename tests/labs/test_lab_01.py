@@ -4,6 +4,7 @@ import pytest
 
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.train.lab.findings import passed
+from lib_dlhpc.train.lab.ranks import LabError
 
 LAB = "01_data_parallel_step"
 NAMES = ["your name", "another", "x"]
@@ -76,3 +77,15 @@ def test_the_solution_holds_on_real_ranks(own, solution, on_ranks, tmp_path):
 def test_nothing_is_started_or_written_before_the_checks_hold(own, solution, monkeypatch):
     monkeypatch.setattr(own, "HERE", None)  # anything done with it would fail
     assert "Not yet" in own.on_ranks(solution(LAB).mean_of_means, "x").value
+
+
+def test_a_rank_that_raises_ends_those_who_would_wait_for_it(own, on_ranks, tmp_path):
+    file = tmp_path / "step.py"
+    file.write_text(
+        "def step(network, loss, x, y, comm, rate):\n"
+        "    if comm.rank == 1:\n"
+        "        raise IndexError('gone')\n"
+        "    return comm.allreduce(0.0)\n"
+    )
+    with pytest.raises(LabError, match="IndexError: gone"):
+        on_ranks(own.HERE / "checks.py", str(file), "x", ranks=2, patience=30)

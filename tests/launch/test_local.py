@@ -40,7 +40,7 @@ EVERY_STEP = {"run.checkpoint_interval": 1e-9}
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_mpi(require):
-    from lib_dlhpc.launch.local import mpiexec
+    from lib_dlhpc.launch.mpi import mpiexec
 
     try:
         mpiexec()
