@@ -73,7 +73,6 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
     train_it = _button("Train", "Some seconds; the page stays usable", "primary")
     cancel = _button("Cancel", "Ends within an epoch")
     clear = _button("Clear", "Take all runs off the chart")
-    cancel.disabled = True
     bar = ipywidgets.IntProgress(max=EPOCHS, layout={"width": "12em"})
     bar.tooltip = "Epochs done"
     state = ipywidgets.HTML('<p role="status">Ready.</p>')
@@ -115,20 +114,25 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
                 run_wall(chosen, accuracy[-1], stop.is_set()), "This run learned."
             )
             state.value = f'<p role="status">{escape(chosen.name)}: {words}</p>'
-            train_it.disabled, cancel.disabled = False, True
+            busy(False)
+
+    def busy(running: bool) -> None:
+        train_it.disabled = clear.disabled = running
+        cancel.disabled = not running
 
     def start(_: Any) -> None:
-        train_it.disabled, cancel.disabled, bar.value = True, False, 0
+        busy(True)
+        bar.value = 0
         stop.clear()
         state.value = f'<p role="status">{escape(setting().name)} is training ...</p>'
         thread(target=work, args=(setting(),), daemon=True).start()
 
     def cleared(_: Any) -> None:
-        if not train_it.disabled:
-            curves.clear()
-            runs.update(*runs_state(curves, EPOCHS, None))
-            wall.value = wall_html("", "Nothing trained yet.")
+        curves.clear()
+        runs.update(*runs_state(curves, EPOCHS, None))
+        wall.value = wall_html("", "Nothing trained yet.")
 
+    busy(False)
     train_it.on_click(start)
     cancel.on_click(lambda _: stop.set())
     clear.on_click(cleared)

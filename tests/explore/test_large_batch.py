@@ -250,6 +250,18 @@ def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
     assert runs.data["ends"]["x"] == []
 
 
+def test_while_a_run_goes_on_it_can_be_cancelled_and_nothing_else() -> None:
+    class Never:
+        def __init__(self, **_: Any) -> None:
+            self.start = lambda: None
+
+    page = break_and_heal(thread=Never)
+    buttons = [button(page, name) for name in ("Train", "Clear", "Cancel")]
+    assert [each.disabled for each in buttons] == [False, False, True]
+    buttons[0].click()
+    assert [each.disabled for each in buttons] == [True, True, False]
+
+
 def test_a_run_that_learned_nothing_meets_a_wall_and_a_cancelled_one_does_not() -> None:
     assert "0.64" in run_wall(Setting(512), 0.1, False)
     assert run_wall(Setting(512), 0.1, True) == run_wall(Setting(512), 0.9, False) == ""
