@@ -11,6 +11,17 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 
+SPLIT_FIELDS = (
+    "tensor",
+    "pipeline",
+    "spatial",
+    "microbatches",
+    "zero",
+    "recompute",
+    "offload",
+)
+
+
 @dataclass(frozen=True)
 class Work:
     """Seconds of one device's forward and backward, and when its gradient buckets are ready."""
@@ -45,11 +56,12 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
 def check(experiment: Experiment) -> None:
     """Raise SpecError where a split is not modelled or the device lacks the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
-    for name in ("tensor", "pipeline", "spatial"):
-        if np.any(np.not_equal(getattr(strategy, name), 1)):
+    for name in SPLIT_FIELDS:
+        legal = type(strategy).__dataclass_fields__[name].default
+        if np.any(np.not_equal(getattr(strategy, name), legal)):
             raise SpecError(
-                f"strategy.{name} = {getattr(strategy, name)}: not modelled yet; only data parallelism is,"
-                f" so the legal value is 1."
+                f"strategy.{name} = {getattr(strategy, name)!r}: not modelled yet; only data parallelism is,"
+                f" so the legal value is {legal!r}."
             )
     if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
         raise SpecError(

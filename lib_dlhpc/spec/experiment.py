@@ -30,7 +30,7 @@ from lib_dlhpc.spec.schema import (
     to_table,
     whole,
 )
-from lib_dlhpc.spec.strategy import Strategy, check_update
+from lib_dlhpc.spec.strategy import Strategy, check_split, check_update
 from lib_dlhpc.spec.training import Training
 
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
@@ -97,8 +97,7 @@ class Experiment:
     @property
     def global_batch(self) -> Any:
         """Samples of one optimiser step over all devices."""
-        s = self.strategy
-        return s.batch * (self.devices // (s.tensor * s.pipeline * s.spatial))
+        return self.strategy.batch * (self.devices // self.strategy.replica)
 
     def set(self, changes: Mapping[str, Any]) -> "Experiment":
         """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; arrays are welcome.
@@ -212,6 +211,7 @@ def _check_together(experiment: Experiment) -> None:
             " use fewer, or raise machine.nodes."
         )
     check_update(s)
+    check_split(s)
     if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
         raise SpecError(
             f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"

@@ -1,6 +1,7 @@
 """Strategy: how the run is spread over devices and how gradients are exchanged."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,27 @@ ALLREDUCES = (
 )
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SPLITS = ("paired", "column", "row")
+RECOMPUTES = ("none", "selective", "full")
+OFFLOADS = ("none", "activations", "all")
 TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Which devices, what batch, which numbers, which exchange. `batch` is per device.
+    """Which devices, what batch, which numbers, which exchange.
+
+    A network is split over tensor x pipeline x spatial devices, its replica, and there are `data`
+    replicas. `batch` is the samples of one replica in a step, which go through it in `microbatches`
+    equal parts. schedule: of a pipeline, whose ranks hold `chunks` stages each if it is interleaved.
+    split: how tensor parallelism divides layers: by their outputs (column, or filter), by their inputs
+    (row, or channel), or one after the other, which needs the fewest messages (Shoeybi et al. 2019,
+    "Megatron-LM"). sequence_parallel: what is between such layers is split by position (Korthikanti et
+    al. 2022). zero: what replicas share out instead of copying: 1 optimiser state, 2 gradients too, 3
+    weights too (Rajbhandari et al. 2020). recompute: activations that backward makes again: all within a
+    block (full), or of attention alone (selective). offload: what waits in host memory or on a disk until
+    it is needed: activations, or weights and optimiser state too (all).
 
     update: synchronous devices exchange gradients every step; asynchronous ones push theirs to the
     nodes that hold the parameters and pull what has come of them, none waiting for the others; local
@@ -44,10 +60,23 @@ class Strategy:
     tensor: int = whole(default=1)
     pipeline: int = whole(default=1)
     spatial: int = whole(default=1)
+    microbatches: int = whole(default=1)
+    schedule: str = choice(SCHEDULES, default="1f1b")
+    chunks: int = whole(default=1)
+    split: str = choice(SPLITS, default="paired")
+    sequence_parallel: bool = flag(default=False)
+    zero: int = whole(default=0, least=0, most=3)
+    recompute: str = choice(RECOMPUTES, default="none")
+    offload: str = choice(OFFLOADS, default="none")
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between two averages of the weights, with local updates
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound
     servers: int = whole(default=1)  # nodes, each with an equal part; with asynchronous updates
+
+    @property
+    def replica(self) -> Any:
+        """Devices that hold one copy of the network together."""
+        return self.tensor * self.pipeline * self.spatial
 
     @property
     def overlaps(self) -> bool:
@@ -68,6 +97,51 @@ def check_update(strategy: Strategy) -> None:
                 f"strategy.{name} = {np.max(value)}: only strategy.update = {update!r} has a use for it;"
                 f" with {strategy.update!r} the legal value is {none}."
             )
+
+
+def check_split(strategy: Strategy) -> None:
+    """Raise SpecError for numbers that describe how a network is split and contradict each other."""
+    s = strategy
+    for name in ("tensor", "pipeline", "spatial", "microbatches", "zero"):
+        value, none = getattr(s, name), 0 if name == "zero" else 1
+        if s.update != "synchronous" and np.any(np.not_equal(value, none)):
+            raise SpecError(
+                f"strategy.{name} = {np.max(value)}: with strategy.update = {s.update!r} the legal value is"
+                f" {none}; only synchronous devices can share out a network."
+            )
+    for wrong, said in (
+        (
+            np.greater(s.tensor, 1) & np.greater(s.spatial, 1),
+            f"strategy.tensor = {s.tensor} with strategy.spatial = {s.spatial}: a layer is split by its"
+            " weights or over space, not both; set one of them to 1.",
+        ),
+        (
+            np.greater(s.microbatches, s.batch),
+            f"strategy.microbatches = {s.microbatches}: more than the {s.batch} samples of"
+            " strategy.batch; legal: up to that.",
+        ),
+        (
+            np.greater(s.chunks, 1) & (s.schedule != "interleaved"),
+            f"strategy.chunks = {s.chunks}: only strategy.schedule = 'interleaved' has a use for it; with"
+            f" {s.schedule!r} the legal value is 1.",
+        ),
+        (
+            (s.schedule == "interleaved") & np.not_equal(np.mod(s.microbatches, s.pipeline), 0),
+            f"strategy.microbatches = {s.microbatches}: the interleaved schedule needs a multiple of"
+            f" strategy.pipeline = {s.pipeline}.",
+        ),
+        (
+            s.sequence_parallel & np.equal(s.tensor, 1),
+            "strategy.sequence_parallel = true: it needs strategy.tensor above 1; legal here: false.",
+        ),
+        (
+            np.greater(s.zero, 1) & np.greater(s.pipeline, 1),
+            f"strategy.zero = {s.zero}: gradients are added up over the microbatches of a pipeline, so they"
+            f" cannot be let go of; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
+        ),
+    ):
+        if np.any(wrong):
+            raise SpecError(said)
 
 
 def exchange_in_words(strategy: Strategy) -> str:

@@ -1,5 +1,6 @@
 """What can be trained: a run that cannot be is refused before any rank starts."""
 
+from lib_dlhpc.costs.work import SPLIT_FIELDS
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.compress import check_compression
@@ -12,11 +13,12 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 def check(experiment: Experiment) -> None:
     """Raise SpecError, without much work, for what can be priced but not trained."""
     strategy = experiment.strategy
-    for name in ("tensor", "pipeline", "spatial"):
-        if getattr(strategy, name) != 1:
+    for name in SPLIT_FIELDS:
+        legal = type(strategy).__dataclass_fields__[name].default
+        if getattr(strategy, name) != legal:
             raise SpecError(
-                f"strategy.{name} = {getattr(strategy, name)}: can be described but not trained yet; only"
-                " data parallelism is, so the legal value is 1."
+                f"strategy.{name} = {getattr(strategy, name)!r}: can be described but not trained yet; only"
+                f" data parallelism is, so the legal value is {legal!r}."
             )
     if strategy.precision not in PRECISIONS:
         raise SpecError(

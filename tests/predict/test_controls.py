@@ -114,8 +114,24 @@ CHANGES = {
     "machine.storage.nvme.metadata_rate": (1e3, {}),
     "machine.storage.nvme.capacity": (1e9, {}),
 }
-# predict refuses any value but 1 until these splits are modelled: refused, not ignored.
-REFUSED = {"strategy.tensor", "strategy.pipeline", "strategy.spatial"}
+# predict refuses any other value until these splits are modelled: refused, not ignored.
+REFUSED = {
+    "strategy.tensor",
+    "strategy.pipeline",
+    "strategy.spatial",
+    "strategy.microbatches",
+    "strategy.zero",
+    "strategy.recompute",
+    "strategy.offload",
+}
+TEXTS = {"strategy.recompute": "full", "strategy.offload": "all"}
+# These say how to do what is refused.
+OF_REFUSED = {
+    "strategy.schedule",
+    "strategy.chunks",
+    "strategy.split",
+    "strategy.sequence_parallel",
+}
 # What the other splits leave over: every legal value says the same, every other one is refused.
 DERIVED = {"strategy.data"}
 
@@ -136,7 +152,7 @@ def outcome(run):
 
 
 def test_the_table_knows_every_field():
-    assert set(fields()) == set(CHANGES) | REFUSED | DERIVED
+    assert set(fields()) == set(CHANGES) | REFUSED | OF_REFUSED | DERIVED
 
 
 @pytest.mark.parametrize("key", CHANGES)
@@ -159,7 +175,7 @@ def test_every_field_moves_something(key):
 @pytest.mark.parametrize("key", sorted(REFUSED))
 def test_a_field_that_is_not_modelled_is_refused(key):
     with pytest.raises(SpecError, match="not modelled"):
-        predict(BASE.set({key: 2}))
+        predict(BASE.set({key: TEXTS.get(key, 2)}))
 
 
 def test_data_is_what_the_other_splits_leave():

@@ -1,0 +1,1 @@
+"""Who holds what part of a network, and which messages that needs."""
