@@ -113,7 +113,12 @@ def assert_same(found, expected, **tolerance):
 
 
 def test_the_cases_hold_every_kind_and_each_says_what_it_is():
-    assert {model.layers[-1].kind for model in CASES.values()} == set(KINDS)
+    talking = {
+        "exchange",
+        "halo",
+        "receive",
+    }  # whole only on several ranks: tests/mpi/test_layers.py
+    assert {model.layers[-1].kind for model in CASES.values()} == set(KINDS) - talking
     assert all(kind.__doc__ for kind in KINDS.values())
 
 

@@ -8,6 +8,7 @@ A layer is made from a Layer of spec/, so what is priced is what is trained. It 
     backward(weights, gradients, kept, dy) -> dx write the gradients; dy is the layer's to overwrite
 
 dense.py, conv.py (with windows.py), pool.py, norm.py, pointwise.py, sequence.py, recurrent.py, shapes.py;
+exchange.py and halo.py, where ranks talk, and slices.py, what a rank has of a tensor that is split;
 kept.py says what is kept and how arrays lie, room.py in which memory.
 """
 
@@ -15,6 +16,8 @@ from typing import Any
 
 from lib_dlhpc.train.layers.conv import Conv
 from lib_dlhpc.train.layers.dense import Dense
+from lib_dlhpc.train.layers.exchange import Exchange
+from lib_dlhpc.train.layers.halo import Halo
 from lib_dlhpc.train.layers.kept import Context, Kept
 from lib_dlhpc.train.layers.norm import BatchNorm, LayerNorm
 from lib_dlhpc.train.layers.pointwise import Dropout, Gelu, LeakyRelu, Relu, Sigmoid, Tanh
@@ -33,10 +36,12 @@ KINDS: dict[str, Any] = {
     "dense": Dense,
     "dropout": Dropout,
     "embedding": Embedding,
+    "exchange": Exchange,
     "flatten": Flatten,
     "gelu": Gelu,
     "global_avg_pool": GlobalAvgPool,
     "layer_norm": LayerNorm,
+    "halo": Halo,
     "leaky_relu": LeakyRelu,
     "lstm": Lstm,
     "max_pool": MaxPool,

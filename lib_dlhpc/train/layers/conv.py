@@ -13,6 +13,7 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.train.layers.slices import own_shapes
 from lib_dlhpc.train.layers.windows import Tap, blocks, taps
 
 CACHE = 1024 * 1024  # bytes of columns: fits the second-level cache of today's cores
@@ -38,6 +39,7 @@ class Conv:
         self.shapes: Shapes = {"weight": (self.outputs, self.inputs // self.groups, *kernel)}
         if self.window["bias"]:
             self.shapes["bias"] = (self.outputs,)
+        self.shapes = own_shapes(layer, self.shapes)
         self._plans: dict[int, list[_Block]] = {}
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.train.layers.slices import own_shapes
 
 
 class Dense:
@@ -20,6 +21,7 @@ class Dense:
         self.shapes: Shapes = {} if self.tied else {"weight": (self.inputs, self.features)}
         if layer.attributes["bias"]:
             self.shapes["bias"] = (self.features,)
+        self.shapes = own_shapes(layer, self.shapes)
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:
         """Fill in the weights: He et al. 2015, equation 10."""

@@ -6,6 +6,7 @@ memory. All else lies samples first.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,6 +33,11 @@ def alone(values: Array) -> Array:
     return values
 
 
+def silent(name: str, size: int, peer: int = -1) -> AbstractContextManager[None]:
+    """What is around a message of `size` B when nobody takes it down."""
+    return nullcontext()
+
+
 @dataclass
 class Context:
     """What a layer must know of the pass it is in."""
@@ -41,6 +47,8 @@ class Context:
     step: int = 0
     first_sample: int = 0  # of this rank's samples in the global batch
     sum_over_ranks: Callable[[Array], Array] = alone
+    groups: dict[str, Any] = field(default_factory=dict)  # communicators: "tensor", "spatial"
+    communicates: Callable[..., AbstractContextManager[None]] = silent
     room: Room = field(default_factory=Room)
 
 

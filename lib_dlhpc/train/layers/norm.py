@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.train.layers.exchange import sum_over_group
 from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
 
 EPSILON = 1e-5
@@ -15,13 +16,15 @@ class BatchNorm:
     """Each channel with mean 0 and variance 1 over batch and space, then scaled and shifted.
 
     The sums go through context.sum_over_ranks: with MPI's, all ranks normalise alike (Peng et al.
-    2018, "MegDet", section 3.3), without it each rank normalises its own samples. Evaluation takes
+    2018, "MegDet", section 3.3), without it each rank normalises its own samples. Ranks that share a
+    sample's positions sum over their group in any case. Evaluation takes
     running statistics, which are not weights but belong to a checkpoint. Source: Ioffe and Szegedy 2015.
     """
 
     def __init__(self, layer: Layer) -> None:
         channels = layer.input_shape[0]
         self.images = len(layer.input_shape) >= 3
+        self.groups = layer.attributes.get("sum", ())
         self.shapes: Shapes = {"scale": (channels,), "shift": (channels,)}
         self.statistics: Shapes = {"mean": (channels,), "variance": (channels,)}
         self.running: Tensors = {}  # set by the network
@@ -38,13 +41,13 @@ class BatchNorm:
         y = kept.array(x.shape, x.dtype)
         rows, normal = self._rows(x), self._rows(y)
         if kept.context.training:
-            count = kept.context.sum_over_ranks(np.array([rows.shape[1]], x.dtype))
+            count = self._sum(kept, np.array([rows.shape[1]], x.dtype))
             share = MOMENTUM if count > 0 else 0.0  # a rank without samples has seen nothing
             count = np.maximum(count, 1)
-            mean = kept.context.sum_over_ranks(rows.sum(axis=1)) / count
+            mean = self._sum(kept, rows.sum(axis=1)) / count
             np.subtract(rows, mean[:, None], out=normal)
             square = np.einsum("cn,cn->c", normal, normal)
-            variance = kept.context.sum_over_ranks(square) / count
+            variance = self._sum(kept, square) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
             for name, new in (("mean", mean), ("variance", unbiased)):
                 self.running[name] += share * (new - self.running[name])
@@ -66,13 +69,19 @@ class BatchNorm:
         normal *= values["inverse"][:, None]
         shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
         gradients["shift"][...], gradients["scale"][...] = shift, scale
-        both = kept.context.sum_over_ranks(np.concatenate([shift, scale])) / values["count"]
+        both = self._sum(kept, np.concatenate([shift, scale])) / values["count"]
         shift, scale = np.split(both, 2)
         normal *= scale[:, None]
         rows -= normal
         rows -= shift[:, None]
         rows *= (weights["scale"] * values["inverse"])[:, None]
         return rows.reshape(dy.shape) if self.images else rows.T
+
+    def _sum(self, kept: Kept, values: Array) -> Array:
+        """Return the sum over all ranks that are normalised together."""
+        for group in self.groups:
+            values = sum_over_group(kept, group, values)
+        return kept.context.sum_over_ranks(values)
 
     def _rows(self, x: Array) -> Array:
         """Return x with a row for each channel."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors, parts
+from lib_dlhpc.train.layers.slices import Part, part_of
 
 ROOT = sqrt(2 / pi)  # of Python's own kind, which leaves float32 as it is
 
@@ -126,14 +127,17 @@ class Dropout:
     def __init__(self, layer: Layer) -> None:
         self.rate, self.stream = layer.attributes["rate"], stream_of(layer)
         self.images = len(layer.input_shape) >= 3
+        self.elements = layer.attributes.get("elements")
+        self.whole = layer.attributes.get("whole", layer).output_shape
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y."""
         if not kept.context.training or not self.rate:
             kept.values["mask"] = None
             return x
-        samples_first = np.moveaxis(x, -1, 0) if self.images else x
-        mask = survivors(kept.context, self.stream, samples_first.shape, self.rate)
+        batch = x.shape[-1 if self.images else 0]
+        shape = (batch, *self.whole)
+        mask = survivors(kept.context, self.stream, shape, self.rate, self.elements)
         kept.values["mask"] = mask = np.moveaxis(mask, 0, -1) if self.images else mask
         y = _room(kept, x)
         np.multiply(x, mask, out=y)
@@ -149,19 +153,30 @@ class Dropout:
         return dy
 
 
-def survivors(context: Context, stream: int, shape: tuple[int, ...], rate: float) -> Array:
+def survivors(
+    context: Context,
+    stream: int,
+    shape: tuple[int, ...],
+    rate: float,
+    elements: Part | None = None,
+) -> Array:
     """Return which elements of (samples, ...) stay, a share 1 - rate to the nearest 2^-16.
 
-    A counter-based generator (Salmon et al. 2011) is asked from the sample's place in the global batch
-    on, so that how the batch is cut into ranks changes nothing.
+    elements: the part of each sample that is wanted. A counter-based generator (Salmon et al. 2011) is
+    asked from the sample's place in the global batch on, so that how the batch is cut into ranks changes
+    nothing.
     """
-    elements = prod(shape[1:])
-    blocks = -(-elements // 16)  # a count of the generator gives 16 numbers of 16 bits
+    many = prod(shape[1:])
+    blocks = -(-many // 16)  # a count of the generator gives 16 numbers of 16 bits
     key = context.seed + (((context.step << 32) + stream) << 64)
     generator = np.random.Philox(counter=context.first_sample * blocks, key=key)
     numbers = generator.random_raw(shape[0] * blocks * 4).view(np.uint16)
-    mask = numbers.reshape(shape[0], blocks * 16)[:, :elements] >= round(rate * 65536)
-    return np.ascontiguousarray(mask).reshape(shape)
+    mask = numbers.reshape(shape[0], blocks * 16)[:, :many] >= round(rate * 65536)
+    mask = np.ascontiguousarray(mask).reshape(shape)
+    if elements is None:
+        return mask
+    axis, ranges = elements
+    return np.ascontiguousarray(part_of(mask, (axis + 1, ranges)))
 
 
 def stream_of(layer: Layer) -> int:

@@ -12,12 +12,14 @@ SPREAD = 0.02  # of the first embeddings (Radford et al. 2018, section 4.1)
 
 
 class Embedding:
-    """A row of features for each whole number."""
+    """A row of features for each whole number; zeros for the numbers whose rows another rank has."""
 
     def __init__(self, layer: Layer) -> None:
         self.shapes: Shapes = {
             "weight": (layer.attributes["vocabulary"], layer.attributes["features"])
         }
+        axis, ranges = layer.attributes.get("part", {}).get("weight", (1, ()))
+        self.rows = ranges[0] if axis == 0 else None  # of the whole table
         self.tied = False  # set by the network where a dense layer adds to the gradient before
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:
@@ -26,16 +28,26 @@ class Embedding:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (*x.shape, features)."""
-        kept.values["x"] = x
         table = weights["weight"]
-        return np.take(table, x, axis=0, out=kept.array((*x.shape, table.shape[1]), table.dtype))
+        y = kept.array((*x.shape, table.shape[1]), table.dtype)
+        if self.rows is None:
+            kept.values["x"] = x
+            return np.take(table, x, axis=0, out=y)
+        first, last = self.rows
+        kept.values["x"], kept.values["here"] = x - first, (x >= first) & (x < last)
+        np.take(table, kept.values["x"], axis=0, out=y, mode="clip")
+        y[~kept.values["here"]] = 0
+        return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Add what each row's uses give; there is no gradient of whole numbers."""
         if not self.tied:
             gradients["weight"].fill(0)
-        x = kept.values["x"].ravel()
-        np.add.at(gradients["weight"], x, dy.reshape(-1, dy.shape[-1]))
+        x, rows = kept.values["x"].ravel(), dy.reshape(-1, dy.shape[-1])
+        if self.rows is not None:
+            here = kept.values["here"].ravel()
+            x, rows = x[here], rows[here]
+        np.add.at(gradients["weight"], x, rows)
 
 
 class PositionEmbedding:
@@ -70,6 +82,8 @@ class Attention:
         options = layer.attributes
         self.heads, self.causal, self.rate = options["heads"], options["causal"], options["dropout"]
         self.features, self.stream = layer.output_shape[-1], stream_of(layer)
+        self.elements = layer.attributes.get("elements")  # the heads that this rank has
+        self.all_heads = layer.attributes.get("whole", layer).attributes["heads"]
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y of shape (batch, positions, features)."""
@@ -84,7 +98,8 @@ class Attention:
         p /= p.sum(axis=-1, keepdims=True)
         mask = None
         if self.rate and kept.context.training:
-            mask = survivors(kept.context, self.stream, p.shape, self.rate)
+            shape = (p.shape[0], self.all_heads, *p.shape[2:])
+            mask = survivors(kept.context, self.stream, shape, self.rate, self.elements)
         kept.values.update(x=x, p=p, mask=mask)
         y = kept.array((*x.shape[:2], self.features), x.dtype)
         (heads,) = self._heads(y)
