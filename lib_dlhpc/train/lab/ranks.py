@@ -12,6 +12,7 @@ import sysconfig
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from time import monotonic
 from traceback import extract_tb
@@ -19,31 +20,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lib_dlhpc.train.lab.letters import HINT, Boxes, Correspondent, Letter
+from lib_dlhpc.train.lab.mistakes import (
+    Endless,
+    LabError,
+    Mismatch,
+    Unmet,
+    array_of,
+    bytes_of,
+    is_in_place,
+    ranks_named,
+    ranks_wait,
+)
 from lib_dlhpc.train.layers.kept import Array
 
 PATIENCE = 10.0  # s that ranks may take together: a step is done in a fraction of one
 POLL = 1e-6  # s of a rank's clock for asking in vain whether a sum is there
-KNOWN = "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier"
-
-
-class LabError(RuntimeError):
-    """What a program of several ranks did wrong, in words."""
-
-
-class Unmet(LabError):
-    """Ranks wait for a call that some rank will never make; `call` is its number, from 0."""
-
-    def __init__(self, words: str, call: int) -> None:
-        super().__init__(words)
-        self.call = call
-
-
-class Mismatch(LabError):
-    """Ranks meet in calls that do not belong together."""
-
-
-class Endless(LabError):
-    """Ranks that still compute when nobody wants to wait any longer."""
+KNOWN = (
+    "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier; Send, Recv, Isend,"
+    " Irecv, Sendrecv, send, recv, isend, irecv, sendrecv"
+)
 
 
 class _Stopped(BaseException):
@@ -92,13 +88,14 @@ class _Meeting:
     ended: float = 0.0  # s
 
 
-class Rank:
+class Rank(Correspondent):
     """One emulated rank. `now` is its own clock, which stands still but for `spend` and for sums.
 
     posts: the sums of arrays that it has begun. moved: B that went into its calls and came out of them.
     """
 
     def __init__(self, rank: int, together: "_Together") -> None:
+        super().__init__()
         self.rank, self.size, self._together = rank, together.size, together
         self.now, self.moved = 0.0, 0
         self.posts: list[Post] = []
@@ -159,7 +156,7 @@ class Rank:
     def allreduce(self, value: Any, op: Any = None) -> Any:
         """Return the sum of all ranks' values."""
         _only_sums(op)
-        self.moved += 2 * _bytes(value)
+        self.moved += 2 * bytes_of(value)
         values = self._gathered("allreduce", value)
         total = values[0]
         for each in values[1:]:
@@ -169,19 +166,19 @@ class Rank:
     def allgather(self, value: Any) -> list[Any]:
         """Return the values of all ranks."""
         values = self._gathered("allgather", value)
-        self.moved += _bytes(value) + sum(map(_bytes, values))
+        self.moved += bytes_of(value) + sum(map(bytes_of, values))
         return values
 
     def gather(self, value: Any, root: int = 0) -> list[Any] | None:
         """Return the values of all ranks to the root, None to others."""
         values = self._gathered("gather", value)
-        self.moved += _bytes(value) + sum(map(_bytes, values)) * (self.rank == root)
+        self.moved += bytes_of(value) + sum(map(bytes_of, values)) * (self.rank == root)
         return values if self.rank == root else None
 
     def bcast(self, value: Any, root: int = 0) -> Any:
         """Return the root's value to all ranks."""
         result = self._gathered("bcast", value)[root]
-        self.moved += _bytes(result)
+        self.moved += bytes_of(result)
         return result
 
     barrier = Barrier
@@ -247,7 +244,10 @@ class _Together:
         self._change = threading.Condition()
         self._meetings: list[_Meeting] = []
         self._left: set[int] = set()  # ranks that have returned
-        self.waiting: set[int] = set()  # ranks that stand still until others come
+        # Ranks that stand still until others come: where, and whether they may go on.
+        self.waiting: dict[int, tuple[str, Callable[[], bool]]] = {}
+        self.boxes = Boxes()
+        self._stuck: Unmet | None = None  # nobody can go on
         self._free = 0.0  # s from which on the network is free
 
     def give(self, number: int, rank: Rank, kind: str, value: Any) -> None:
@@ -270,14 +270,13 @@ class _Together:
                 if gone and len(gone) + len(meeting.given) == self.size:
                     waiting = sorted(meeting.given)
                     raise Unmet(
-                        f"{_named(waiting)} in {meeting.given[rank.rank][0]}, call number {number + 1},"
-                        f" for {_ranks(gone)}, which returned without it: MPI would hang here. Every rank"
+                        f"{ranks_wait(waiting)} in {meeting.given[rank.rank][0]}, call number {number + 1},"
+                        f" for {ranks_named(gone)}, which returned without it: MPI would hang here. Every rank"
                         " must make the same calls, also one with nothing to add.",
                         number,
                     )
-                self.waiting.add(rank.rank)
-                self._change.wait()
-                self.waiting.discard(rank.rank)
+                where = f"{meeting.given[rank.rank][0]}, call number {number + 1}"
+                self._stand(rank.rank, where, lambda: meeting.result is not None)
             if isinstance(meeting.result, LabError):
                 raise meeting.result
             return meeting
@@ -285,6 +284,45 @@ class _Together:
     def leave(self, rank: int) -> None:
         with self._change:
             self._left.add(rank)
+            self._look()
+            self._change.notify_all()
+
+    def post(self, letter: Letter, wish: bool) -> None:
+        """Match a letter, or the wish for one, with the first that fits."""
+        with self._change:
+            self.boxes.add(letter, wish)
+            self._change.notify_all()
+
+    def wait(self, rank: int, words: str, ready: Callable[[], bool]) -> None:
+        """Wait until ready(). Raises Unmet when nobody can go on."""
+        with self._change:
+            while not ready():
+                self._stand(rank, words, ready)
+
+    def _stand(self, rank: int, words: str, ready: Callable[[], bool]) -> None:
+        """Stand still until something changes."""
+        if self._stuck:
+            raise self._stuck
+        self.waiting[rank] = words, ready
+        self._look()
+        if not self._stuck:
+            self._change.wait()
+        del self.waiting[rank]
+
+    def _look(self) -> None:
+        """Note when all who are still there stand still for ever."""
+        there = self.size - len(self._left)
+        if len(self.waiting) < there or any(ready() for _, ready in self.waiting.values()):
+            return
+        if self.waiting and not self._stuck:
+            waits = [f"rank {r} waits in {words}" for r, (words, _) in sorted(self.waiting.items())]
+            if self._left:
+                waits.append(f"{ranks_named(sorted(self._left))} returned")
+            sends = any("does not receive" in words for words, _ in self.waiting.values())
+            told = (
+                f"{'; '.join(waits)}: nobody can go on, MPI would hang here.{HINT if sends else ''}"
+            )
+            self._stuck = Unmet(told, inf)
             self._change.notify_all()
 
     def _settle(self, meeting: _Meeting) -> None:
@@ -356,7 +394,8 @@ def emulate(
         _stop(threads)
     if endless:
         raise Endless(
-            f"{_ranks(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop does not end?"
+            f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop"
+            " does not end?"
         )
     unmet = [error for error in errors.values() if isinstance(error, Unmet)]
     if unmet and len(unmet) == len(errors):
@@ -369,6 +408,10 @@ def emulate(
         raise LabError(
             f"rank {rank} stopped with {type(error).__name__}: {error}{_where(error)}{_hint(error)}"
         ) from error
+    for letter in together.boxes.left():
+        raise LabError(
+            f"rank {letter.source} has sent to rank {letter.target} what nobody receives (tag {letter.tag})."
+        )
     return results
 
 
@@ -397,31 +440,6 @@ def _hint(error: BaseException) -> str:
     return ""
 
 
-def is_in_place(send: Any) -> bool:
-    """Return whether `send` says that the array to receive into is the one to send."""
-    from mpi4py import MPI
-
-    return send is None or isinstance(send, type(MPI.IN_PLACE))
-
-
-def array_of(value: Any, does: str = "sends") -> Array:
-    """Return the array that mpi4py's buffer means: array, [array, type], [array, count, type].
-
-    Raises Mismatch where it is none, or not in one piece.
-    """
-    array, count = value, None
-    if isinstance(value, list | tuple) and value:
-        array, count = value[0], next((each for each in value[1:] if isinstance(each, int)), None)
-    if not isinstance(array, np.ndarray):
-        raise Mismatch(
-            f"a rank {does} a {type(value).__name__}: calls with a capital letter move numpy arrays, those"
-            " with a small one any Python object."
-        )
-    if not array.flags.c_contiguous:
-        raise Mismatch(f"a rank {does} an array that is not in one piece: MPI moves one piece.")
-    return array if count is None else array.reshape(-1)[:count]
-
-
 def _only_sums(op: Any) -> None:
     """MPI.SUM, or nothing, which means it; other operations are not emulated."""
     if op is None:
@@ -430,17 +448,3 @@ def _only_sums(op: Any) -> None:
 
     if op != MPI.SUM:
         raise LabError("emulated ranks only sum: leave out the operation, or give MPI.SUM.")
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, list | tuple):
-        return sum(map(_bytes, value))
-    return int(value.nbytes) if isinstance(value, np.ndarray) else 8
-
-
-def _ranks(numbers: list[int]) -> str:
-    return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-
-
-def _named(numbers: list[int]) -> str:
-    return f"{_ranks(numbers)} wait{'s' * (len(numbers) == 1)}"

@@ -13,7 +13,8 @@ import numpy as np
 
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.train.data import load
-from lib_dlhpc.train.lab.ranks import LabError, emulate
+from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.train.lab.ranks import emulate
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.loss import softmax_cross_entropy
 from lib_dlhpc.train.network import Network

@@ -12,7 +12,8 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.timeline.table import Event
-from lib_dlhpc.train.lab.ranks import Post, array_of, is_in_place
+from lib_dlhpc.train.lab.mistakes import array_of, is_in_place
+from lib_dlhpc.train.lab.ranks import Post
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.network import Network
 
