@@ -145,6 +145,18 @@ def halos():
         assert np.array_equal(dx, gradients[home]), (rows, kernel, stride, padding, axis)
 
 
+def overlapping():
+    """Rows that a rank has are not borrowed, and a row that several have is borrowed once."""
+    owned = tuple((max(0, 2 * r - 1), 2 * r + 4) for r in range(p))
+    needed = tuple((max(0, 2 * r - 3), 2 * r + 2) for r in range(p))
+    options = {"group": "spatial", "axis": 1, "owned": owned, "needed": needed, "fill": 0.0}
+    layer = KINDS["halo"](noun("halo", (2, 5, 3), **options, rank=rank))
+    whole = numbers(99, (2, 2 * p + 4, 3, BATCH))
+    (a, b), (c, d) = owned[rank], needed[rank]
+    assert np.array_equal(layer.forward({}, kept_of(), whole[:, a:b]), whole[:, c:d])
+    assert sum(stop - start for _, (start, stop) in layer.borrowed) == max(a - c, 0)
+
+
 def whole_run(layer, weights, x, dy):
     """Output, dx and gradients of a whole layer on one rank."""
     it, kept = KINDS[layer.kind](layer), Kept(Context(seed=5))
@@ -342,7 +354,7 @@ def masks():
     cuts = even(heads)
     first, last = cuts[rank], cuts[rank + 1]
     thirds = tuple((2 * (k * heads + first), 2 * (k * heads + last)) for k in range(3))
-    attributes = dict(layer.attributes) | {"heads": last - first, "elements": (0, ((first, last),))}
+    attributes = dict(layer.attributes) | {"heads": last - first, "scores": (first, last)}
     local = replace(
         layer, input_shape=(5, 6 * (last - first)), output_shape=(5, 2 * (last - first)),
         attributes=attributes | {"whole": layer},
@@ -361,12 +373,12 @@ def mistakes_are_found():
 
     def short(self, weights, kept, x):
         y = forward(self, weights, kept, x)
-        if any(r > rank for r in self.borrowed):
+        if any(r > rank for r, _ in self.borrowed):
             y[(*(slice(None),) * self.axis, -1)] = 0
         return y
 
     def stay(self, weights, gradients, kept, dy):
-        kept_back, self.lent, self.borrowed = (self.lent, self.borrowed), {}, {}
+        kept_back, self.lent, self.borrowed = (self.lent, self.borrowed), [], []
         dx = backward(self, weights, gradients, kept, dy)
         self.lent, self.borrowed = kept_back
         return dx
@@ -393,6 +405,7 @@ if __name__ == "__main__":
     for check in (
         exchanges,
         halos,
+        overlapping,
         spatial,
         batch_norms,
         split_products,

@@ -82,7 +82,8 @@ class Attention:
         options = layer.attributes
         self.heads, self.causal, self.rate = options["heads"], options["causal"], options["dropout"]
         self.features, self.stream = layer.output_shape[-1], stream_of(layer)
-        self.elements = layer.attributes.get("elements")  # the heads that this rank has
+        scores = options.get("scores")  # the heads that this rank has of the whole's
+        self.elements = (0, (scores,)) if scores else None
         self.all_heads = layer.attributes.get("whole", layer).attributes["heads"]
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
