@@ -10,7 +10,6 @@ from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
-
 SPLIT_FIELDS = (
     "tensor",
     "pipeline",
@@ -57,7 +56,7 @@ def check(experiment: Experiment) -> None:
     """Raise SpecError where a split is not modelled or the device lacks the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
     for name in SPLIT_FIELDS:
-        legal = type(strategy).__dataclass_fields__[name].default
+        legal: Any = type(strategy).__dataclass_fields__[name].default
         if np.any(np.not_equal(getattr(strategy, name), legal)):
             raise SpecError(
                 f"strategy.{name} = {getattr(strategy, name)!r}: not modelled yet; only data parallelism is,"

@@ -1,0 +1,141 @@
+"""A rank's own graph while it is being made: local layers, and who has what of each output."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from lib_dlhpc.layout.cuts import Ranges, bounds, length
+from lib_dlhpc.spec.model import Layer, Model
+
+WHOLE = -1
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the ranks of a group have of one output: all of it, or ranges along an axis of a sample."""
+
+    name: str  # of the local layer that gives it
+    shape: tuple[int, ...]  # of the whole output
+    axis: int = WHOLE
+    ranges: tuple[Ranges, ...] = ()  # of each rank
+
+    def same_split(self, other: "Held") -> bool:
+        """Whether each rank has the same elements of both."""
+        return self.axis == other.axis and self.ranges == other.ranges
+
+
+@dataclass
+class Graph:
+    """The local layers of one rank so far. `homes` names the layer of the model each belongs with."""
+
+    model: Model
+    group: str  # "tensor" or "spatial"
+    ranks: int
+    rank: int
+    layers: list[Layer] = field(default_factory=list)
+    homes: list[int] = field(default_factory=list)
+    held: dict[str, Held] = field(default_factory=dict)
+    _converted: dict[tuple[str, str], Held] = field(default_factory=dict)
+
+    def local_shape(self, held: Held) -> tuple[int, ...]:
+        """Return the shape of what this rank has of a sample."""
+        if held.axis == WHOLE:
+            return held.shape
+        shape = list(held.shape)
+        shape[held.axis] = length(held.ranges[self.rank])
+        return tuple(shape)
+
+    def append(
+        self,
+        home: int,
+        inputs: tuple[Held, ...],
+        gives: Held,
+        share: float = 1.0,
+        part: Mapping[str, tuple[int, tuple[Ranges, ...]]] | None = None,
+        parameters: int | None = None,
+        stored: int | None = None,
+        sums: bool = False,
+        **attributes: Any,
+    ) -> Held:
+        """Add the local form of layer `home`.
+
+        share: of the layer's arithmetic. part: which ranges of a parameter's axis each rank has.
+        stored: what is kept, if not the share of the output. sums: each rank sees part of the positions,
+        so that gradients are summed over the group.
+        """
+        whole = self.model.layers[home]
+        output, size = self.local_shape(gives), prod(whole.output_shape)
+        kept = prod(output) / size if size else 1.0
+        changed: dict[str, Any] = {**whole.attributes, **attributes}
+        if part:
+            changed["part"] = {name: (axis, each[self.rank]) for name, (axis, each) in part.items()}
+        if gives.axis != WHOLE:
+            changed["elements"] = (gives.axis, gives.ranges[self.rank])
+        if part or gives.axis != WHOLE:
+            changed["whole"] = whole
+        if sums and whole.parameters:
+            changed["sum"] = (self.group,)
+        local = replace(
+            whole,
+            inputs=tuple(source.name for source in inputs),
+            input_shape=self.local_shape(inputs[0]),
+            output_shape=output,
+            parameters=whole.parameters if parameters is None else parameters,
+            forward_flop=whole.forward_flop * share,
+            stored=round(whole.stored * kept) if stored is None else stored,
+            mask_bytes=round(whole.mask_bytes * kept),
+            attributes=changed,
+        )
+        self.place(local, home)
+        self.held[whole.name] = replace(gives, name=whole.name)
+        return self.held[whole.name]
+
+    def exchange(
+        self,
+        home: int,
+        source: Held,
+        gives: Held,
+        word: str,
+        forward: str,
+        backward: str,
+        axis: int,
+        stored: int | None = None,
+    ) -> Held:
+        """Add a layer that communicates, once for each source and word."""
+        if (source.name, word) in self._converted:
+            return self._converted[source.name, word]
+        # Ranges that follow one another: of what is put together, or of what is cut.
+        cut = gives if gives.axis != WHOLE else source
+        cuts = bounds(tuple(each[0] for each in cut.ranges)) if cut.axis != WHOLE else ()
+        name = f"{self.model.layers[home].name}.{word}"
+        if any(layer.name == name for layer in self.layers):
+            name = f"{name} of {source.name}"
+        output = self.local_shape(gives)
+        attributes = {
+            "group": self.group,
+            "forward": forward,
+            "backward": backward,
+            "axis": axis,
+            "cuts": cuts,
+            "rank": self.rank,
+        }
+        moved = prod(output) if forward in ("all_gather", "slice") else 0
+        layer = Layer(
+            name,
+            "exchange",
+            (source.name,),
+            self.local_shape(source),
+            output,
+            stored=moved if stored is None else stored,
+            attributes=attributes,
+        )
+        self.place(layer, home)
+        made = replace(gives, name=name)
+        self._converted[source.name, word] = made
+        return made
+
+    def place(self, layer: Layer, home: int) -> None:
+        """Add a layer as it is."""
+        self.layers.append(layer)
+        self.homes.append(home)

@@ -1,0 +1,147 @@
+"""What one rank has of a network: a part for each of its stages, with all messages as layers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from lib_dlhpc.layout.groups import place, sizes
+from lib_dlhpc.layout.spatial import split_space
+from lib_dlhpc.layout.stages import stage_ends
+from lib_dlhpc.layout.tensor import split_tensors
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Layer, Model
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage, as one rank has it.
+
+    model: its local layers. Outputs that come from the stage before stand in it as layers of kind
+    "receive", with the name of the layer that made them; weights that belong to an embedding on another
+    stage as a layer of kind "table". sends: what the next stage needs, received and passed on included.
+    """
+
+    model: Model
+    stage: int
+    receives: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
+    shared: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    """Stages that hold each layer's weights, this one included, where there are several."""
+
+    def elements(self, names: tuple[str, ...]) -> int:
+        """Return how many numbers a sample's outputs of these names have on this rank."""
+        return sum(prod(layer.output_shape) for layer in self.model.layers if layer.name in names)
+
+
+def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
+    """Return what a rank has: one part, or one for each of its chunks.
+
+    The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts.
+    Raises SpecError for a model that cannot be split so.
+    """
+    at, size = place(experiment, rank), sizes(experiment)
+    stages = size.pipeline * int(experiment.strategy.chunks)
+    every = _stages(_Described(experiment), at.spatial, at.tensor)
+    return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
+
+
+class _Described:
+    """An experiment as the key of a cache: equal where it splits the network alike."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment, s = experiment, experiment.strategy
+        memory = float(experiment.machine.device.memory - experiment.machine.device.reserved_memory)
+        numbers = (s.tensor, s.pipeline, s.spatial, s.chunks, s.microbatches, s.batch)
+        self.key = (
+            id(experiment.model),
+            *map(int, numbers),
+            (s.split, s.schedule, s.sequence_parallel, s.precision, s.recompute, s.offload),
+            memory if s.pipeline > 1 else 0.0,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Described) and self.key == other.key
+
+
+@lru_cache(maxsize=512)
+def _stages(described: _Described, spatial: int, tensor: int) -> tuple[Part, ...]:
+    """Return all stages as the ranks at one place of the tensor and the spatial group have them."""
+    experiment, model = described.experiment, described.experiment.model
+    strategy = experiment.strategy
+    layers, homes = model.layers, tuple(range(len(model.layers)))
+    input_shape = model.input_shape
+    if strategy.tensor > 1:
+        graph = split_tensors(
+            model, int(strategy.tensor), tensor, strategy.split, bool(strategy.sequence_parallel)
+        )
+        layers, homes = tuple(graph.layers), tuple(graph.homes)
+    elif strategy.spatial > 1:
+        graph = split_space(model, int(strategy.spatial), spatial)
+        layers, homes = tuple(graph.layers), tuple(graph.homes)
+        input_shape = graph.local_shape(graph.held["input"])
+    found, start = [], 0
+    for stage, end in enumerate(stage_ends(experiment)):
+        stop = sum(home < end for home in homes)
+        found.append(_part(model, layers, start, stop, stage, input_shape))
+        start = stop
+    return _with_tables(found, layers)
+
+
+def _part(
+    model: Model,
+    layers: tuple[Layer, ...],
+    start: int,
+    stop: int,
+    stage: int,
+    input_shape: tuple[int, ...],
+) -> Part:
+    made = {layer.name: layer for layer in layers[:stop]}
+    before = {layer.name for layer in layers[:start]}
+    read_later = {name for layer in layers[stop:] for name in layer.inputs}
+    read = read_later | {name for layer in layers[start:stop] for name in layer.inputs}
+    comes = tuple(name for name in made if name in before and name in read)
+    goes = tuple(name for name in made if name in read_later)
+    received = tuple(_received(made[name], "receive") for name in comes)
+    name = f"{model.name} stage {stage}" if start or stop < len(layers) else model.name
+    own = replace(
+        model, name=name, layers=(*received, *layers[start:stop]), input_shape=input_shape
+    )
+    return Part(own, stage, comes, goes)
+
+
+def _received(layer: Layer, kind: str, **attributes: Any) -> Layer:
+    shape = layer.output_shape
+    elements = prod(shape) if kind == "receive" else 0
+    return Layer(layer.name, kind, (), shape, shape, stored=elements, attributes=attributes)
+
+
+def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
+    """Give stages whose dense layer is tied to an embedding on another stage a table of its weights."""
+    owners = {layer.name: layer for layer in layers if layer.kind == "embedding"}
+    tied: dict[str, set[int]] = {}
+    for part in found:
+        for layer in part.model.layers:
+            for name in (layer.attributes.get("tied"), layer.name):
+                if name in owners:
+                    tied.setdefault(name, set()).add(part.stage)
+    result = []
+    for part in found:
+        shared = {
+            name: tuple(sorted(stages))
+            for name, stages in tied.items()
+            if part.stage in stages and len(stages) > 1
+        }
+        has = {layer.name for layer in part.model.layers}
+        tables = tuple(_table(owners[name]) for name in shared if name not in has)
+        model = replace(part.model, layers=(*tables, *part.model.layers))
+        result.append(replace(part, model=model, shared=shared))
+    return tuple(result)
+
+
+def _table(owner: Layer) -> Layer:
+    return replace(owner, kind="table", inputs=(), forward_flop=0.0, stored=0, mask_bytes=0)

@@ -1,0 +1,156 @@
+"""Spatial parallelism: each rank has some rows of the images or slabs of the volumes, and all weights.
+
+Before a convolution or a pool the ranks exchange halos, the rows beyond their own that its windows read
+(Dryden et al. 2019, "Improving strong-scaling of CNN training by exploiting finer-grained parallelism",
+section 3; Oyama et al. 2020). Where no rows are left, or fewer than ranks, all ranks gather what there is
+and go on with the same network. A sample is cut along its first dimension of space.
+
+Invariants: the gradient of a rank's rows is that of the rows; those of weights are to be summed over the
+ranks until the rows are gathered, and are the same on all ranks after that.
+"""
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from lib_dlhpc.layout.cuts import Range, even, length
+from lib_dlhpc.layout.graph import WHOLE, Graph, Held
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.model import Layer, Model
+
+ROWS = 1  # axis of a sample (channels, rows, ...)
+WINDOWS = ("conv", "max_pool", "avg_pool")
+BY_ROW = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "prelu", "batch_norm")
+
+
+def split_space(model: Model, ranks: int, rank: int) -> Graph:
+    """Return what rank `rank` of `ranks` has of a network of images or volumes.
+
+    Raises SpecError if its samples have no space, or too few rows.
+    """
+    graph = Graph(model, "spatial", ranks, rank)
+    graph.held["input"] = _samples(model, ranks)
+    for home, layer in enumerate(model.layers):
+        _add(graph, home, layer)
+    last = len(model.layers) - 1
+    _whole(graph, last, model.layers[last].name)
+    return graph
+
+
+def rows_read(model: Model, ranks: int) -> tuple[Range, ...]:
+    """Return which rows of a sample each rank reads: its own, and the halo of the first layer."""
+    return tuple(each for (each,) in _samples(model, ranks).ranges)
+
+
+def _samples(model: Model, ranks: int) -> Held:
+    """Return the rows of the samples that each rank reads, halos included: reading costs no message."""
+    shape = model.input_shape
+    readers = [layer for layer in model.layers if "input" in layer.inputs]
+    if len(shape) < 3 or any(_rows(layer) < ranks for layer in readers):
+        raise SpecError(
+            f"strategy.spatial = {ranks}: samples of shape {shape} cannot be cut into so many parts; legal:"
+            " up to the rows of the first layer's output, for samples (channels, rows, ...)."
+        )
+    reads = [_needed(layer, ranks) for layer in readers]
+    inside = [
+        (max(0, min(a for a, _ in each)), min(shape[ROWS], max(b for _, b in each)))
+        for each in zip(*reads, strict=True)
+    ]
+    return Held("input", shape, ROWS, tuple((each,) for each in inside))
+
+
+def _add(graph: Graph, home: int, layer: Layer) -> None:
+    sources = [graph.held[name] for name in layer.inputs]
+    rows = all(held.axis == ROWS for held in sources) and len(layer.output_shape) >= 3
+    if rows and layer.kind in WINDOWS and _rows(layer) >= graph.ranks:
+        _window(graph, home, layer, sources[0])
+    elif rows and layer.kind in BY_ROW:
+        if sources[0].name == "input":
+            sources = [_own(graph, home, sources[0])]
+        gives = Held("", layer.output_shape, ROWS, sources[0].ranges)
+        graph.append(home, tuple(sources), gives, _share(graph, sources[0]), sums=True)
+    elif rows and layer.kind in ("add", "concat") and len({held.ranges for held in sources}) == 1:
+        gives = Held("", layer.output_shape, ROWS, sources[0].ranges)
+        graph.append(home, tuple(sources), gives)
+    else:
+        inputs = tuple(_whole(graph, home, name) for name in layer.inputs)
+        graph.append(home, inputs, Held("", layer.output_shape))
+
+
+def _window(graph: Graph, home: int, layer: Layer, source: Held) -> None:
+    """A convolution or a pool: the rows that it reads come first, so that it needs no padding there."""
+    needed = _needed(layer, graph.ranks)
+    reads = source
+    if needed != tuple(each for (each,) in source.ranges):
+        reads = _halo(graph, home, layer, source, needed)
+    gives = Held("", layer.output_shape, ROWS, _even_rows(layer, graph.ranks))
+    padding = (0, *layer.attributes["padding"][1:])
+    graph.append(home, (reads,), gives, _share(graph, gives), sums=True, padding=padding)
+
+
+def _halo(graph: Graph, home: int, layer: Layer, source: Held, needed: tuple[Range, ...]) -> Held:
+    owned = tuple(each for (each,) in source.ranges)
+    start, stop = needed[graph.rank]
+    own = graph.local_shape(source)
+    shape = (own[0], stop - start, *own[2:])
+    attributes = {
+        "group": graph.group,
+        "axis": ROWS,
+        "owned": owned,
+        "needed": needed,
+        "fill": -inf if layer.kind == "max_pool" else 0.0,
+        "rank": graph.rank,
+    }
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    name = f"{layer.name}.halo"
+    halo = Layer(name, "halo", (source.name,), own, shape, stored=elements, attributes=attributes)
+    graph.place(halo, home)
+    # Beyond the edge of the whole there is no such row: the shape says what the rank has.
+    return Held(name, source.shape, ROWS, tuple((each,) for each in needed))
+
+
+def _own(graph: Graph, home: int, samples: Held) -> Held:
+    """Return the rank's own rows of the samples, without the halo that they were read with."""
+    own = even(samples.shape[ROWS], graph.ranks)
+    if own == tuple(each for (each,) in samples.ranges):
+        return samples
+    layer = replace(graph.model.layers[home], kind="own rows")
+    return _halo(graph, home, layer, samples, own)
+
+
+def _whole(graph: Graph, home: int, name: str) -> Held:
+    """Return a layer's output such that every rank has all rows."""
+    held = graph.held[name]
+    if held.axis == WHOLE:
+        return held
+    if name == "input":
+        held = _own(graph, home, held)
+    gives = Held("", held.shape)
+    backward = "none" if name == "input" else "slice"
+    return graph.exchange(home, held, gives, "gather", "all_gather", backward, ROWS)
+
+
+def _needed(layer: Layer, ranks: int) -> tuple[Range, ...]:
+    """Return the input rows that each rank's outputs read; some may lie beyond the edge."""
+    if layer.kind not in WINDOWS:
+        return even(layer.input_shape[ROWS], ranks)
+    kernel, stride, padding = (layer.attributes[key][0] for key in ("kernel", "stride", "padding"))
+    return tuple(
+        (start * stride - padding, (stop - 1) * stride - padding + kernel)
+        for start, stop in even(_rows(layer), ranks)
+    )
+
+
+def _rows(layer: Layer) -> int:
+    """Return the rows of a layer's output; 0 where it has no space."""
+    return layer.output_shape[ROWS] if len(layer.output_shape) >= 3 else 0
+
+
+def _even_rows(layer: Layer, ranks: int) -> Any:
+    return tuple((each,) for each in even(_rows(layer), ranks))
+
+
+def _share(graph: Graph, held: Held) -> float:
+    return length(held.ranges[graph.rank]) / held.shape[ROWS]

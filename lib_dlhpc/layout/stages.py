@@ -1,0 +1,147 @@
+"""A network cut into the stages of a pipeline: equal work, within the memory of a device.
+
+Stages are runs of layers in their order. They are cut where few arrays are alive: between the blocks of a
+network that is made of blocks, else where one array is alive, else anywhere; whatever is alive goes along.
+"""
+
+from functools import lru_cache
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+# What an element-wise layer costs, in FLOP an element that it reads or writes: it waits for the memory.
+FLOP_PER_ELEMENT = 30
+STATE_BYTES = {"fp64": 24.0, "fp32": 16.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0}
+ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+
+
+def stage_ends(experiment: Experiment) -> tuple[int, ...]:
+    """Return for each stage the index one past its last layer.
+
+    The longest stage is as short as it can be where every stage fits in the device's memory; if none
+    such exists, as short as it can be. Raises SpecError for more stages than places to cut.
+    """
+    strategy = experiment.strategy
+    stages = int(strategy.pipeline) * int(strategy.chunks)
+    model = experiment.model
+    if stages == 1:
+        return (len(model.layers),)
+    edges = cut_points(model, stages)
+    work = np.concatenate([[0.0], np.cumsum(layer_work(model))])[list(edges)]
+    fits = _fits(experiment, edges, stages)
+    cut = _cut(work, stages, fits) or _cut(work, stages, np.ones_like(fits))
+    assert cut is not None  # there are as many places as stages
+    return tuple(edges[index] for index in cut)
+
+
+def layer_work(model: Model) -> NDArray[np.float64]:
+    """Return what each layer costs forward, in FLOP or what takes as long, shape (layers,)."""
+    moved = model.layer_input_elements + model.layer_output_elements
+    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
+    return model.layer_forward_flop + FLOP_PER_ELEMENT * np.where(views, 0.0, moved)
+
+
+@lru_cache(maxsize=256)
+def cut_points(model: Model, stages: int) -> tuple[int, ...]:
+    """Return where a stage may begin or end: 0, ..., layers. Raises SpecError if there are too few places."""
+    layers = len(model.layers)
+    blocks = [_block(layer.name) for layer in model.layers]
+    between = [i for i in range(1, layers) if blocks[i] != blocks[i - 1]]
+    alone = [i for i, alive in enumerate(live_names(model)) if 0 < i < layers and len(alive) == 1]
+    in_blocks = sum(bool(block) for block in blocks) > layers / 2
+    for places in ([i for i in between if i in set(alone)] if in_blocks else [], alone):
+        if len(places) >= stages - 1:
+            return (0, *places, layers)
+    if layers < stages:
+        raise SpecError(
+            f"strategy.pipeline x strategy.chunks = {stages} stages: {model.name or 'the model'} has"
+            f" {layers} layers; legal: up to that."
+        )
+    return tuple(range(layers + 1))
+
+
+@lru_cache(maxsize=256)
+def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
+    """Return for each place before a layer, and at the end, the outputs that are read from there on.
+
+    Samples are not counted: whoever reads them loads them.
+    """
+    last_read: dict[str, int] = {}
+    for index, layer in enumerate(model.layers):
+        for name in layer.inputs:
+            last_read[name] = index
+    alive: list[str] = []
+    found: list[tuple[str, ...]] = []
+    for index, layer in enumerate(model.layers):
+        alive = [name for name in alive if last_read.get(name, -1) >= index]
+        found.append(tuple(alive))
+        alive.append(layer.name)
+    return (*found, ())
+
+
+def _block(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tuple[int, ...] | None:
+    """Return which edges end the stages such that the most work of a stage is least; None if none fits.
+
+    best[k][j]: the most work of a stage when edges up to j are cut into k stages.
+    """
+    edges = len(work)
+    best = np.full((stages + 1, edges), inf)
+    came = np.zeros((stages + 1, edges), dtype=np.int64)
+    best[0, 0] = 0.0
+    for stage in range(1, stages + 1):
+        for end in range(stage, edges):
+            starts = np.arange(stage - 1, end)
+            longest = np.maximum(best[stage - 1, starts], work[end] - work[starts])
+            longest = np.where(fits[stage - 1, starts, end], longest, inf)
+            # The last of equals: earlier stages take what is left over.
+            at = len(starts) - 1 - int(np.argmin(longest[::-1]))
+            best[stage, end], came[stage, end] = longest[at], starts[at]
+    if best[stages, -1] == inf:
+        return None
+    ends, end = [], edges - 1
+    for stage in range(stages, 0, -1):
+        ends.append(end)
+        end = int(came[stage, end])
+    return tuple(reversed(ends))
+
+
+def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArray[np.bool_]:
+    """Return whether stage k may reach from edge i to edge j, shape (stages, edges, edges).
+
+    An estimate, for the cut only: model state, and what the microbatches under way keep.
+    """
+    strategy, model, at = experiment.strategy, experiment.model, list(edges)
+    ranks = strategy.tensor * strategy.spatial
+    split = strategy.tensor
+    state = STATE_BYTES[strategy.precision] * model.layer_parameters / split
+    size = ELEMENT_BYTES[strategy.precision]
+    kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
+    kept = kept * strategy.batch / strategy.microbatches
+    if strategy.recompute == "full" or strategy.offload != "none":
+        kept = np.zeros_like(kept)
+    states, keeps = (np.concatenate([[0.0], np.cumsum(each)])[at] for each in (state, kept))
+    under_way = np.array([_under_way(experiment, stage) for stage in range(stages)])
+    need = states[None, :] - states[:, None]
+    hold = keeps[None, :] - keeps[:, None]
+    device = experiment.machine.device
+    room = (device.memory - device.reserved_memory) / strategy.chunks
+    fits: NDArray[np.bool_] = need[None] + under_way[:, None, None] * hold[None] <= room
+    return fits
+
+
+def _under_way(experiment: Experiment, stage: int) -> int:
+    """Return how many microbatches a stage keeps at once."""
+    strategy = experiment.strategy
+    rank = stage % int(strategy.pipeline)
+    if strategy.schedule == "gpipe":
+        return int(strategy.microbatches)
+    return int(min(strategy.microbatches, strategy.pipeline - rank))

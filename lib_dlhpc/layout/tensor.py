@@ -1,0 +1,290 @@
+"""Tensor parallelism: each rank has some outputs, or some inputs, of the layers with large weights.
+
+A column split (of a convolution: by filters) needs the whole input and gives each rank some features; a row
+split (by channels) takes these and gives sums that are still to be added up over the ranks. One after the
+other needs one sum a pair forward and one backward (Shoeybi et al. 2019, "Megatron-LM", section 3). In
+between, what treats each feature by itself works on the part that the rank has. With sequence parallelism
+all else is split by position: the sum over ranks becomes a reduce-scatter before it and an allgather after
+(Korthikanti et al. 2022, section 4.2).
+
+Invariants: the gradient of a whole output is whole and the same on all ranks; that of a part is the part's.
+"""
+
+from math import prod
+from typing import Any
+
+from lib_dlhpc.layout.cuts import Ranges, even, length, scaled
+from lib_dlhpc.layout.graph import WHOLE, Graph, Held
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.model import Layer, Model
+
+BY_FEATURE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "max_pool", "avg_pool")
+BY_POSITION = ("layer_norm", "dropout", "add", "relu", "leaky_relu", "tanh", "sigmoid", "gelu")
+SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
+
+
+def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: bool) -> Graph:
+    """Return what rank `rank` of `ranks` has of a network, by strategy.split and sequence_parallel.
+
+    Raises SpecError if no layer can be split over so many ranks.
+    """
+    graph = Graph(model, "tensor", ranks, rank)
+    graph.held["input"] = Held("input", model.input_shape)
+    one = _Splitter(graph, split, sequence)
+    for home, layer in enumerate(model.layers):
+        one.add(home, layer)
+    last = len(model.layers) - 1
+    one.whole(last, model.layers[last].name)
+    if not any("part" in layer.attributes for layer in graph.layers):
+        raise SpecError(
+            f"strategy.tensor = {ranks}: {model.name or 'the model'} has no layer that can be split over so"
+            " many ranks; legal: up to the features of its widest dense, convolution or attention layer."
+        )
+    return graph
+
+
+class _Splitter:
+    """The rules, layer by layer."""
+
+    def __init__(self, graph: Graph, split: str, sequence: bool) -> None:
+        self.graph, self.split, self.sequence = graph, split, sequence
+        self.ranks, model = graph.ranks, graph.model
+        self.readers: dict[str, list[Layer]] = {}
+        for layer in model.layers:
+            for name in layer.inputs:
+                self.readers.setdefault(name, []).append(layer)
+        self.tied = {layer.attributes.get("tied") for layer in model.layers} - {None, ""}
+
+    def add(self, home: int, layer: Layer) -> None:
+        """Append the local form of a layer, and what must be exchanged before and after."""
+        source = self.graph.held[layer.inputs[0]]
+        kind, features = layer.kind, source.axis == _features(source.shape) and source.axis != WHOLE
+        if kind == "embedding" and self._splits_table(layer):
+            self._embedding(home, layer)
+        elif kind in ("dense", "conv") and layer.attributes.get("groups", 1) == 1:
+            self._product(home, layer)
+        elif kind == "attention" and features:
+            self._attention(home, layer, source)
+        elif kind == "batch_norm" and features:
+            part = dict.fromkeys(("scale", "shift"), (0, source.ranges))
+            parameters = 2 * length(source.ranges[self.graph.rank])
+            self.graph.append(home, (source,), source, part=part, parameters=parameters)
+        elif kind in BY_FEATURE and features:
+            self._alike(home, layer, source)
+        elif kind in ("flatten", "global_avg_pool") and features and len(source.shape) >= 3:
+            per = prod(source.shape[1:]) if kind == "flatten" else 1
+            ranges = tuple(scaled(each, per) for each in source.ranges)
+            self.graph.append(home, (source,), Held("", layer.output_shape, 0, ranges))
+        elif kind == "add" and features and self._all_alike(layer):
+            inputs = tuple(self.graph.held[name] for name in layer.inputs)
+            self.graph.append(home, inputs, source)
+        elif self._by_position(layer):
+            self._at_positions(home, layer)
+        else:
+            inputs = tuple(self.whole(home, name) for name in layer.inputs)
+            self.graph.append(home, inputs, Held("", layer.output_shape))
+
+    def whole(self, home: int, name: str) -> Held:
+        """Return a layer's output such that every rank has all of it."""
+        held = self.graph.held[name]
+        if held.axis == WHOLE:
+            return held
+        gives = Held("", held.shape)
+        return self.graph.exchange(home, held, gives, "gather", "all_gather", "slice", held.axis)
+
+    # -- products --------------------------------------------------------------------------------
+
+    def _product(self, home: int, layer: Layer) -> None:
+        source = self.graph.held[layer.inputs[0]]
+        inputs, outputs = source.shape[_features(source.shape)], _outputs(layer)
+        split_input = source.axis == _features(source.shape) and source.axis != WHOLE
+        rows = split_input if self.split == "paired" else self.split == "row"
+        tied = bool(layer.attributes.get("tied"))
+        if rows and inputs >= self.ranks and not tied:
+            self._row(home, layer, source)
+        elif outputs >= self.ranks and self._heads_fit(layer):
+            self._column(home, layer)
+        else:
+            entered = self.whole(home, layer.inputs[0])
+            self.graph.append(home, (entered,), Held("", layer.output_shape))
+
+    def _column(self, home: int, layer: Layer) -> None:
+        """Some outputs each; the gradient of the input is a sum over the ranks."""
+        graph, source = self.graph, self.graph.held[layer.inputs[0]]
+        if source.axis != WHOLE:
+            gives = Held("", source.shape)
+            entered = graph.exchange(
+                home, source, gives, "collect", "all_gather", "reduce_scatter", source.axis
+            )
+        elif source.name == "input":
+            entered = source
+        else:
+            entered = graph.exchange(home, source, source, "copy", "none", "all_reduce", WHOLE)
+        ranges = self._output_ranges(layer)
+        mine, many = length(ranges[graph.rank]), _outputs(layer)
+        weight, bias = (0 if layer.kind == "conv" else 1), layer.attributes["bias"]
+        part = {"bias": (0, ranges)} if bias else {}
+        if not layer.attributes.get("tied"):
+            part["weight"] = (weight, ranges)
+        each = (layer.parameters // many) if many else 0
+        gives = Held("", layer.output_shape, _features(layer.output_shape), ranges)
+        key = "channels" if layer.kind == "conv" else "features"
+        changed: dict[str, Any] = {key: mine}
+        graph.append(home, (entered,), gives, mine / many, part, each * mine, **changed)
+
+    def _row(self, home: int, layer: Layer, source: Held) -> None:
+        """Some inputs each; the output is a sum over the ranks, to which the first adds the bias."""
+        graph, axis = self.graph, _features(source.shape)
+        if source.axis != axis:
+            source = self.whole(home, layer.inputs[0])
+            ranges = tuple((each,) for each in even(source.shape[axis], self.ranks))
+            gives = Held("", source.shape, axis, ranges)
+            if layer.inputs[0] == "input":
+                source = graph.exchange(home, source, gives, "slice", "slice", "none", axis)
+            else:
+                source = graph.exchange(home, source, gives, "slice", "slice", "all_gather", axis)
+        mine, many = length(source.ranges[graph.rank]), source.shape[axis]
+        outputs, bias = _outputs(layer), layer.attributes["bias"]
+        part: dict[str, tuple[int, tuple[Ranges, ...]]] = {
+            "weight": (1 if layer.kind == "conv" else 0, source.ranges)
+        }
+        if bias:
+            part["bias"] = (0, (((0, outputs),), *((),) * (self.ranks - 1)))
+        bias = bias and graph.rank == 0
+        weights = (layer.parameters - outputs * layer.attributes["bias"]) // many * mine
+        partial = graph.append(
+            home,
+            (source,),
+            Held("", layer.output_shape),
+            mine / many,
+            part,
+            weights + outputs * bias,
+            stored=0,
+            bias=bias,
+        )
+        graph.held[layer.name] = self._summed(home, layer, partial)
+
+    def _summed(self, home: int, layer: Layer, partial: Held) -> Held:
+        """Add up what each rank has of an output: everywhere, or at the rank's own positions."""
+        if self.sequence and len(layer.output_shape) == 2:
+            gives = self._positions(partial.shape)
+            stored = layer.stored // layer.output_shape[0] * length(gives.ranges[self.graph.rank])
+            return self.graph.exchange(
+                home, partial, gives, "reduce", "reduce_scatter", "all_gather", SEQUENCE, stored
+            )
+        return self.graph.exchange(
+            home, partial, partial, "reduce", "all_reduce", "none", WHOLE, layer.stored
+        )
+
+    def _output_ranges(self, layer: Layer) -> tuple[Ranges, ...]:
+        """Return which outputs each rank has; before attention, whole heads of queries, keys and values."""
+        readers = self.readers.get(layer.name, [])
+        if layer.attributes.get("tied"):
+            vocabulary = next(
+                each for each in self.graph.model.layers if each.name == layer.attributes["tied"]
+            )
+            return tuple((each,) for each in even(vocabulary.attributes["vocabulary"], self.ranks))
+        if len(readers) == 1 and readers[0].kind == "attention":
+            size, heads = readers[0].output_shape[-1], readers[0].attributes["heads"]
+            each = [scaled((part,), size // heads)[0] for part in even(heads, self.ranks)]
+            return tuple(
+                tuple((start + third * size, stop + third * size) for third in range(3))
+                for start, stop in each
+            )
+        return tuple((each,) for each in even(_outputs(layer), self.ranks))
+
+    def _heads_fit(self, layer: Layer) -> bool:
+        readers = self.readers.get(layer.name, [])
+        reads = [each for each in readers if each.kind == "attention"]
+        return not reads or (len(readers) == 1 and reads[0].attributes["heads"] >= self.ranks)
+
+    # -- all else --------------------------------------------------------------------------------
+
+    def _attention(self, home: int, layer: Layer, source: Held) -> None:
+        heads, many = even(layer.attributes["heads"], self.ranks), layer.attributes["heads"]
+        size, rank = layer.output_shape[-1] // many, self.graph.rank
+        mine = length((heads[rank],))
+        ranges = tuple(scaled((part,), size) for part in heads)
+        self.graph.append(
+            home,
+            (source,),
+            Held("", layer.output_shape, 1, ranges),
+            mine / many,
+            heads=mine,
+            scores=heads[rank],
+        )
+
+    def _alike(self, home: int, layer: Layer, source: Held) -> None:
+        gives = Held("", layer.output_shape, source.axis, source.ranges)
+        self.graph.append(home, (source,), gives)
+
+    def _all_alike(self, layer: Layer) -> bool:
+        first, *others = (self.graph.held[name] for name in layer.inputs)
+        return all(first.same_split(each) for each in others)
+
+    def _splits_table(self, layer: Layer) -> bool:
+        options = layer.attributes
+        large = layer.name in self.tied or options["vocabulary"] > options["features"]
+        return bool(large and options["vocabulary"] >= self.ranks)
+
+    def _embedding(self, home: int, layer: Layer) -> None:
+        """Some words each; a rank has zeros for the others, and the sum has all."""
+        rows = tuple((each,) for each in even(layer.attributes["vocabulary"], self.ranks))
+        mine = length(rows[self.graph.rank])
+        partial = self.graph.append(
+            home,
+            (self.whole(home, layer.inputs[0]),),
+            Held("", layer.output_shape),
+            part={"weight": (0, rows)},
+            parameters=mine * layer.attributes["features"],
+            stored=0,
+            vocabulary=mine,
+        )
+        self.graph.held[layer.name] = self._summed(home, layer, partial)
+
+    def _positions(self, shape: tuple[int, ...]) -> Held:
+        return Held("", shape, SEQUENCE, tuple((each,) for each in even(shape[0], self.ranks)))
+
+    def _by_position(self, layer: Layer) -> bool:
+        split = any(
+            held.axis == SEQUENCE and len(held.shape) == 2
+            for held in (self.graph.held[name] for name in layer.inputs)
+        )
+        return split and layer.kind in (*BY_POSITION, "position_embedding")
+
+    def _at_positions(self, home: int, layer: Layer) -> None:
+        """Sequence parallelism: the rank's own positions."""
+        inputs = tuple(self._own_positions(home, name) for name in layer.inputs)
+        gives = self._positions(layer.output_shape)
+        if layer.kind != "position_embedding":
+            self.graph.append(home, inputs, gives, sums=True)
+            return
+        rows = list(gives.ranges)
+        table = layer.attributes["positions"]
+        rows[-1] = ((rows[-1][0][0], table),)  # a table may be longer than the sequence
+        mine = length(rows[self.graph.rank])
+        self.graph.append(
+            home,
+            inputs,
+            gives,
+            part={"weight": (0, tuple(rows))},
+            parameters=mine * layer.output_shape[-1],
+            positions=mine,
+        )
+
+    def _own_positions(self, home: int, name: str) -> Held:
+        held = self.graph.held[name]
+        if held.axis == SEQUENCE:
+            return held
+        held = self.whole(home, name)
+        gives = self._positions(held.shape)
+        return self.graph.exchange(home, held, gives, "slice", "slice", "all_gather", SEQUENCE)
+
+
+def _features(shape: tuple[int, ...]) -> int:
+    """Return the axis of the features: channels come first, features of positions last."""
+    return 0 if len(shape) >= 3 else len(shape) - 1
+
+
+def _outputs(layer: Layer) -> int:
+    return layer.output_shape[_features(layer.output_shape)]
