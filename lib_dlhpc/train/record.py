@@ -1,5 +1,7 @@
 """What a rank did and when, taken down as cheaply as possible while it trains, then gathered as a Timeline."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -9,16 +11,18 @@ from lib_dlhpc.timeline import Timeline, from_rows
 
 MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
 
-Row = tuple[str, str, str, float, float, int]
+Row = tuple[str, str, str, float, float, int, int]
 
 
 class Recorder:
-    """Rows (stream, kind, name, start, stop, bytes) of one rank, in seconds of its own clock."""
+    """Rows (stream, kind, name, start, stop, bytes, peer) of one rank, in seconds of its own clock."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.on = True
         self._begun: dict[int, tuple[float, int]] = {}
+        self._work: tuple[str, str] | None = None  # kind and name of what goes on
+        self._since = 0.0
         self._left_out = 0.0
 
     def now(self) -> float:
@@ -32,7 +36,7 @@ class Recorder:
     def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
         """Take down something that this rank does, or stands still for."""
         if self.on and stop > start:
-            self.rows.append((stream, kind, name, start, stop, 0))
+            self.rows.append((stream, kind, name, start, stop, 0, -1))
 
     def begin_bucket(self, number: int, size: int) -> None:
         """A bucket sets out."""
@@ -44,7 +48,33 @@ class Recorder:
         if self.on and number in self._begun:
             start, size = self._begun.pop(number)
             name = f"bucket {number + 1}"
-            self.rows.append(("communication", "communication", name, start, self.now(), size))
+            self.message(name, start, self.now(), size)
+
+    def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
+        """Take down what went over the network: `size` B, to `peer` if it was to one rank alone."""
+        if self.on:
+            self.rows.append(("communication", "communication", name, start, stop, size, peer))
+
+    @contextmanager
+    def working(self, kind: str, name: str) -> Iterator[None]:
+        """Take down the work within the block, without what it stands still for others."""
+        self._work, self._since = (kind, name), self.now()
+        try:
+            yield
+        finally:
+            self._work = None
+            self.add(kind, name, self._since, self.now())
+
+    @contextmanager
+    def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:
+        """Take down that this rank waits for others within the block, and what goes to and fro."""
+        start = self.now()
+        if self._work is not None:
+            self.add(*self._work, self._since, start)
+        yield
+        self._since = self.now()
+        self.add("wait", f"wait for {name}", start, self._since)
+        self.message(name, start, self._since, size, peer)
 
 
 def offset(comm: Any, rounds: int = 20) -> float:
@@ -68,13 +98,13 @@ def offset(comm: Any, rounds: int = 20) -> float:
 def gather(recorder: Recorder, comm: Any, shift: float) -> Timeline | None:
     """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is the first event of any rank."""
     rows = [
-        (comm.rank, stream, kind, name, start + shift, stop + shift, size)
-        for stream, kind, name, start, stop, size in recorder.rows
+        (comm.rank, stream, kind, name, start + shift, stop + shift, size, peer)
+        for stream, kind, name, start, stop, size, peer in recorder.rows
     ]
     parts = comm.gather(rows)
     if comm.rank:
         return None
     everything = [row for part in parts for row in part]
     zero = min((row[4] for row in everything), default=0.0)
-    moved = [(*row[:4], row[4] - zero, row[5] - zero, row[6]) for row in everything]
+    moved = [(*row[:4], row[4] - zero, row[5] - zero, *row[6:]) for row in everything]
     return from_rows(moved, comm.size, "measured").sorted()

@@ -84,7 +84,7 @@ def add_rows(
         applying, applied, released = np.clip(np.array(times) - ahead, begin, end).tolist()
         for name, start, stop in (("push", begin, applying), ("pull", released, end)):
             words = f"{name}, worker {worker}"
-            recorder.rows.append(("communication", "communication", words, start, stop, size))
+            recorder.message(words, start, stop, size)
         recorder.add("wait", "wait for the servers", begin, applying)
         recorder.add("update", "update", applying, applied)
         recorder.add("wait", "wait for the slowest", applied, released)

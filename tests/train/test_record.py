@@ -94,3 +94,27 @@ def test_the_offset_of_two_clocks_comes_from_the_quickest_round_trip(clock):
         assert abs(found - ahead) <= quickest / 2 + 1e-9
     even = np.full((20, 2), 5e-6)
     assert offset(Pair(clock, 7.0, even)) == pytest.approx(7.0, abs=1e-9)
+
+
+def test_work_stands_still_while_it_waits_for_others(clock):
+    recorder = Recorder()
+    with recorder.working("forward", "forward 1"):
+        clock[0] += 1
+        with recorder.communicates("halo conv1", 80, 3):
+            clock[0] += 2
+        clock[0] += 4
+    with recorder.communicates("sum", 8):
+        clock[0] += 8
+    rows = [(e.stream, e.kind, e.name, e.start, e.stop) for e in gather(recorder, Alone(), 0.0)]
+    assert rows == [
+        ("compute", "forward", "forward 1", 0, 1),
+        ("compute", "wait", "wait for halo conv1", 1, 3),
+        ("communication", "communication", "halo conv1", 1, 3),
+        ("compute", "forward", "forward 1", 3, 7),
+        ("compute", "wait", "wait for sum", 7, 15),
+        ("communication", "communication", "sum", 7, 15),
+    ]
+    assert [(e.bytes, e.peer) for e in gather(recorder, Alone(), 0.0) if e.bytes] == [
+        (80, 3),
+        (8, -1),
+    ]
