@@ -51,13 +51,19 @@ LOOKS = {
     "backward": Look(PARTS["backward"], 1.0, False, "#ffffff"),
     "update": Look("#00b886", 1.0, False, "#000000"),
     "stands still": Look("#999999", 0.12, True, "currentColor"),
+    "pipeline bubble": Look(PARTS["pipeline bubble"], 0.45, True, "currentColor"),
     "exchange": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
     "others still missing": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),
     "waits for input": Look(PARTS["input stall"], 0.35, True, "currentColor"),
     "fetches a batch": Look(PARTS["input stall"], 1.0, False, "#000000"),
     "checkpoint": Look(PARTS["checkpoint"], 1.0, False, "#000000"),
 }
-LOOK_OF = {"wait": "stands still", "communication": "exchange", "input": "fetches a batch"}
+LOOK_OF = {
+    "wait": "stands still",
+    "bubble": "pipeline bubble",
+    "communication": "exchange",
+    "input": "fetches a batch",
+}
 
 
 def gantt(timeline: Timeline, title: str = "", ranks: Iterable[int] | None = None) -> Figure:

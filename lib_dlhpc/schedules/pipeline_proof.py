@@ -4,11 +4,13 @@ A rank does its instructions in order. A send costs it nothing; the message is t
 """
 
 from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
+
+Seconds: TypeAlias = float | Sequence[float]
 
 
 class Span(NamedTuple):
@@ -21,11 +23,15 @@ class Span(NamedTuple):
 
 
 def timetable(
-    pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0, transfer: float = 0.0
+    pipeline: Pipeline,
+    forward: Seconds = 1.0,
+    backward: Seconds = 2.0,
+    transfer: Seconds = 0.0,
 ) -> list[Span]:
     """Return when each rank does what, in s.
 
-    forward, backward: of one chunk. transfer: from one rank to the next. A wait is part of the Receive.
+    forward, backward: of each stage for a microbatch, or one for all. transfer: of each boundary between
+    two stages, or one for all. A wait is part of the Receive.
     Raises ProofError, naming who waits for whom, if the ranks wait for each other for ever.
     """
     cost = {Forward: forward, Backward: backward}
@@ -46,9 +52,10 @@ def timetable(
                     clock[rank] = max(start, under_way.pop(letter))
                 elif isinstance(step, Send):
                     received = Receive(step.what, step.microbatch, step.stage, rank)
-                    under_way[rank, step.peer, received] = start + transfer
+                    under_way[rank, step.peer, received] = start + _one(transfer, _boundary(step))
                 else:
-                    clock[rank] += cost[type(step)]
+                    stage = step.chunk * pipeline.ranks + rank
+                    clock[rank] += _one(cost[type(step)], stage)
                 spans.append(Span(rank, stream.popleft(), start, clock[rank]))
                 moved = True
     if any(todo):
@@ -100,6 +107,15 @@ def prove_pipeline(pipeline: Pipeline) -> list[Span]:
                     if wanted not in done:
                         raise ProofError(f"Rank {rank}: {wanted} is never done.", rank)
     return spans
+
+
+def _one(seconds: Seconds, index: int) -> float:
+    return seconds if isinstance(seconds, float | int) else seconds[index]
+
+
+def _boundary(step: Send) -> int:
+    """Return which boundary a message crosses: an activation the one after the stage that made it."""
+    return step.stage if step.what == "activation" else step.stage - 1
 
 
 def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruction]:

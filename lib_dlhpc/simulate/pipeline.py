@@ -2,8 +2,8 @@
 
 A send waits for nothing: the message is under way while the rank goes on, and several of one rank share
 its port. A receive waits until all of it is there. At the end all wait for each other (the flush, after
-which a synchronous step updates). What a rank does not compute in is the bubble of the pipeline, longer
-by what messages take that nobody can hide: `timeline.idle` measures it.
+which a synchronous step updates). What a rank stands still is the bubble of the pipeline, as it would be
+with free messages, and what messages take that nobody can hide.
 
 Sources of the laws it obeys: Huang et al., "GPipe" (2019); Narayanan et al., "Efficient large-scale
 language model training on GPU clusters" (2021), section 2.2.
@@ -15,14 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.schedules.pipeline import Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline_proof import timetable
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.platform import platform
 from lib_dlhpc.simulate.simulation import Message, Process, Simulation, Traffic
 from lib_dlhpc.simulate.watchdog import Progress
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.timeline import Timeline, from_rows, join
+from lib_dlhpc.timeline import Timeline, from_rows, join, mark_bubble
 
 # What is sent, by the kind of data, its microbatch, the stage that made it, from rank, to rank.
 Letter: TypeAlias = tuple[str, int, int, int, int]
@@ -48,7 +49,7 @@ def play_pipeline(
     chunks stages. message_bytes: B of the activations (and of their gradients) between one stage and
     the next, (stages - 1,) or one for all. speed, background: as in `simulate`. messages: how many to
     record, a row each, the first to arrive. progress: see Simulation.run.
-    Rows: forward and backward, named by microbatch; wait, for what another rank makes.
+    Rows: forward and backward, named by microbatch; bubble and wait, for what another rank makes.
     Raises SpecError for sizes that do not fit; DeadlockError, naming who waits for what, where streams
     made by hand wait for ever (`schedules.prove_pipeline` says what is wrong with them); Cancelled.
     """
@@ -62,6 +63,7 @@ def play_pipeline(
     ahead, back = _per("forward", forward, stages), _per("backward", backward, stages)
     sizes = _per("message_bytes", message_bytes, stages - 1)
     recorder = Recorder(messages)
+    pace = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)
     sim = Simulation(on, speed, record=recorder if messages else None)
     sim.background(background)
     letters = _letters(sim, pipeline, sizes)
@@ -72,7 +74,27 @@ def play_pipeline(
         )
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
-    return join([from_rows(rows, on.ranks, "simulated"), recorder.timeline(on.ranks)]).sorted()
+    played = from_rows(rows, on.ranks, "simulated")
+    bubble = _bubble(pipeline, ahead / pace[_rank_of(pipeline)], back / pace[_rank_of(pipeline)])
+    marked = mark_bubble(played, bubble, played.where("compute", "wait"))
+    return join([marked, recorder.timeline(on.ranks)]).sorted()
+
+
+def _bubble(
+    pipeline: Pipeline, forward: NDArray[np.float64], backward: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return for each rank the seconds that it stands still if messages are free."""
+    spans = timetable(pipeline, forward.tolist(), backward.tolist())
+    busy = np.zeros(pipeline.ranks)
+    for span in spans:
+        if isinstance(span.instruction, Forward | Backward):
+            busy[span.rank] += span.stop - span.start
+    bubble: NDArray[np.float64] = max(span.stop for span in spans) - busy
+    return bubble
+
+
+def _rank_of(pipeline: Pipeline) -> NDArray[np.int64]:
+    return np.arange(pipeline.ranks * pipeline.chunks) % pipeline.ranks
 
 
 def kept(timeline: Timeline) -> NDArray[np.int64]:

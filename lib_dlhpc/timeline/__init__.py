@@ -2,10 +2,12 @@
 
 table.py      Timeline: the columns; from_rows, columns and join make one
 measure.py    breakdown: the causes of a step; exposed communication, idle time, waits of each rank
+bubble.py     mark_bubble: what of a pipeline's waits is its bubble
 critical.py   critical_path: the events that make the run as long as it is
 chrome.py     export_chrome: a file for Chrome and Perfetto
 """
 
+from lib_dlhpc.timeline.bubble import mark_bubble
 from lib_dlhpc.timeline.chrome import export_chrome, trace_events
 from lib_dlhpc.timeline.critical import critical_path
 from lib_dlhpc.timeline.measure import Measured, breakdown, exposed, idle, span, waits
@@ -25,6 +27,7 @@ __all__ = [
     "from_rows",
     "idle",
     "join",
+    "mark_bubble",
     "span",
     "trace_events",
     "waits",

@@ -16,7 +16,7 @@ def critical_path(timeline: Timeline) -> Timeline:
     Where nothing stands still but for an event that is in the table, their seconds add up to the span.
     """
     talk = timeline.where("communication") & (timeline.peer < 0)
-    still = timeline.where("compute", "wait")
+    still = timeline.where("compute", "wait", "bubble")
     rows = (talk | timeline.where("compute")) & ~still & (timeline.stop > timeline.start)
     table = timeline.select(rows).sorted()
     if not len(table):

@@ -4,10 +4,10 @@ All causes of a step add up to its time, on every rank. They are counted as `pre
 
     waiting for the slowest   what a rank computes less than the slowest rank of that step
     input stall, checkpoint   what even the rank that is stalled least stands still for it
+    pipeline bubble           what the engine says is bubble
     exposed communication     whatever else a rank stands still
 
-A pipeline alone has no exchange: what its ranks stand still is the bubble and what its messages cost,
-together; `idle` measures both, and here they count as exposed communication.
+In a pipeline nobody waits for the slowest: who computes less has its turn later, which is bubble.
 """
 
 from collections.abc import Mapping
@@ -57,12 +57,15 @@ def breakdown(timeline: Timeline) -> Measured:
     total = span(timeline)
     stall, saving = (_sums(table, step, kind).min(axis=0).sum() for kind in ("input", "checkpoint"))
     idle = np.maximum(total - stall - saving - compute.sum(axis=1), 0.0)
+    bubble = np.minimum(_sums(table, step, "bubble").sum(axis=1), idle)
     waiting = np.minimum((compute.max(axis=0) - compute).sum(axis=1), idle)
+    if bubble.any():
+        waiting = np.zeros_like(waiting)
     per_rank = {
         **{kind: seconds.sum(axis=1) for kind, seconds in work.items()},
         "waiting for the slowest": waiting,
-        "exposed communication": idle - waiting,
-        "pipeline bubble": np.zeros(timeline.ranks),
+        "exposed communication": idle - waiting - bubble,
+        "pipeline bubble": bubble,
         "input stall": np.full(timeline.ranks, stall),
         "checkpoint": np.full(timeline.ranks, saving),
     }
@@ -90,8 +93,8 @@ def idle(timeline: Timeline) -> Floats:
 
 
 def waits(timeline: Timeline) -> Floats:
-    """Return the seconds each rank stands still for the exchange, input or a checkpoint, shape (ranks,)."""
-    rows = timeline.where("compute", "wait", "input", "checkpoint")
+    """Return the seconds each rank stands still, whatever for, shape (ranks,)."""
+    rows = timeline.where("compute", "wait", "bubble", "input", "checkpoint")
     seconds = (timeline.stop - timeline.start)[rows]
     return np.bincount(timeline.rank[rows], weights=seconds, minlength=timeline.ranks)
 

@@ -3,8 +3,9 @@
 A row is one event of one rank. What counts as what is said by the engine, in `stream` and `kind`, and
 never guessed from a name:
 
-    stream compute        forward, backward, update: work; wait, input, checkpoint: work stands still
-                          for other ranks, for the next batch, for a checkpoint being written
+    stream compute        forward, backward, update: work; wait, bubble, input, checkpoint: work stands
+                          still for other ranks, for its turn in a pipeline, for the next batch, for a
+                          checkpoint being written
     stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
                           with a peer >= 0 one row a message, rank to peer, while it is under way:
                           detail within it, which adds to no measure
@@ -21,7 +22,16 @@ from numpy.typing import NDArray
 from lib_dlhpc.spec.errors import SpecError, suggest
 
 STREAMS = ("compute", "communication", "input", "checkpoint")
-KINDS = ("forward", "backward", "update", "communication", "wait", "input", "checkpoint")
+KINDS = (
+    "forward",
+    "backward",
+    "update",
+    "communication",
+    "wait",
+    "input",
+    "checkpoint",
+    "bubble",
+)
 COLUMNS = {
     "rank": np.int32,
     "stream": np.int8,

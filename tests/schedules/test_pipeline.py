@@ -117,3 +117,9 @@ def test_impossible_pipelines_are_refused(make, says):
 
 def test_pipelines_have_names():
     assert {make(4, 8).name for make in PIPELINES.values()} == set(PIPELINES)
+
+
+def test_a_timetable_of_unequal_stages_and_boundaries():
+    """One microbatch through all: every stage forward and backward, every boundary there and back."""
+    spans = timetable(gpipe(3, 1), [1.0, 2.0, 4.0], [3.0, 5.0, 7.0], [0.5, 0.25])
+    assert max(span.stop for span in spans) == pytest.approx(22.0 + 2 * 0.75)

@@ -23,7 +23,7 @@ from lib_dlhpc.simulate.simulation import Traffic
 from lib_dlhpc.simulate.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Device, Link, Machine
-from lib_dlhpc.timeline import critical_path, idle, span, trace_events
+from lib_dlhpc.timeline import breakdown, critical_path, idle, span, trace_events
 from lib_dlhpc.timeline.table import COLUMNS
 
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
@@ -61,6 +61,40 @@ def test_chunks_divide_the_bubble(p, groups, v, f, b):
     timeline = play_pipeline(interleaved(p, m, v), machine(), p, 1, f / v, b / v)
     np.testing.assert_allclose(idle(timeline), (p - 1) / v * (f + b), atol=1e-9 * m * (f + b))
     assert span(timeline) == pytest.approx((m + (p - 1) / v) * (f + b), rel=1e-9)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([gpipe, one_f_one_b]), st.integers(2, 8), microbatches, seconds, seconds)
+def test_free_messages_leave_nothing_exposed(make, p, m, f, b):
+    terms = breakdown(play_pipeline(make(p, m), machine(), p, 1, f, b)).terms
+    assert terms["pipeline bubble"] == pytest.approx((p - 1) * (f + b), rel=1e-9)
+    assert terms["exposed communication"] == pytest.approx(0, abs=1e-9 * m * p * (f + b))
+    assert terms["waiting for the slowest"] == 0
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([gpipe, one_f_one_b]), st.integers(2, 8), microbatches, st.floats(0, 0.5))
+def test_what_messages_add_is_exposed_and_the_bubble_stays(make, p, m, transfer):
+    """Whatever messages cost, the bubble is the paper's; all that the step is longer by is exposed."""
+    timeline = play_pipeline(make(p, m), machine(0.0, 1e9), p, 1, 1.0, 2.0, transfer * 1e9)
+    found = breakdown(timeline)
+    for rank in range(p):
+        assert found.per_rank["pipeline bubble"][rank] == pytest.approx((p - 1) * 3.0, rel=1e-9)
+        late = found.step_time - (m + p - 1) * 3.0
+        assert found.per_rank["exposed communication"][rank] == pytest.approx(late, abs=1e-8)
+    assert sum(found.terms.values()) == pytest.approx(found.step_time)
+
+
+def test_unequal_stages_have_the_bubble_of_their_timetable():
+    """Who computes less has his turn later: nobody waits for the slowest beside the bubble."""
+    forward = [1.0, 3.0, 2.0]
+    timeline = play_pipeline(one_f_one_b(3, 5), machine(), 3, 1, forward, forward)
+    spans = pipeline_proof.timetable(one_f_one_b(3, 5), forward, forward)
+    total = max(span.stop for span in spans)
+    found = breakdown(timeline)
+    assert found.step_time == pytest.approx(total)
+    expected = total - 10 * np.array(forward)
+    np.testing.assert_allclose(found.per_rank["pipeline bubble"], expected)
 
 
 @settings(max_examples=40)

@@ -1,0 +1,35 @@
+"""The bubble of a pipeline: what its ranks would stand still even if messages took no time.
+
+The rest of what they stand still is the part of the messages that nothing hides. The two cannot be told
+apart by looking at one wait, for a message that is late makes all who come after it late; so an engine
+plays the pipeline a second time with free messages, and says for how long each rank then stands still.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.timeline.table import KINDS, Timeline, join
+
+WAIT, BUBBLE = KINDS.index("wait"), KINDS.index("bubble")
+
+
+def mark_bubble(timeline: Timeline, seconds: NDArray[Any], rows: NDArray[np.bool_]) -> Timeline:
+    """Return the timeline with `seconds` (ranks,) of the waits in `rows` as bubble, spread evenly over them.
+
+    The first part of each wait becomes bubble, and the rest stays a wait. A rank that waits less than
+    its bubble (the clocks of a real run tell of such) has nothing but bubble.
+    """
+    length = np.where(rows, timeline.stop - timeline.start, 0.0)
+    total = np.bincount(timeline.rank, weights=length, minlength=timeline.ranks)
+    share = np.divide(seconds, total, out=np.zeros(timeline.ranks), where=total > 0)
+    share = np.clip(share, 0.0, 1.0)[timeline.rank]
+    # To the end exactly where all of it is bubble: nothing of the length of a rounding is left over.
+    edge = np.where(share < 1, timeline.start + share * length, timeline.stop)
+    first = replace(timeline.select(rows), stop=edge[rows])
+    first = replace(first, kind=np.full(len(first), BUBBLE, timeline.kind.dtype))
+    rest = replace(timeline, start=np.where(rows, edge, timeline.start))
+    parts = [first.select(first.stop > first.start), rest.select(~rows | (rest.stop > rest.start))]
+    return join(parts).sorted()
