@@ -5,7 +5,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.compress import check_compression
 from lib_dlhpc.train.data import check_data
-from lib_dlhpc.train.network import check_layers
+from lib_dlhpc.train.trainable import check_layers
 
 PRECISIONS = ("fp64", "fp32", "fp16")
 

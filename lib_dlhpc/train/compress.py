@@ -28,9 +28,10 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train.exchange import Exchange
 from lib_dlhpc.train.layers.kept import Array
-from lib_dlhpc.train.network import Network, Parameter
+from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.train.weights import Parameter
 
 RULES = ("sgd", "momentum")  # the others are not linear in the gradient
 PRECISIONS = ("fp64", "fp32")

@@ -1,21 +1,24 @@
-"""Network: a Model that can be trained, with all its weights in one array and all gradients in another.
+"""Network: a Model that can be trained, or a stage of one, with several microbatches under way.
 
-A gradient bucket is then a slice. Weights stand in the order of the layers, so backward, which runs from
-the last layer to the first, completes the array of gradients from its end to its start.
+With all weights in one array and all gradients in another a gradient bucket is a slice. Weights stand in
+the order of the layers, so backward, which runs from the last layer to the first, completes the array of
+gradients from its end to its start.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.train.layers import KINDS, Context, Kept
-from lib_dlhpc.train.layers.kept import Array, Shapes, Tensors
+from lib_dlhpc.train.layers.kept import Array, Shapes
+from lib_dlhpc.train.layers.slices import part_of, start
+from lib_dlhpc.train.trainable import check_layers
+from lib_dlhpc.train.weights import InMemory, Store, table_of
 
 # What these give, they do not need again: a layer that is its only reader may overwrite it.
 OVERWRITABLE = (
@@ -27,78 +30,105 @@ OVERWRITABLE = (
     "embedding",
     "position_embedding",
 )
-
-# How many dimensions a sample may have, where a layer cannot take any number of them.
-DIMENSIONS = {
-    "attention": (2,),
-    "avg_pool": (3,),
-    "batch_norm": (1, 3),
-    "conv": (3,),
-    "embedding": (1,),
-    "global_avg_pool": (3,),
-    "layer_norm": (1, 2),
-    "lstm": (2,),
-    "max_pool": (3,),
-    "position_embedding": (2,),
-}
-SHAPES = {
-    1: "one row of features",
-    2: "(positions, features)",
-    3: "channels with 2 or 3 dimensions of space",
-}
+ALONE = "alone"  # the one pass under way of a network that is no stage
+NOTHING: Mapping[str, Array] = {}
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """Where one tensor of weights lies."""
+@dataclass
+class Pass:
+    """What a microbatch leaves on its way forward for its way back."""
 
-    name: str  # "conv1.weight"
-    layer: int
-    start: int
-    stop: int
-    shape: tuple[int, ...]
-    decays: bool  # biases, scales and shifts take neither weight decay nor a rate of their own
+    kept: list[Kept]  # of each layer
+    ready: bool = False  # to go back
+    step: int = 0
+    first_sample: int = 0
 
 
 class Network:
-    """The layers of a model, its weights, gradients and running statistics: one flat array each.
+    """The layers of a model, with their weights, gradients and running statistics.
 
-    dtype: np.float32 or np.float64. seed: of the first weights. Raises SpecError for layers that can be
-    priced but not trained.
+    A whole network goes forward, then backward. A stage of a pipeline has layers of the kind "receive", whose
+    outputs are given to it, and `sends` names the outputs that it gives away. It does in each step
+
+        begin_step((4, 4, 3))           three microbatches, of so many samples
+        run(slot, x, received)          forward, for each; slots are names, used again after their way back
+        back(slot, dys)                 backward, for each, in any order that the slots allow
+
+    and gradients are those of all microbatches together. Arrays between stages lie as layers hold them:
+    samples last for images and volumes, first for all else.
+
+    dtype: np.float32 or np.float64. seed: of the first weights. whole: the model that this is a part of.
+    store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
+    Raises SpecError for layers that can be priced but not trained.
     """
 
-    def __init__(self, model: Model, dtype: Any = np.float32, seed: int = 0) -> None:
-        self.model, self.dtype = model, np.dtype(dtype)
-        check_layers(model)
+    weights: Array
+    gradients: Array
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: Any = np.float32,
+        seed: int = 0,
+        sends: Sequence[str] = (),
+        whole: Model | None = None,
+        store: Callable[..., Store] = InMemory,
+    ) -> None:
+        check_layers(model, sends)
+        self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
+        self.sends = tuple(sends)
+        self.gives = self.sends or (model.layers[-1].name,)
+        self.receives = tuple(layer.name for layer in model.layers if layer.kind == "receive")
         self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
         self.context = Context(seed=seed)
-        self.kept = [Kept(self.context, *flags) for flags in _readers(model)]
-        self._read_last = _last_reads(model)
-        self._ready = False  # for backward
-        self.parameters = self._parameters()
-        size = self.parameters[-1].stop if self.parameters else 0
-        self.weights, self.gradients = np.zeros(size, self.dtype), np.zeros(size, self.dtype)
-        self._weights, self._gradients = self._views(self.weights), self._views(self.gradients)
+        self.table = table_of(model, self.layers)
+        self.parameters = self.table.parameters
+        for parameter in self.table.adds:
+            self.layers[parameter.layer].tied = True
+        self.store = store(self.table, self.dtype, self.context.room)
+        if isinstance(self.store, InMemory):
+            self.weights, self.gradients = self.store.weights, self.store.gradients
         self.statistics = self._statistics()
+        self._flags, self._read_last = _readers(model, self.sends), _last_reads(model, self.sends)
+        order = [index for index in range(len(self.layers)) if self.table.of[index]]
+        self._then = dict(pairwise([*order, *order[-1:]]))  # the last is also the first to go back
+        self._then_back = dict(pairwise(reversed(order)))
+        self._first = [
+            min(
+                (each.start for each in sees.values() if each.layer == index),
+                default=self.table.size,
+            )
+            for index, sees in enumerate(self.table.of)
+        ]
+        self._passes: dict[Hashable, Pass] = {}
+        self._to_run = self._to_go_back = 0
         self.start(seed)
 
     def start(self, seed: int) -> None:
         """Fill in the first weights; each layer has random numbers of its own."""
-        for index, layer in enumerate(self.layers):
-            if hasattr(layer, "start"):
-                layer.start(self._weights[index], np.random.default_rng([seed, index]))
+        numbers = {layer.name: number for number, layer in enumerate(self.whole.layers)}
+        for index, noun in enumerate(self.model.layers):
+            sees = self.table.of[index]
+            if not sees:
+                continue
+            weights = self.store.fill(index)
+            rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
+            start(self.layers[index], noun, weights, rng, KINDS)
+            tied = noun.attributes.get("tied")
+            if tied and sees["weight"].layer == index:
+                rng = np.random.default_rng([seed, numbers[tied]])
+                weights["weight"][...] = _first_words(noun, self.whole.layers[numbers[tied]], rng)
+            self.store.filled(index)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the last layer's output, samples first; it is the caller's until the next forward.
 
         x: (batch, *input_shape); only read, but backward reads it again, so leave it until then.
         """
-        self.context.training = self._ready = training
-        last = self.model.layers[-1]
-        (y,) = deque(self._outputs(x), maxlen=1)
-        if last.kind not in OVERWRITABLE:  # losses write their gradient where the output was
-            y = y.copy()
-        return np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y
+        if training:
+            self.begin_step((len(x),))
+        (y,) = self.run(ALONE, x, training=training).values()
+        return y
 
     def backward(self, dy: Array, done: Callable[[int], None] = lambda start: None) -> None:
         """Write all gradients of the batch that forward saw last; dy is overwritten.
@@ -106,58 +136,161 @@ class Network:
         done(start): called whenever gradients[start:] is complete.
         Raises RuntimeError after a forward pass in evaluation, which keeps nothing, and when called twice.
         """
-        if not self._ready:
+        self.back(ALONE, {self.gives[0]: dy}, done)
+
+    def begin_step(self, batches: Sequence[int]) -> None:
+        """Begin a step of so many microbatches, of so many samples each; those under way are given up.
+
+        Steps with the same numbers run them and go back in the same order, so they find their memory planned.
+        """
+        for own in self._passes.values():
+            own.ready = False
+            for kept in own.kept:
+                kept.values.clear()
+        self._to_run = self._to_go_back = len(batches)
+        self.context.room.begin((tuple(batches), True))
+        self.store.begin(len(batches))
+
+    def run(
+        self,
+        slot: Hashable,
+        x: Array | None = None,
+        received: Mapping[str, Array] = NOTHING,
+        training: bool = True,
+    ) -> dict[str, Array]:
+        """Take a microbatch forward; return the outputs named in `sends`, or else the last layer's.
+
+        x: the samples, where a layer reads them; left alone until the slot's way back. received: what the
+        "receive" layers give; copied, so its memory is free when this returns. What is returned is to be read
+        only, until the slot's way back; but the network's own output is samples first, and the caller's.
+        Raises RuntimeError if the slot is under way, and for more microbatches than begin_step was told of.
+        """
+        own = self._passes.get(slot)
+        if own is None:
+            own = self._passes[slot] = Pass([Kept(self.context, *each) for each in self._flags])
+        if training:
+            if own.ready or not self._to_run:
+                raise RuntimeError(
+                    f"microbatch {slot}: {'is still under way' if own.ready else 'is one too many'};"
+                    " a step begins with begin_step, and a slot is free when its microbatch has gone back."
+                )
+            self._to_run -= 1
+        else:
+            shapes = tuple(array.shape for array in received.values())
+            self.context.room.begin((None if x is None else x.shape, shapes, False))
+        self.context.training = own.ready = training
+        own.step, own.first_sample = self.context.step, self.context.first_sample
+        outputs = self._forward(own, x, received)
+        if self.sends:
+            return {name: np.ascontiguousarray(outputs[name]) for name in self.sends}
+        last = self.model.layers[-1]
+        y = outputs.pop(last.name)
+        if last.kind not in OVERWRITABLE:  # losses write their gradient where the output was
+            y = y.copy()
+        return {last.name: np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y}
+
+    def back(
+        self,
+        slot: Hashable,
+        dys: Mapping[str, Array],
+        done: Callable[[int], None] = lambda start: None,
+    ) -> dict[str, Array]:
+        """Take a microbatch back; return the gradients of what it received, which are the caller's.
+
+        dys: the gradients of what `run` returned. Those of `sends` are copied; that of the network's own
+        output is given up to it. done(start): called whenever gradients[start:] is complete, in the last to go back.
+        Raises RuntimeError for a slot that is not under way in training.
+        """
+        own = self._passes.get(slot)
+        if own is None or not own.ready:
             raise RuntimeError(
                 "backward needs a forward pass in training; the last one evaluated, or has had its backward."
             )
-        self._ready = False
-        if self._tied:
-            self.gradients.fill(0)
-        last = self.model.layers[-1]
-        if len(last.output_shape) >= 3:
-            dy = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
-        pending = {last.name: dy}
-        del dy
-        start = len(self.gradients)
+        if {*dys} != {*self.gives}:
+            raise RuntimeError(
+                f"microbatch {slot}: gradients of {', '.join(dys) or 'nothing'} have come; of"
+                f" {', '.join(self.gives)} they are needed."
+            )
+        own.ready = False
+        self._to_go_back -= 1
+        last = not self._to_go_back
+        self.context.training = True
+        self.context.step, self.context.first_sample = own.step, own.first_sample
+        self.store.back(last)
+        pending = self._incoming(dys)
+        start = self.table.size
         for index in reversed(range(len(self.layers))):
-            self._back(index, pending)
-            if self._first[index] < start:
+            self._back(index, own.kept[index], pending)
+            if last and self._first[index] < start:
                 start = self._first[index]
                 done(start)
+        return {name: np.ascontiguousarray(pending.pop(name)) for name in self.receives}
 
-    def first_without_numbers(self, x: Array) -> str:
+    def first_without_numbers(
+        self, x: Array | None, received: Mapping[str, Array] = NOTHING
+    ) -> str:
         """Return the first layer whose output holds infinity or no number, or what else is wrong."""
-        for layer, y in zip(self.model.layers, self._outputs(x), strict=True):
-            if not np.isfinite(y).all():
-                return f"{layer.name} ({layer.kind})"
-        return "the loss"
+        found: list[str] = []
 
-    def _outputs(self, x: Array) -> Iterator[Array]:
-        """Yield the output of each layer, and let go of what no layer will read any more."""
-        self.context.room.begin((x.shape, self.context.training))
-        images = len(self.model.input_shape) >= 3
-        outputs = {"input": np.moveaxis(x, 0, -1) if images else x}
+        def look(index: int, y: Array) -> None:
+            if not found and not np.isfinite(y).all():
+                layer = self.model.layers[index]
+                found.append(f"{layer.name} ({layer.kind})")
+
+        self._forward(Pass([Kept(self.context, *each) for each in self._flags]), x, received, look)
+        return found[0] if found else "the loss"
+
+    def _forward(
+        self,
+        own: Pass,
+        x: Array | None,
+        received: Mapping[str, Array],
+        look: Callable[[int, Array], None] | None = None,
+    ) -> dict[str, Array]:
+        """Return what nobody has read yet; let go of what no layer will read any more."""
+        outputs = {}
+        if x is not None:
+            outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
         for index, layer in enumerate(self.model.layers):
-            kept = self.kept[index]
+            given = received if layer.kind == "receive" else outputs
+            weights = self._take(index, self._then)
             outputs[layer.name] = self.layers[index].forward(
-                self._weights[index], kept, *(outputs[name] for name in layer.inputs)
+                weights, own.kept[index], *(given[name] for name in layer.inputs or (layer.name,))
             )
+            if weights:
+                self.store.let_go(index)
             if not self.context.training:
-                kept.values.clear()
+                own.kept[index].values.clear()
             for name in self._read_last[index]:
                 del outputs[name]
-            yield outputs[layer.name]
+            if look is not None:
+                look(index, outputs[layer.name])
+        return outputs
 
-    def _back(self, index: int, pending: dict[str, Array]) -> None:
+    def _incoming(self, dys: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the gradients of what was given away, in memory of the network's own."""
+        pending = {}
+        for name, dy in dys.items():
+            if self.sends:
+                pending[name] = self.context.room.array(dy.shape, dy.dtype)
+                pending[name][...] = dy
+            elif len(self.model.layers[-1].output_shape) >= 3:
+                pending[name] = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
+            else:
+                pending[name] = dy
+        return pending
+
+    def _back(self, index: int, kept: Kept, pending: dict[str, Array]) -> None:
         """Take one layer's gradient out of `pending`, and add what it gives to those of its inputs."""
-        inputs, kept = self.model.layers[index].inputs, self.kept[index]
-        dx = self.layers[index].backward(
-            self._weights[index],
-            self._gradients[index],
-            kept,
-            pending.pop(self.model.layers[index].name),
-        )
+        layer = self.model.layers[index]
+        weights = self._take(index, self._then_back)
+        gradients = self.store.target(index) if weights else NOTHING
+        dx = self.layers[index].backward(weights, gradients, kept, pending.pop(layer.name))
         kept.values.clear()
+        if weights:
+            self.store.written(index)
+            self.store.let_go(index)
+        inputs = layer.inputs or (layer.name,)
         for name, part in zip(inputs, dx if isinstance(dx, tuple) else (dx,), strict=True):
             if name == "input" or part is None:
                 continue
@@ -166,33 +299,10 @@ class Network:
             else:
                 pending[name] = part
 
-    def _parameters(self) -> list[Parameter]:
-        found, place = [], 0
-        self._first = []
-        for index, layer in enumerate(self.layers):
-            self._first.append(place)
-            for name, shape in getattr(layer, "shapes", {}).items():
-                stop = place + prod(shape)
-                full = f"{self.model.layers[index].name}.{name}"
-                decays = name in ("weight", "recurrent")
-                found.append(Parameter(full, index, place, stop, shape, decays))
-                place = stop
-        return found
-
-    def _views(self, flat: Array) -> list[Tensors]:
-        """Return the tensors of each layer as views of `flat`; a tied layer sees those of its owner."""
-        views: list[Tensors] = [{} for _ in self.layers]
-        for parameter in self.parameters:
-            part = flat[parameter.start : parameter.stop].reshape(parameter.shape)
-            views[parameter.layer][parameter.name.rpartition(".")[2]] = part
-        places = {layer.name: index for index, layer in enumerate(self.model.layers)}
-        self._tied = False
-        for index, layer in enumerate(self.model.layers):
-            owner = layer.attributes.get("tied")
-            if owner:
-                views[index]["weight"] = views[places[owner]]["weight"]
-                self.layers[places[owner]].tied = self._tied = True
-        return views
+    def _take(self, index: int, then: dict[int, int]) -> Mapping[str, Array]:
+        if not self.table.of[index]:
+            return NOTHING
+        return self.store.take(index, then.get(index))
 
     def _statistics(self) -> Array:
         """Return the running statistics of all layers as one array, which the layers update."""
@@ -208,59 +318,36 @@ class Network:
         return flat
 
 
-def check_layers(model: Model) -> None:
-    """Raise SpecError, without much work, for layers that can be priced but not trained."""
-    read = {name for layer in model.layers for name in layer.inputs}
-    layers = {layer.name: layer for layer in model.layers}
-    for layer in model.layers:
-        if layer.kind not in KINDS:
-            raise SpecError(
-                f"{layer.name}: a {layer.kind} layer can be priced but not trained; trainable kinds:"
-                f" {', '.join(KINDS)}."
-            )
-        legal = DIMENSIONS.get(layer.kind)
-        if legal and min(len(layer.input_shape), 3) not in legal:
-            raise SpecError(
-                f"{layer.name}: a layer of kind {layer.kind} is trained on samples of"
-                f" {' or '.join(SHAPES[count] for count in legal)}; its input is"
-                f" {layer.input_shape}."
-            )
-        if layer.kind == "embedding" and layer.inputs != ("input",):
-            raise SpecError(
-                f"{layer.name}: reads {layer.inputs[0]}; to be trained it must read the samples' own"
-                " whole numbers, 'input'."
-            )
-        owner = layers.get(layer.attributes.get("tied", ""))
-        features = layer.input_shape[-1]
-        if owner and (owner.kind != "embedding" or owner.attributes["features"] != features):
-            raise SpecError(
-                f"{layer.name}: tied = {owner.name!r} is a layer of kind {owner.kind} and output"
-                f" {owner.output_shape}; to be trained it must be an embedding of {features}"
-                " features."
-            )
-        if layer.name not in read and layer is not model.layers[-1]:
-            raise SpecError(
-                f"{layer.name}: no layer reads its output, so it cannot be trained; only the last"
-                f" layer, {model.layers[-1].name}, may go unread."
-            )
+def _first_words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
+    """Return the first weight of a tied layer: that of its embedding, which is in another stage."""
+    words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
+    KINDS["embedding"](owner).start({"weight": words}, rng)
+    axis, ranges = noun.attributes.get("elements", (-1, ()))
+    return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)
 
 
-def _readers(model: Model) -> list[tuple[bool, bool]]:
+def _readers(model: Model, sends: Sequence[str]) -> list[tuple[bool, bool]]:
     """Return for each layer whether it may overwrite its input, and whether its gradient is wanted."""
-    readers: dict[str, int] = {}
+    readers = dict.fromkeys(sends, 1)
     for layer in model.layers:
         for name in layer.inputs:
             readers[name] = readers.get(name, 0) + 1
     kinds = {layer.name: layer.kind for layer in model.layers}
     flags = []
     for layer in model.layers:
-        (source, *others) = layer.inputs
-        alone = not others and readers[source] == 1 and kinds.get(source) in OVERWRITABLE
+        alone = (
+            len(layer.inputs) == 1
+            and readers[layer.inputs[0]] == 1
+            and kinds.get(layer.inputs[0]) in OVERWRITABLE
+        )
         flags.append((alone, any(name != "input" for name in layer.inputs)))
     return flags
 
 
-def _last_reads(model: Model) -> list[list[str]]:
-    """Return for each layer the outputs that no later layer reads."""
+def _last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
+    """Return for each layer the outputs that no later layer reads, and that nobody else is given."""
     last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
-    return [[name for name in last if last[name] == index] for index in range(len(model.layers))]
+    return [
+        [name for name in last if last[name] == index and name not in sends]
+        for index in range(len(model.layers))
+    ]

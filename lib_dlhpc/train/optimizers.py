@@ -11,7 +11,8 @@ import numpy as np
 
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train.layers.kept import Array, Tensors, parts
-from lib_dlhpc.train.network import Network, Parameter
+from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

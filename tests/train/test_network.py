@@ -216,8 +216,8 @@ def test_forward_leaves_the_samples_alone(name, batch, training):
 def test_backward_leaves_samples_and_weights_alone(name):
     x, network = samples_of(ALL[name], 3), network_of(name)
     x.flags.writeable = network.weights.flags.writeable = False
-    for parameter in network._weights:
-        for tensor in parameter.values():
+    for tensors in network.store._weights:
+        for tensor in tensors.values():
             tensor.flags.writeable = False
     _, gradients = step(network, x, targets_of(name, 3))
     assert np.all(np.isfinite(gradients))

@@ -67,8 +67,8 @@ class WatchedNetwork(Network):
         self.pieces.append((since, self.comm.now))
         self.running, self.complete = False, 0
 
-    def _back(self, index: int, pending: dict[str, Array]) -> None:
-        super()._back(index, pending)
+    def _back(self, index: int, *of: Any) -> None:
+        super()._back(index, *of)
         self.comm.spend(float(self._seconds[index]))
 
 

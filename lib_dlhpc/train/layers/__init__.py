@@ -8,7 +8,7 @@ A layer is made from a Layer of spec/, so what is priced is what is trained. It 
     backward(weights, gradients, kept, dy) -> dx write the gradients; dy is the layer's to overwrite
 
 dense.py, conv.py (with windows.py), pool.py, norm.py, pointwise.py, sequence.py, recurrent.py, shapes.py;
-exchange.py and halo.py, where ranks talk, and slices.py, what a rank has of a tensor that is split;
+exchange.py, halo.py and receive.py, where ranks talk, and slices.py, what a rank has of a tensor that is split;
 kept.py says what is kept and how arrays lie, room.py in which memory.
 """
 
@@ -22,6 +22,7 @@ from lib_dlhpc.train.layers.kept import Context, Kept
 from lib_dlhpc.train.layers.norm import BatchNorm, LayerNorm
 from lib_dlhpc.train.layers.pointwise import Dropout, Gelu, LeakyRelu, Relu, Sigmoid, Tanh
 from lib_dlhpc.train.layers.pool import AvgPool, GlobalAvgPool, MaxPool
+from lib_dlhpc.train.layers.receive import Receive
 from lib_dlhpc.train.layers.recurrent import Lstm
 from lib_dlhpc.train.layers.sequence import Attention, Embedding, PositionEmbedding
 from lib_dlhpc.train.layers.shapes import Add, Concat, Flatten
@@ -46,6 +47,7 @@ KINDS: dict[str, Any] = {
     "lstm": Lstm,
     "max_pool": MaxPool,
     "position_embedding": PositionEmbedding,
+    "receive": Receive,
     "relu": Relu,
     "sigmoid": Sigmoid,
     "tanh": Tanh,
