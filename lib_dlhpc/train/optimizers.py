@@ -4,41 +4,53 @@ Weight decay is for weights only; biases, scales and shifts take neither decay n
 With LARS and LAMB these move by the gradient alone, so a bias of zeros moves as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.train.layers.kept import Array, Tensors, parts
-from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.layers.kept import Array, Tensors, alone, parts
 from lib_dlhpc.train.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
+class Weights(Protocol):
+    """What an optimiser moves: a network, or the part of one that is a rank's to move."""
+
+    weights: Any
+    gradients: Any
+    parameters: Any  # of which the part may have none, or some elements
+
+
 @dataclass
 class Optimizer:
-    """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint."""
+    """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint.
+
+    whole: makes, of a part's sums of squares, those of whole tensors; one for each tensor that decays.
+    """
 
     name: str
     training: Training
     state: Tensors = field(default_factory=dict)
     updates: int = 0
+    whole: Callable[[Array], Array] = alone
 
-    def update(self, network: Network, rate: float) -> None:
+    def update(self, network: Weights, rate: float) -> None:
         """Move all weights by the gradients of the mean loss."""
         self.updates += 1
         RULES[self.name](self, network, rate)
 
-    def memory(self, name: str, network: Network) -> Array:
+    def memory(self, name: str, network: Weights) -> Array:
         """Return a flat array, one number a weight, that starts as zeros and stays."""
         if name not in self.state:
             self.state[name] = np.zeros_like(network.weights)
         return self.state[name]
 
 
-def sgd(own: Optimizer, network: Network, rate: float) -> None:
+def sgd(own: Optimizer, network: Weights, rate: float) -> None:
     """w -= rate (g + decay w)."""
     step = network.gradients
     _decay(own, network, step)
@@ -46,7 +58,7 @@ def sgd(own: Optimizer, network: Network, rate: float) -> None:
     network.weights -= step
 
 
-def momentum(own: Optimizer, network: Network, rate: float) -> None:
+def momentum(own: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + g + decay w; w -= rate v (Goyal et al. 2017, equation 9)."""
     velocity, step = own.memory("velocity", network), network.gradients
     _decay(own, network, step)
@@ -56,7 +68,7 @@ def momentum(own: Optimizer, network: Network, rate: float) -> None:
     network.weights -= step
 
 
-def lars(own: Optimizer, network: Network, rate: float) -> None:
+def lars(own: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + rate local (g + decay w), local = trust |w| / (|g| + decay |w|); w -= v.
 
     Biases, scales and shifts take local = trust: at rates of 10 and more, made for tiny local rates, a
@@ -65,13 +77,14 @@ def lars(own: Optimizer, network: Network, rate: float) -> None:
     """
     velocity, step = own.memory("velocity", network), network.gradients
     decay = own.training.weight_decay
+    lengths, slopes = _norms(own, network, network.weights), _norms(own, network, step)
     for parameter in network.parameters:
         part = slice(parameter.start, parameter.stop)
         g, w = step[part], network.weights[part]
         local = own.training.trust
         if parameter.decays:
-            length = _norm(w)
-            local *= _ratio(length, _norm(g) + decay * length)
+            length = next(lengths)
+            local *= _ratio(length, next(slopes) + decay * length)
             _add(g, decay, w)
         g *= g.dtype.type(rate * local)
     velocity *= velocity.dtype.type(own.training.momentum)
@@ -79,26 +92,27 @@ def lars(own: Optimizer, network: Network, rate: float) -> None:
     network.weights -= velocity
 
 
-def adam(own: Optimizer, network: Network, rate: float) -> None:
+def adam(own: Optimizer, network: Weights, rate: float) -> None:
     """w -= rate (m / (sqrt(v) + e) + decay w), bias-corrected (Kingma and Ba 2015; Loshchilov and Hutter 2019)."""
     step = _adam_step(own, network)
     step *= step.dtype.type(rate)
     network.weights -= step
 
 
-def lamb(own: Optimizer, network: Network, rate: float) -> None:
+def lamb(own: Optimizer, network: Weights, rate: float) -> None:
     """Adam's step, scaled for each tensor to the length of its weights (You et al. 2020, algorithm 2)."""
     step = _adam_step(own, network)
+    lengths, steps = _norms(own, network, network.weights), _norms(own, network, step)
     for parameter in network.parameters:
         part = slice(parameter.start, parameter.stop)
         local = 1.0
         if parameter.decays:
-            local = _ratio(_norm(network.weights[part]), _norm(step[part]))
+            local = _ratio(next(lengths), next(steps))
         step[part] *= step.dtype.type(rate * local)
     network.weights -= step
 
 
-RULES: dict[str, Callable[[Optimizer, Network, float], None]] = {
+RULES: dict[str, Callable[[Optimizer, Weights, float], None]] = {
     "sgd": sgd,
     "momentum": momentum,
     "lars": lars,
@@ -107,7 +121,7 @@ RULES: dict[str, Callable[[Optimizer, Network, float], None]] = {
 }
 
 
-def _adam_step(own: Optimizer, network: Network) -> Array:
+def _adam_step(own: Optimizer, network: Weights) -> Array:
     """Put Adam's step where the gradients were, a part at a time."""
     whole = own.memory("first", network), own.memory("second", network), network.gradients
     kind = network.gradients.dtype.type
@@ -123,7 +137,7 @@ def _adam_step(own: Optimizer, network: Network) -> Array:
     return network.gradients
 
 
-def _decay(own: Optimizer, network: Network, step: Array) -> None:
+def _decay(own: Optimizer, network: Weights, step: Array) -> None:
     if own.training.weight_decay:
         for part in _decaying(network.parameters):
             _add(step[part], own.training.weight_decay, network.weights[part])
@@ -139,8 +153,10 @@ def _decaying(parameters: list[Parameter]) -> list[slice]:
     return [slice(each.start, each.stop) for each in parameters if each.decays]
 
 
-def _norm(x: Array) -> float:
-    return float(np.sqrt(np.dot(x, x)))
+def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
+    """Return the norms of the tensors that decay, in their order."""
+    squares = [np.dot(of[part], of[part]) for part in _decaying(network.parameters)]
+    return iter(np.sqrt(own.whole(np.array(squares, of.dtype))).tolist())
 
 
 def _ratio(over: float, under: float) -> float:
