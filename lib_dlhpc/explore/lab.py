@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import ipywidgets
@@ -52,15 +53,42 @@ def say(words: str) -> ipywidgets.HTML:
     return page
 
 
-def save(function: Callable[..., Any], path: Path) -> Path:
-    """Write the cell (or the file) that defines `function` to `path`. Raises LabError if it is not known."""
-    source = "".join(linecache.getlines(function.__code__.co_filename))
-    if not source.strip():
-        raise LabError(f"{function.__name__}: its source is not known; run its cell again.")
+def save(function: Callable[..., Any], path: Path, *others: Callable[..., Any]) -> Path:
+    """Write the cells (or the file) that define `function`, `others` and what they call of their kind to `path`.
+
+    Raises LabError if the source of one is not known.
+    """
+    cells: dict[str, str] = {}
+    todo, seen = [function, *others], set()
+    while todo:
+        each = todo.pop(0)
+        if each in seen:
+            continue
+        seen.add(each)
+        file = each.__code__.co_filename
+        cells[file] = "".join(linecache.getlines(file)).strip()
+        if not cells[file]:
+            raise LabError(f"{each.__name__}: its source is not known; run its cell again.")
+        todo += _called(each)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(source.rstrip() + "\n", encoding="utf-8")
+    temporary.write_text("\n\n\n".join(cells.values()) + "\n", encoding="utf-8")
     os.replace(temporary, path)
     return path
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return the functions of the same notebook (or file) that a function names."""
+    names: set[str] = set()
+    codes = [function.__code__]
+    for code in codes:
+        names.update(code.co_names)
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    known = [function.__globals__.get(name) for name in sorted(names)]
+    return [
+        each
+        for each in known
+        if isinstance(each, FunctionType) and each.__globals__ is function.__globals__
+    ]
 
 
 def run_ranks(worker: Path, *arguments: str, ranks: int = 4, patience: float = PATIENCE) -> str:

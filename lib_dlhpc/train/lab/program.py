@@ -1,8 +1,12 @@
 """A lab's checks as a program on MPI ranks."""
 
+import os
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from time import sleep
+from typing import Any
 
 
 def end_together(main: Callable[[], None]) -> None:
@@ -15,3 +19,39 @@ def end_together(main: Callable[[], None]) -> None:
         traceback.print_exc()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(1)
+
+
+class Followed(tuple[Any, ...]):
+    """A stream of instructions that knows which one its rank has come to."""
+
+    at: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        for each in super().__iter__():
+            self.at = each
+            yield each
+        self.at = None
+
+
+def tell_where(stream: Iterable[Any], rank: int, patience: float = 20.0) -> Followed:
+    """Return the stream; if its rank is in the same instruction after `patience` s, it says so and ends all.
+
+    Real ranks that wait for each other would do so for ever, and nobody would know in which call.
+    """
+    followed = Followed(stream)
+
+    def watch() -> None:
+        while True:
+            before = followed.at
+            sleep(patience)
+            if before is not None and followed.at is before:
+                print(
+                    f"Rank {rank} has been in {before} for {patience:g} s.",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                sleep(1.0)  # others say where they are
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return followed

@@ -1,0 +1,412 @@
+"""Checks of lab 4: are the streams proven, short and thrifty, and does the step that carries them out equal one rank?
+
+In the notebook:   check_streams(gpipe, one_f_one_b), check(step, gpipe, one_f_one_b, NAME),
+                   picture(one_f_one_b, NAME, microbatches), on_ranks(step, gpipe, one_f_one_b, NAME)
+In a terminal:     python checks.py step.py "your name"                  emulated ranks
+                   mpiexec -n 4 python checks.py step.py "your name"     real ranks; srun works as well
+"""
+
+import inspect
+import runpy
+import sys
+from functools import cache
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline_proof import bubble, kept
+from lib_dlhpc.simulate.pipeline import play_pipeline
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+from lib_dlhpc.train.lab.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.train.lab.findings import kept as holds
+from lib_dlhpc.train.lab.program import end_together, tell_where
+from lib_dlhpc.train.lab.ranks import Endless, LabError, emulate
+from lib_dlhpc.train.lab.staged import (
+    alone,
+    joined,
+    one_stage,
+    play_stages,
+    staged_task,
+    stages_off,
+)
+
+HERE = Path(__file__).parent
+RANKS = 4
+NEAR = 1e-10  # relative, in float64
+SHAPES = ((2, 4), (3, 5), (4, 8), (4, 3), (4, 1))  # ranks, microbatches
+LONGEST = 10_000  # instructions of a stream
+MARGIN = 0.02  # above the best step that the simulation finds
+GPIPE = "GPipe: proven, and the bubble is (p-1)/m"
+ONE = "1F1B: proven, and the bubble is (p-1)/m"
+KEPT = "1F1B: rank r keeps p - r microbatches at the most"
+OWNED = "What has arrived is still there at its backward"
+WAITED = "Every message is waited for"
+SINGLE, EVEN, UNEVEN = "One microbatch", "Even microbatches, GPipe", "Uneven microbatches, 1F1B"
+LOSS = "The last rank returns the loss of the whole batch"
+TARGET = f"Target: within {MARGIN:.0%} of the best step on your machine"
+STREAMS, STEP = (GPIPE, ONE, KEPT), (OWNED, WAITED, SINGLE, EVEN, UNEVEN, LOSS, TARGET)
+
+
+def tasks(name, ranks=RANKS):
+    """Return the learner's own tasks: law -> (task, name of its pipeline)."""
+    rng = np.random.default_rng(seed_of(name))
+    few, many = (int(rng.integers(*bounds)) for bounds in ((3, 6), (5, 8)))
+    each, seed = int(rng.integers(2, 5)), int(rng.integers(1000))
+    rate, fewer = round(float(rng.uniform(0.1, 0.4)), 2), max(ranks - 1, 1)
+    uneven = each * many + int(rng.integers(1, many))
+    return {
+        SINGLE: (staged_task(seed, ranks, 2 * each, 1, rate), "1f1b"),
+        EVEN: (staged_task(seed, fewer, each * few, few, rate), "gpipe"),
+        UNEVEN: (staged_task(seed, ranks, uneven, many, rate), "1f1b"),
+    }
+
+
+def pipeline_of(stream, ranks, microbatches):
+    """Return what the learner's function makes as a Pipeline. Raises LabError: see `emulate`."""
+
+    def program(comm):
+        made = list(islice(stream(comm.rank, ranks, microbatches), LONGEST + 1))
+        wrong = [do for do in made if not isinstance(do, Forward | Backward | Send | Receive)]
+        if wrong:
+            raise LabError(f"rank {comm.rank} is to do {wrong[0]!r}, which is no instruction.")
+        if len(made) > LONGEST:
+            raise LabError(f"The stream of rank {comm.rank} does not end.")
+        return tuple(made)
+
+    name = getattr(stream, "__name__", "yours")
+    return Pipeline(name, ranks, microbatches, 1, tuple(emulate(ranks, program)))
+
+
+def streams(gpipe, one_f_one_b):
+    """Return what holds for the streams."""
+    return [_short(GPIPE, gpipe), _short(ONE, one_f_one_b), _thrifty(one_f_one_b)]
+
+
+def check_streams(gpipe, one_f_one_b):
+    """Return the findings on the streams for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(streams(gpipe, one_f_one_b), "Your streams")
+
+
+def findings(step, gpipe, one_f_one_b, name):
+    """Return what holds for streams and step, on emulated ranks and on the learner's machine."""
+    result = streams(gpipe, one_f_one_b)
+    both = {"gpipe": gpipe, "1f1b": one_f_one_b}
+    own = {kind: both[kind] if law.right else None for kind, law in zip(both, result, strict=False)}
+    try:
+        return [*result, *_step(step, own, name, all(each.right for each in result))]
+    except Endless as error:  # nobody waits for the same again
+        return [*result, *map(later, STEP[:2]), broken(SINGLE, str(error)), *map(later, STEP[3:])]
+
+
+def check(step, gpipe, one_f_one_b, name):
+    """Return all findings for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(findings(step, gpipe, one_f_one_b, name), "Your pipeline on emulated ranks")
+
+
+def _short(law, stream):
+    """Whether the stream is proven on all shapes, and how long ranks stand still."""
+    for ranks, microbatches in SHAPES:
+        where = f"{ranks} ranks, {microbatches} microbatches"
+        try:
+            pipeline = pipeline_of(stream, ranks, microbatches)
+            spans = prove_pipeline(pipeline)
+        except (LabError, ProofError) as error:
+            return broken(law, f"Nothing is proven: {where}: {error}")
+        least, found = (ranks - 1) / microbatches, bubble(pipeline)
+        if found > 1.001 * least:
+            work = [s for s in spans if s.stop > s.start and not isinstance(s.instruction, Receive)]
+            ends = sorted((s.start, s.stop) for s in work)
+            alone_ = all(b[0] >= a[1] for a, b in pairwise(ends))
+            why = (
+                " Never do two ranks compute at once: must a microbatch be back before the next sets out?"
+                if alone_
+                else " Which rank waits for what it could have been given earlier?"
+            )
+            return broken(
+                law,
+                f"It is proven; but with {where} a rank stands still {found:.3g} times as long as it computes,"
+                f" and (p-1)/m is {least:.3g}.{why}",
+            )
+    return holds(law, "On 2, 3 and 4 ranks, also with fewer microbatches than ranks.")
+
+
+def _thrifty(stream):
+    for ranks, microbatches in SHAPES:
+        try:
+            pipeline = pipeline_of(stream, ranks, microbatches)
+            prove_pipeline(pipeline)
+        except (LabError, ProofError):
+            return later(KEPT)
+        for rank, most in enumerate(kept(pipeline)):
+            if most > min(ranks - rank, microbatches):
+                return broken(
+                    KEPT,
+                    f"{ranks} ranks, {microbatches} microbatches: rank {rank} keeps the activations of {most} at"
+                    f" once; {min(ranks - rank, microbatches)} fill the pipe. What could be let go before the"
+                    " next forward?",
+                )
+    return holds(KEPT, "However many microbatches there are.")
+
+
+def _step(step, own, name, thrifty):
+    played, result, told = {}, {}, set()
+    for law, (task, kind) in tasks(name).items():
+        given = own[kind]
+        pipeline = (
+            pipeline_of(given, task.ranks, task.microbatches)
+            if given
+            else PIPELINES[kind](task.ranks, task.microbatches)
+        )
+        try:
+            played[law] = play_stages(step, pipeline.streams, task)
+            result[law] = _equal(law, task, played[law], pipeline, "" if given else kind)
+        except Endless:
+            raise
+        except LabError as error:
+            words = "As above." if str(error) in told else str(error)
+            told.add(str(error))
+            result[law] = broken(law, words)
+    result = [_owned(played), _waited(played), *result.values(), _loss(played, name)]
+    return [*result, _target(own["1f1b"], name, thrifty and passed(result))]
+
+
+def _equal(law, task, played, pipeline, lent=""):
+    expected, _ = alone(task)
+    worst = float(np.max(np.abs(joined(played) - expected)) / np.max(np.abs(expected)))
+    parts = np.array_split(np.arange(task.batch), task.microbatches)
+    about = f"{task.ranks} ranks, microbatches of {', '.join(str(len(part)) for part in parts)}"
+    if lent:
+        about += f" (with {lent} of the library, for yours does not hold yet)"
+    if not worst <= NEAR:
+        far = f": off by {worst:.1e} of the largest weight" if np.isfinite(worst) else ""
+        return broken(law, f"{about}{far}. {stages_off(task, joined(played))}".strip())
+    for rank, (each, stream) in enumerate(zip(played, pipeline.streams, strict=True)):
+        work = [do for do in stream if isinstance(do, Forward | Backward)]
+        if each.done != [(type(do).__name__.lower(), do.microbatch) for do in work]:
+            words = f"The weights are right, but rank {rank} does not do what its stream says."
+            return broken(law, words)
+    near = f"to {max(worst, 1e-16):.0e}"
+    return holds(law, f"{about}: the weights of one rank after three steps, {near}.")
+
+
+def _owned(played):
+    for law, each in played.items():
+        for rank, stage in enumerate(each):
+            if stage.overwritten:
+                return broken(
+                    OWNED,
+                    f"{law}, rank {rank}: what the forward of microbatch {min(stage.overwritten)} was given was"
+                    " written over before its backward. The stage keeps the array that it is given, and no"
+                    " copy. Into which room was the next one received?",
+                )
+    if len(played) < 3:
+        return later(OWNED)
+    return holds(OWNED, "Nothing is received where something is still needed.")
+
+
+def _waited(played):
+    for law, each in played.items():
+        for rank, stage in enumerate(each):
+            if stage.unwaited:
+                return broken(
+                    WAITED,
+                    f"{law}, rank {rank}: {stage.unwaited} messages were sent and never waited for. Until then"
+                    " MPI may not have read the array.",
+                )
+            if stage.changed:
+                return broken(
+                    WAITED,
+                    f"{law}, rank {rank}: {stage.changed} messages were written to before they were waited for.",
+                )
+    if len(played) < 3:
+        return later(WAITED)
+    return holds(WAITED, "Nothing is under way when a step is over.")
+
+
+def _loss(played, name):
+    for law, each in played.items():
+        _, expected = alone(tasks(name)[law][0])
+        value = each[-1].losses[0]
+        number = np.size(value) == 1 and np.asarray(value).dtype.kind in "iuf"
+        if not (number and np.allclose(value, expected[0], rtol=1e-9)):
+            said = f"{float(np.ravel(value)[0]):.6g}" if number else repr(value)
+            return broken(
+                LOSS,
+                f"{law}: {said} was returned where the mean over all samples is {expected[0]:.6g}.",
+            )
+    return later(LOSS) if len(played) < 3 else holds(LOSS, "In each case.")
+
+
+@cache
+def experiment_of(name):
+    """Return the learner's own network, machine and batch: four nodes with a device each."""
+    rng = np.random.default_rng(seed_of(name))
+    width, batch = int(rng.integers(30, 61)) * 8, int(rng.choice([120, 144, 168, 180, 240]))
+    latency, bandwidth = float(f"{rng.integers(10, 41)}e-6"), float(f"{rng.uniform(1, 4):.2g}e9")
+    link = {"latency": latency, "bandwidth": bandwidth, "efficiency": 1.0}
+    machine = {"name": "laptop", "jitter": 0.0, "nodes": RANKS, "inter_node": link}
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": [width] * (2 * RANKS + 1)},
+            "dataset": {"name": "digits"},
+            "machine": machine | {"devices_per_node": 1},
+            "strategy": {"nodes": RANKS, "devices_per_node": 1, "batch": batch, "precision": "fp64"},
+        }
+    )  # fmt: skip
+
+
+def choices(name):
+    """Return the numbers of microbatches that cut the learner's batch evenly."""
+    batch = int(experiment_of(name).strategy.batch)
+    return [m for m in range(1, batch + 1) if batch % m == 0]
+
+
+def pipeline_for(stream, name, many):
+    """Return the learner's stream for their machine and batch. Raises LabError."""
+    if many not in choices(name):
+        legal = ", ".join(map(str, choices(name)))
+        raise LabError(f"microbatches = {many}: the batch is cut evenly into {legal}.")
+    return pipeline_of(stream, RANKS, many)
+
+
+def played_on(pipeline, name):
+    """Return the timeline of a pipeline on the learner's machine."""
+    experiment, many = experiment_of(name), pipeline.microbatches
+    batch = int(experiment.strategy.batch)
+    times = layer_times(experiment.model, experiment.machine.device, batch // many, "fp64")
+    cut = np.array_split(np.arange(len(experiment.model.layers)), RANKS)
+    ahead, back = ([each[part].sum() for part in cut] for each in times)
+    size = 8 * experiment.model.input_shape[0] * (batch // many)
+    return play_pipeline(pipeline, experiment.machine, RANKS, 1, ahead, back, size)
+
+
+def seconds(pipeline, name):
+    """Return how long a pipeline takes on the learner's machine."""
+    return float(played_on(pipeline, name).stop.max())
+
+
+@cache
+def best(name):
+    """Return the seconds of the best 1F1B that the simulation finds, over numbers of microbatches."""
+    return min(seconds(PIPELINES["1f1b"](RANKS, m), name) for m in choices(name))
+
+
+def chosen(stream):
+    """Return the number of microbatches that the learner has written into the head of the function."""
+    *_, last = inspect.signature(stream).parameters.values()
+    return last.default if isinstance(last.default, int) else 1
+
+
+def one_device(name):
+    """Return the seconds of the whole network on one device of the machine, if it fits."""
+    own = experiment_of(name)
+    times = layer_times(own.model, own.machine.device, int(own.strategy.batch), "fp64")
+    return float(times.forward.sum() + times.backward.sum())
+
+
+def machine(name):
+    """Return the learner's machine in words."""
+    from lib_dlhpc.explore.lab import say
+
+    own = experiment_of(name)
+    link, batch = own.machine.inter_node, int(own.strategy.batch)
+    naive = seconds(PIPELINES["gpipe"](RANKS, 1), name)
+    return say(
+        f"{RANKS} ranks, two layers of {own.model.input_shape[0]} each; a batch of {batch} samples. A link"
+        f" takes {show_quantity(link.latency, 's')} a message and carries"
+        f" {show_quantity(link.bandwidth, 'B/s')}.\nOne device with all layers would take"
+        f" {show_quantity(one_device(name), 's')}; {RANKS} ranks, with one microbatch,"
+        f" {show_quantity(naive, 's')}."
+    )
+
+
+def speed_up(microbatches, ranks=RANKS):
+    """Return how many times as fast as one rank a pipeline is where messages take no time."""
+    return ranks / (1 + (ranks - 1) / microbatches)
+
+
+def picture(stream, name, microbatches):
+    """Return the stream on the learner's machine as a chart, simulated."""
+    from lib_dlhpc.explore.gantt import gantt
+    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.spec.errors import SpecError
+
+    try:
+        pipeline = pipeline_for(stream, name, microbatches)
+        prove_pipeline(pipeline)
+        took = played_on(pipeline, name)
+    except (LabError, ProofError, SpecError) as error:
+        return say(str(error))
+    told = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
+    return gantt(took, f"{told}; rank 0 keeps {kept(pipeline)[0]} of them at once")
+
+
+def _target(stream, name, right):
+    goal, alone_ = best(name), one_device(name)
+    if stream is None:
+        return later(TARGET)
+    many = chosen(stream)
+    try:
+        took = seconds(pipeline_for(stream, name, many), name)
+    except LabError as error:
+        return broken(TARGET, str(error))
+    told = (
+        f"With microbatches={many} your 1F1B takes {show_quantity(took, 's')}, {alone_ / took:.2g} times as"
+        f" fast as one device; the best that the simulation finds is {show_quantity(goal, 's')}."
+    )
+    if not right:
+        return later(TARGET, f"{told} It counts when all else holds.")
+    if took > (1 + MARGIN) * goal:
+        return broken(TARGET, f"{told} What do more microbatches cost, and what do fewer?")
+    return holds(TARGET, told)
+
+
+def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
+    """Save the cells as step.py and run them on MPI ranks, once all above but the target holds."""
+    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.spec.errors import SpecError
+
+    if not passed(findings(step, gpipe, one_f_one_b, name)[:-1]):
+        return say("Not yet: first let the checks on emulated ranks hold, the target aside.")
+    try:
+        file = save(step, HERE / "step.py", gpipe, one_f_one_b)
+        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def main():
+    """Check step.py on the ranks there are; on one, on emulated ones."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    given, name = runpy.run_path(sys.argv[1]), sys.argv[2]
+    step, gpipe, one = (given[each] for each in ("step", "gpipe", "one_f_one_b"))
+    if comm.size == 1:
+        result = findings(step, gpipe, one, name)
+        print(as_text(result))
+        sys.exit(not passed(result))
+    own, played, laws = tasks(name, comm.size), {}, []
+    own[EVEN] = (staged_task(seed_of(name) % 1000, comm.size, 12, 4), "gpipe")  # on all ranks
+    for law, (task, kind) in own.items():
+        pipeline = pipeline_of({"gpipe": gpipe, "1f1b": one}[kind], task.ranks, task.microbatches)
+        stream = tell_where(pipeline.streams[comm.rank], comm.rank)
+        told = comm.gather(one_stage(step, stream, task, comm))
+        if comm.rank == 0:
+            played[law] = told
+            laws.append(_equal(law, task, told, pipeline))
+    if comm.rank == 0:
+        print(f"{comm.size} real ranks\n{as_text([_owned(played), *laws])}")
+
+
+if __name__ == "__main__":
+    end_together(main)
