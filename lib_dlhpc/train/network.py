@@ -6,30 +6,22 @@ gradients from its end to its start.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.segments import Segment, segments
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.train import graph
+from lib_dlhpc.train.graph import AGAIN, BACK, FORWARD
 from lib_dlhpc.train.layers import KINDS, Context, Kept
 from lib_dlhpc.train.layers.kept import Array, Shapes
 from lib_dlhpc.train.layers.slices import part_of, start
 from lib_dlhpc.train.trainable import check_layers
 from lib_dlhpc.train.weights import InMemory, Store, table_of
 
-# What these give, they do not need again: a layer that is its only reader may overwrite it.
-OVERWRITABLE = (
-    "conv",
-    "dense",
-    "batch_norm",
-    "layer_norm",
-    "add",
-    "embedding",
-    "position_embedding",
-)
 ALONE = "alone"  # the one pass under way of a network that is no stage
 NOTHING: Mapping[str, Array] = {}
 
@@ -42,6 +34,7 @@ class Pass:
     ready: bool = False  # to go back
     step: int = 0
     first_sample: int = 0
+    held: dict[int, dict[str, Array]] = field(default_factory=dict)  # what each segment reads
 
 
 class Network:
@@ -58,6 +51,7 @@ class Network:
     samples last for images and volumes, first for all else.
 
     dtype: np.float32 or np.float64. seed: of the first weights. whole: the model that this is a part of.
+    recompute: "none", "selective" or "full": which outputs backward makes again (costs/segments.py says how).
     store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
     Raises SpecError for layers that can be priced but not trained.
     """
@@ -72,6 +66,7 @@ class Network:
         seed: int = 0,
         sends: Sequence[str] = (),
         whole: Model | None = None,
+        recompute: str = "none",
         store: Callable[..., Store] = InMemory,
     ) -> None:
         check_layers(model, sends)
@@ -89,15 +84,15 @@ class Network:
         if isinstance(self.store, InMemory):
             self.weights, self.gradients = self.store.weights, self.store.gradients
         self.statistics = self._statistics()
-        self._flags, self._read_last = _readers(model, self.sends), _last_reads(model, self.sends)
-        order = [index for index in range(len(self.layers)) if self.table.of[index]]
-        self._then = dict(pairwise([*order, *order[-1:]]))  # the last is also the first to go back
-        self._then_back = dict(pairwise(reversed(order)))
+        found = segments(model, recompute)
+        self._begins = {segment.first: segment for segment in found}
+        self._ends = {segment.stop - 1: segment for segment in found}
+        self._made_again = {at for segment in found for at in range(segment.first, segment.stop)}
+        self._flags = graph.flags(model, self.sends, found)
+        self._read_last = graph.last_reads(model, self.sends)
+        self._then = graph.next_weights(self.table, found)
         self._first = [
-            min(
-                (each.start for each in sees.values() if each.layer == index),
-                default=self.table.size,
-            )
+            min((p.start for p in sees.values() if p.layer == index), default=self.table.size)
             for index, sees in enumerate(self.table.of)
         ]
         self._passes: dict[Hashable, Pass] = {}
@@ -108,14 +103,13 @@ class Network:
         """Fill in the first weights; each layer has random numbers of its own."""
         numbers = {layer.name: number for number, layer in enumerate(self.whole.layers)}
         for index, noun in enumerate(self.model.layers):
-            sees = self.table.of[index]
-            if not sees:
+            if not self.table.of[index]:
                 continue
             weights = self.store.fill(index)
             rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
             start(self.layers[index], noun, weights, rng, KINDS)
             tied = noun.attributes.get("tied")
-            if tied and sees["weight"].layer == index:
+            if tied and self.table.of[index]["weight"].layer == index:
                 rng = np.random.default_rng([seed, numbers[tied]])
                 weights["weight"][...] = _first_words(noun, self.whole.layers[numbers[tied]], rng)
             self.store.filled(index)
@@ -145,6 +139,7 @@ class Network:
         """
         for own in self._passes.values():
             own.ready = False
+            own.held.clear()
             for kept in own.kept:
                 kept.values.clear()
         self._to_run = self._to_go_back = len(batches)
@@ -185,7 +180,7 @@ class Network:
             return {name: np.ascontiguousarray(outputs[name]) for name in self.sends}
         last = self.model.layers[-1]
         y = outputs.pop(last.name)
-        if last.kind not in OVERWRITABLE:  # losses write their gradient where the output was
+        if last.kind not in graph.OVERWRITABLE:  # losses write their gradient where the output was
             y = y.copy()
         return {last.name: np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y}
 
@@ -220,7 +215,7 @@ class Network:
         pending = self._incoming(dys)
         start = self.table.size
         for index in reversed(range(len(self.layers))):
-            self._back(index, own.kept[index], pending)
+            self._back(index, own, pending)
             if last and self._first[index] < start:
                 start = self._first[index]
                 done(start)
@@ -252,20 +247,37 @@ class Network:
         if x is not None:
             outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
         for index, layer in enumerate(self.model.layers):
+            if index in self._begins and self.context.training:
+                own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
             given = received if layer.kind == "receive" else outputs
-            weights = self._take(index, self._then)
-            outputs[layer.name] = self.layers[index].forward(
-                weights, own.kept[index], *(given[name] for name in layer.inputs or (layer.name,))
-            )
-            if weights:
-                self.store.let_go(index)
-            if not self.context.training:
+            outputs[layer.name] = self._one(FORWARD, index, own.kept[index], given)
+            if not self.context.training or index in self._made_again:
                 own.kept[index].values.clear()
             for name in self._read_last[index]:
                 del outputs[name]
             if look is not None:
                 look(index, outputs[layer.name])
         return outputs
+
+    def _again(self, segment: Segment, own: Pass) -> None:
+        """Make a segment's forward pass again, and keep what its backward pass needs."""
+        outputs, self.context.again = own.held.pop(segment.first), True
+        for index in range(segment.first, segment.stop):
+            name = self.model.layers[index].name
+            outputs[name] = self._one(AGAIN, index, own.kept[index], outputs)
+            for name in self._read_last[index]:
+                outputs.pop(name, None)
+        self.context.again = False
+
+    def _one(self, visit: str, index: int, kept: Kept, given: Mapping[str, Array]) -> Array:
+        """Return the output of one layer."""
+        layer = self.model.layers[index]
+        inputs = (given[name] for name in layer.inputs or (layer.name,))
+        weights = self._take(visit, index)
+        y: Array = self.layers[index].forward(weights, kept, *inputs)
+        if weights:
+            self.store.let_go(index)
+        return y
 
     def _incoming(self, dys: Mapping[str, Array]) -> dict[str, Array]:
         """Return the gradients of what was given away, in memory of the network's own."""
@@ -280,10 +292,12 @@ class Network:
                 pending[name] = dy
         return pending
 
-    def _back(self, index: int, kept: Kept, pending: dict[str, Array]) -> None:
+    def _back(self, index: int, own: Pass, pending: dict[str, Array]) -> None:
         """Take one layer's gradient out of `pending`, and add what it gives to those of its inputs."""
-        layer = self.model.layers[index]
-        weights = self._take(index, self._then_back)
+        layer, kept = self.model.layers[index], own.kept[index]
+        if index in self._ends:
+            self._again(self._ends[index], own)
+        weights = self._take(BACK, index)
         gradients = self.store.target(index) if weights else NOTHING
         dx = self.layers[index].backward(weights, gradients, kept, pending.pop(layer.name))
         kept.values.clear()
@@ -299,10 +313,10 @@ class Network:
             else:
                 pending[name] = part
 
-    def _take(self, index: int, then: dict[int, int]) -> Mapping[str, Array]:
+    def _take(self, visit: str, index: int) -> Mapping[str, Array]:
         if not self.table.of[index]:
             return NOTHING
-        return self.store.take(index, then.get(index))
+        return self.store.take(index, self._then.get((visit, index)))
 
     def _statistics(self) -> Array:
         """Return the running statistics of all layers as one array, which the layers update."""
@@ -324,30 +338,3 @@ def _first_words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
     KINDS["embedding"](owner).start({"weight": words}, rng)
     axis, ranges = noun.attributes.get("elements", (-1, ()))
     return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)
-
-
-def _readers(model: Model, sends: Sequence[str]) -> list[tuple[bool, bool]]:
-    """Return for each layer whether it may overwrite its input, and whether its gradient is wanted."""
-    readers = dict.fromkeys(sends, 1)
-    for layer in model.layers:
-        for name in layer.inputs:
-            readers[name] = readers.get(name, 0) + 1
-    kinds = {layer.name: layer.kind for layer in model.layers}
-    flags = []
-    for layer in model.layers:
-        alone = (
-            len(layer.inputs) == 1
-            and readers[layer.inputs[0]] == 1
-            and kinds.get(layer.inputs[0]) in OVERWRITABLE
-        )
-        flags.append((alone, any(name != "input" for name in layer.inputs)))
-    return flags
-
-
-def _last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
-    """Return for each layer the outputs that no later layer reads, and that nobody else is given."""
-    last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
-    return [
-        [name for name in last if last[name] == index and name not in sends]
-        for index in range(len(model.layers))
-    ]

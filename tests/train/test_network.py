@@ -360,7 +360,7 @@ def test_differences_find_branches_that_share_a_gradient(monkeypatch):
 
 
 def test_differences_find_an_output_that_is_overwritten_while_it_is_needed(monkeypatch):
-    monkeypatch.setattr("lib_dlhpc.train.network.OVERWRITABLE", tuple(KINDS))
+    monkeypatch.setattr("lib_dlhpc.train.graph.OVERWRITABLE", tuple(KINDS))
     with pytest.raises(AssertionError, match="weights"):
         test_gradients_equal_differences("tanh")
 

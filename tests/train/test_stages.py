@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.train import network
+from lib_dlhpc.train import graph
 from lib_dlhpc.train.layers.receive import Receive
 from lib_dlhpc.train.loss import mean_squared_error
 from lib_dlhpc.train.network import Network
@@ -45,9 +45,9 @@ def stages_of(model, cuts):
 class Pipeline:
     """All stages in one process. Every message comes into the buffer of the one before it."""
 
-    def __init__(self, model, cuts, seed=1):
+    def __init__(self, model, cuts, seed=1, **options):
         self.stages = [
-            Network(local, np.float64, seed, sends, model)
+            Network(local, np.float64, seed, sends, model, **options)
             for local, sends in stages_of(model, cuts)
         ]
         self.buffers = {}
@@ -278,7 +278,7 @@ def test_gradients_that_are_written_over_are_found(monkeypatch):
 
 
 def test_what_is_sent_and_overwritten_is_found(monkeypatch):
-    right = network._readers
-    monkeypatch.setattr(network, "_readers", lambda model, sends: right(model, ()))
+    right = graph.flags
+    monkeypatch.setattr(graph, "flags", lambda model, sends, segments: right(model, (), segments))
     with pytest.raises(AssertionError):
         check("residual", (2,), "one at a time")

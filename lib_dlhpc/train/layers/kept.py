@@ -43,6 +43,7 @@ class Context:
     """What a layer must know of the pass it is in."""
 
     training: bool = True
+    again: bool = False  # a forward pass that backward makes once more
     seed: int = 0
     step: int = 0
     first_sample: int = 0  # of this rank's samples in the global batch

@@ -49,7 +49,8 @@ class BatchNorm:
             square = np.einsum("cn,cn->c", normal, normal)
             variance = self._sum(kept, square) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
-            for name, new in (("mean", mean), ("variance", unbiased)):
+            seen = () if kept.context.again else (("mean", mean), ("variance", unbiased))
+            for name, new in seen:
                 self.running[name] += share * (new - self.running[name])
         else:
             mean, variance = self.running["mean"], self.running["variance"]

@@ -1,0 +1,97 @@
+"""Which runs of layers a recomputation makes again, and what it keeps to do so."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, pairwise
+from math import sqrt
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer, Model
+
+BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
+ELEMENT = 4  # bytes, for segments of equal size
+NOT_HERE = ("receive", "table")  # what stands for layers of another stage
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Layers first, ..., stop - 1. Forward keeps only what they read of others; backward makes them again."""
+
+    first: int
+    stop: int
+    reads: tuple[str, ...]  # "input", the samples, among them
+
+
+@lru_cache(maxsize=256)
+def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
+    """Return the segments of a network, or of one rank's part of it, from the first layer to the last.
+
+    recompute: "none"; "selective": each attention, of which the input is kept and the scores are not
+    (Korthikanti et al. 2022, section 5); "full": each block of a transformer (section 4.1), and of other
+    networks all layers, in about sqrt(n) segments that keep about as much, n being the places where one
+    array alone is alive (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
+    """
+    if recompute == "none":
+        return ()
+    layers = model.layers
+    if recompute == "selective":
+        runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.kind == "attention"]
+    else:
+        runs = _blocks(layers) or _equal(model)
+    return tuple(Segment(first, stop, _reads(layers[first:stop])) for first, stop in runs)
+
+
+def cut_points(model: Model) -> tuple[int, ...]:
+    """Return each index between the first layer and the last before which one output alone is alive.
+
+    Alive is what a layer from there on reads; samples are not counted, as they are there in any case.
+    """
+    last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
+    found, alive = [], 0
+    ends = [0] * (len(model.layers) + 1)
+    for index, layer in enumerate(model.layers):
+        alive -= ends[index]
+        if index and alive == 1 and model.layers[index - 1].kind not in NOT_HERE:
+            found.append(index)
+        if layer.name in last and layer.kind != "table":
+            alive += 1
+            ends[last[layer.name] + 1] += 1
+    return tuple(found)
+
+
+def _blocks(layers: tuple[Layer, ...]) -> list[tuple[int, int]]:
+    runs = []
+    for block, run in groupby(range(len(layers)), key=lambda index: _block(layers[index])):
+        indices = list(run)
+        if block:
+            runs.append((indices[0], indices[-1] + 1))
+    return runs
+
+
+def _block(layer: Layer) -> str:
+    found = BLOCK.match(layer.name)
+    return found.group() if found and layer.kind not in NOT_HERE else ""
+
+
+def _equal(model: Model) -> list[tuple[int, int]]:
+    points = np.array(cut_points(model), int)
+    first = next((at for at, layer in enumerate(model.layers) if layer.kind not in NOT_HERE), None)
+    if first is None:
+        return []
+    edges = {first, len(model.layers)}
+    many = max(1, round(sqrt(len(points))))
+    if len(points):
+        kept = np.concatenate(
+            [[0], np.cumsum(ELEMENT * model.layer_stored + model.layer_mask_bytes)]
+        )
+        for share in range(1, many):
+            edges.add(int(points[np.argmin(np.abs(kept[points] - kept[-1] * share / many))]))
+    return list(pairwise(sorted(edges)))
+
+
+def _reads(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    made = {layer.name for layer in layers}
+    reads = (name for layer in layers for name in layer.inputs if name not in made)
+    return tuple(dict.fromkeys(reads))
