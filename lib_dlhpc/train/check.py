@@ -1,6 +1,5 @@
 """What can be trained: a run that cannot be is refused before any rank starts."""
 
-from lib_dlhpc.costs.work import SPLIT_FIELDS
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.compress import check_compression
@@ -13,13 +12,6 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 def check(experiment: Experiment) -> None:
     """Raise SpecError, without much work, for what can be priced but not trained."""
     strategy = experiment.strategy
-    for name in SPLIT_FIELDS:
-        legal = type(strategy).__dataclass_fields__[name].default
-        if getattr(strategy, name) != legal:
-            raise SpecError(
-                f"strategy.{name} = {getattr(strategy, name)!r}: can be described but not trained yet; only"
-                f" data parallelism is, so the legal value is {legal!r}."
-            )
     if strategy.precision not in PRECISIONS:
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
@@ -27,9 +19,42 @@ def check(experiment: Experiment) -> None:
         )
     if strategy.update == "asynchronous":
         _check_asynchronous(experiment)
+    if is_shared_out(experiment):
+        _check_shared_out(experiment)
     check_compression(experiment)
     check_layers(experiment.model)
     check_data(experiment)
+
+
+def is_shared_out(experiment: Experiment) -> bool:
+    """Return whether a rank is more or less than one whole replica that takes its batch in one piece."""
+    s = experiment.strategy
+    split = (s.tensor, s.pipeline, s.spatial, s.microbatches) != (1, 1, 1, 1)
+    return bool(split or s.zero or s.recompute != "none" or s.offload != "none")
+
+
+def _check_shared_out(experiment: Experiment) -> None:
+    """Raise SpecError for what a network that is shared out, or microbatches, cannot train with."""
+    strategy, training = experiment.strategy, experiment.training
+    if strategy.precision == "fp16":
+        raise SpecError(
+            "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."
+        )
+    if training.sparsity:
+        raise SpecError(
+            f"training.sparsity = {training.sparsity}: the gradients of a network that is shared out travel"
+            " whole; the legal value is 0."
+        )
+    kinds = {layer.kind for layer in experiment.model.layers}
+    if strategy.microbatches > 1 and training.normalisation == "global" and "batch_norm" in kinds:
+        raise SpecError(
+            f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
+            " training.normalisation = 'global' cannot be had; set it to 'local', or microbatches to 1."
+        )
+    if strategy.offload != "none":
+        raise SpecError(
+            f"strategy.offload = {strategy.offload!r}: cannot be trained yet; the legal value is 'none'."
+        )
 
 
 def _check_asynchronous(experiment: Experiment) -> None:

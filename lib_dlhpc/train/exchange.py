@@ -19,6 +19,7 @@ from lib_dlhpc.schedules import ALGORITHMS, prepared, schedule
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.train.weights import Parameter
 
 
 class Reduction(Protocol):
@@ -96,16 +97,22 @@ class Exchange:
 
 @contextmanager
 def exchange_of(
-    experiment: Experiment, gradients: Array, comm: Any, recorder: Recorder
+    experiment: Experiment,
+    gradients: Array,
+    comm: Any,
+    recorder: Recorder,
+    bounds: list[tuple[int, int]] | None = None,
 ) -> Iterator[Exchange]:
     """Give the Exchange that an experiment asks for; its messages are set up once and freed at the end.
 
-    With 16-bit precision the wire carries 2 bytes a gradient, and sums have that precision.
+    With 16-bit precision the wire carries 2 bytes a gradient, and sums have that precision. bounds: of
+    the buckets, if the gradients are not those of the whole model.
     """
     half = experiment.strategy.precision in ("fp16", "bf16")
     wire = np.empty(gradients.size, np.float16) if half else gradients
     served = experiment.strategy.update == "asynchronous"  # gradients go to servers instead
-    bounds = [] if served else bucket_bounds(experiment, wire.itemsize)
+    if bounds is None:
+        bounds = [] if served else bucket_bounds(experiment, wire.itemsize)
     with ExitStack() as stack:
         reductions = [
             stack.enter_context(_reduction(experiment, comm, wire[first:last]))
@@ -123,6 +130,18 @@ def bucket_bounds(experiment: Experiment, element: int) -> list[tuple[int, int]]
     sizes = np.round(cut.sizes / element).astype(int)
     ends = sizes.sum() - np.concatenate([[0], np.cumsum(sizes)])
     return [(int(a), int(b)) for b, a in pairwise(ends) if b > a]
+
+
+def bounds_of(parameters: list[Parameter], elements: float) -> list[tuple[int, int]]:
+    """Return the bounds of buckets of at least so many elements, last layer first."""
+    found, stop = [], parameters[-1].stop if parameters else 0
+    for place in reversed(range(len(parameters))):
+        start = parameters[place].start
+        whole_layer = place == 0 or parameters[place - 1].layer != parameters[place].layer
+        if whole_layer and stop > start and (stop - start >= elements or place == 0):
+            found.append((start, stop))
+            stop = start
+    return found
 
 
 class _Alone:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,21 @@ from lib_dlhpc.timeline import Timeline, from_rows
 
 MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
 
-Row = tuple[str, str, str, float, float, int, int]
+
+class Row(NamedTuple):
+    """What one rank did, in seconds of its own clock; `size` B went to `peer`, or to several (-1)."""
+
+    stream: str
+    kind: str
+    name: str
+    start: float
+    stop: float
+    size: int = 0
+    peer: int = -1
 
 
 class Recorder:
-    """Rows (stream, kind, name, start, stop, bytes, peer) of one rank, in seconds of its own clock."""
+    """The rows of one rank."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -36,7 +46,7 @@ class Recorder:
     def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
         """Take down something that this rank does, or stands still for."""
         if self.on and stop > start:
-            self.rows.append((stream, kind, name, start, stop, 0, -1))
+            self.rows.append(Row(stream, kind, name, start, stop))
 
     def begin_bucket(self, number: int, size: int) -> None:
         """A bucket sets out."""
@@ -53,7 +63,7 @@ class Recorder:
     def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
         """Take down what went over the network: `size` B, to `peer` if it was to one rank alone."""
         if self.on:
-            self.rows.append(("communication", "communication", name, start, stop, size, peer))
+            self.rows.append(Row("communication", "communication", name, start, stop, size, peer))
 
     @contextmanager
     def working(self, kind: str, name: str) -> Iterator[None]:

@@ -10,7 +10,9 @@ flushed to the disk and renamed.
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,20 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.groups import Groups
 from lib_dlhpc.train.layers.kept import Array, Tensors
+from lib_dlhpc.train.layers.slices import part_of
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
+from lib_dlhpc.train.stage import Stage
+from lib_dlhpc.train.whole import (
+    Piece,
+    put_together,
+    size_of,
+    statistic_places,
+    view,
+    weight_places,
+)
 
 FILE = "snapshot.npz"
 OWN = "own."  # before the names of what each rank has for itself
@@ -79,6 +92,72 @@ def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> 
     return Place(step, epoch, batch)
 
 
+def save_stages(
+    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
+) -> None:
+    """Write the snapshot of a network that is shared out: whole tensors, as one rank would write them."""
+    world, model, optimizer = groups.world, experiment.model, stages[0].optimizer
+    places, dtype, arrays = weight_places(model), stages[0].network.dtype, {}
+    for name in ("weights", *sorted(optimizer.state)):
+        parts = world.gather([piece for stage in stages for piece in stage.pieces(name)])
+        if world.rank == 0:
+            arrays[name] = put_together(places, chain(*parts), dtype)
+    seen = [piece for stage in stages for piece in stage.statistics()]
+    parts = world.gather((groups.place.data, seen))
+    if world.rank == 0:
+        where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
+        arrays |= _statistics(experiment, parts, groups.data.size, dtype)
+        _write(folder / FILE, {"place": where, **arrays})
+    world.Barrier()
+
+
+def restore_stages(
+    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage]
+) -> Place:
+    """Take up a snapshot, whatever the layout it was saved under; see `restore`."""
+    world = groups.world
+    stored = _read(folder / FILE) if world.rank == 0 else None
+    stored = world.bcast(stored) if world.size > 1 else stored
+    if not stored:
+        return Place()
+    step, epoch, batch, updates = (int(number) for number in stored.pop("place"))
+    state = {
+        name.removeprefix(OWN): _row(array, groups.data) if name.startswith(OWN) else array
+        for name, array in stored.items()
+    }
+    dtype, model = stages[0].network.dtype, experiment.model
+    statistics = statistic_places(model)
+    seen = state.pop("statistics", np.empty(0, dtype))
+    _check(seen, (size_of(statistics),), dtype, "statistics")
+    _check(state.get("weights"), (size_of(weight_places(model)),), dtype, "weights")
+    for name, array in state.items():
+        _check(array, (size_of(weight_places(model)),), dtype, name)
+        tensors = {each: view(array, at) for each, at in weight_places(model).items()}
+        for stage in stages:
+            stage.take_up(name, tensors.__getitem__)
+    for stage in stages:
+        stage.optimizer.updates = updates
+        for piece in stage.statistics():
+            piece.values[...] = part_of(view(seen, statistics[piece.name]), piece.part)
+    return Place(step, epoch, batch)
+
+
+def _statistics(
+    experiment: Experiment, parts: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
+) -> Tensors:
+    """Return the running statistics: once, or, where replicas have their own, a row a replica."""
+    places = statistic_places(experiment.model)
+    if not places:
+        return {}
+    rows = [
+        put_together(places, chain(*(pieces for data, pieces in parts if data == row)), dtype)
+        for row in range(replicas)
+    ]
+    if experiment.training.normalisation == "local":
+        return {OWN + "statistics": np.stack(rows)}
+    return {"statistics": rows[0]}
+
+
 def state_of(
     experiment: Experiment, network: Network, optimizer: Optimizer
 ) -> tuple[Tensors, Tensors]:
@@ -95,10 +174,14 @@ def state_of(
 
 
 def _take_up(target: Array, array: Array | None, name: str) -> None:
-    if array is None or array.shape != target.shape or array.dtype != target.dtype:
-        found = "none" if array is None else f"{array.size} of {array.dtype}"
-        raise SpecError(f"{FILE}: {name}: {found}; the model has {target.size} of {target.dtype}.")
+    _check(array, target.shape, target.dtype, name)
     target[...] = array
+
+
+def _check(array: Array | None, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+    if array is None or array.shape != shape or array.dtype != dtype:
+        found = "none" if array is None else f"{array.size} of {array.dtype}"
+        raise SpecError(f"{FILE}: {name}: {found}; the model has {shape[0]} of {dtype}.")
 
 
 def _row(every: Array, comm: Any) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
-from lib_dlhpc.train.check import check
+from lib_dlhpc.train.check import check, is_shared_out
 from lib_dlhpc.train.compress import compressed, plain
 from lib_dlhpc.train.data import Data, global_batches, load, samples_of, share
 from lib_dlhpc.train.exchange import Exchange, exchange_of
@@ -70,6 +70,10 @@ def train(
     loss is no number, SpecError for what cannot be trained.
     """
     check(experiment)
+    if is_shared_out(experiment):
+        from lib_dlhpc.train.hybrid import train_hybrid
+
+        return train_hybrid(experiment, comm, folder, report, begins)
     precision = np.float64 if experiment.strategy.precision == "fp64" else np.float32
     data = load(experiment, precision)
     network = Network(experiment.model, precision, experiment.run.seed)
@@ -142,8 +146,13 @@ class Ranks:
         seconds = monotonic() - begun
         self._unite()
         timeline = gather(self.recorder, self.comm, shift)
-        sent = self.exchange.sent / max(place.step - first, 1)
+        sent = self._sent / max(place.step - first, 1)
         return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
+
+    @property
+    def _sent(self) -> float:
+        """B that this rank has given away so far."""
+        return self.exchange.sent
 
     @property
     def _alone(self) -> bool:

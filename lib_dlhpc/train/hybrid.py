@@ -1,0 +1,327 @@
+"""A run whose network is shared out: any mix of data, pipeline, and tensor or spatial parallelism.
+
+layout says what each rank has; a rank carries out its stream of a pipeline's instructions (one rank is a
+pipeline of one), and the layers themselves exchange what tensor and spatial groups must. Losses are
+means over the global batch, so gradients are summed over microbatches and replicas, never averaged.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc import layout
+from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Instruction, Receive, Send
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train import loss as losses
+from lib_dlhpc.train.data import load, samples_of, share
+from lib_dlhpc.train.groups import Groups, groups_of
+from lib_dlhpc.train.layers.kept import Array, Shapes
+from lib_dlhpc.train.pipe import Arrays, Pipe
+from lib_dlhpc.train.record import Recorder, offset
+from lib_dlhpc.train.snapshot import Place, restore_stages, save_stages
+from lib_dlhpc.train.stage import Stage
+from lib_dlhpc.train.tied import Tied
+from lib_dlhpc.train.together import mean
+from lib_dlhpc.train.trainer import Diverged, Ranks, Report, Run
+
+TEST_BATCH = 256  # samples
+
+
+def train_hybrid(
+    experiment: Experiment,
+    comm: Any,
+    folder: Path | None,
+    report: Report,
+    begins: Callable[[int], None],
+) -> Run:
+    """Train on the ranks of `comm`, one for each device; arguments and errors are those of `train`."""
+    precision = np.float64 if experiment.strategy.precision == "fp64" else np.float32
+    recorder = Recorder()
+    shift = offset(comm) if comm.size > 1 else 0.0
+    with ExitStack() as stack:
+        groups = stack.enter_context(groups_of(experiment, comm))
+        data = load(experiment, precision)
+        stages = [
+            Stage(experiment, part, groups, precision, recorder, stack)
+            for part in layout.parts(experiment, comm.rank)
+        ]
+        first = stages[0]
+        common = (experiment, comm, data, first.network, first.optimizer, first.exchange, recorder)
+        ranks = layout.group(experiment, comm.rank, "pipeline")
+        pipe = Pipe(groups.pipeline, ranks, precision, recorder)
+        tied = stack.enter_context(Tied.of(experiment, groups, stages, recorder))
+        own = Hybrid(*common, groups, stages, pipe, tied)
+        place = restore_stages(folder, experiment, groups, stages) if folder else Place()
+        return own.run(place, folder, report, begins, shift)
+
+
+@dataclass
+class Step:
+    """One step, or one test, while it goes on."""
+
+    slices: list[slice]  # of the global batch: a microbatch each
+    inputs: Callable[[int], Array]  # of a microbatch
+    targets: Callable[[int], Array]
+    samples: int  # of the global batch
+    loss: float = 0.0
+    bad: int = -1  # the first microbatch whose loss is no number
+    arrived: dict[tuple[str, int, int], Arrays] = field(default_factory=dict)
+
+    def size(self, microbatch: int) -> int:
+        """Return how many samples a microbatch has."""
+        return self.slices[microbatch].stop - self.slices[microbatch].start
+
+
+@dataclass
+class Hybrid(Ranks):
+    """One rank of a hybrid run."""
+
+    groups: Groups
+    stages: list[Stage]  # one, or one for each chunk
+    pipe: Pipe
+    tied: Tied
+
+    def __post_init__(self) -> None:
+        """Take this rank's stream of the schedule, and which rows of a sample it reads."""
+        strategy, place = self.experiment.strategy, self.groups.place
+        self.depth, self.microbatches = int(strategy.pipeline), int(strategy.microbatches)
+        sizes = [self.depth, self.microbatches]
+        sizes += [int(strategy.chunks)] if strategy.schedule == "interleaved" else []
+        schedule = PIPELINES[strategy.schedule](*sizes)
+        self.stream: tuple[Instruction, ...] = schedule.streams[place.pipeline]
+        self.rows: slice | None = None
+        if strategy.spatial > 1:
+            rows = layout.rows_read(self.experiment.model, int(strategy.spatial))
+            self.rows = slice(*rows[place.spatial])
+
+    @property
+    def _sent(self) -> float:
+        return self.pipe.sent + sum(stage.sent for stage in self.stages)
+
+    def _step(self, step: int, at: float, indices: Array) -> float:
+        """Train on one global batch; return this rank's share of its mean loss."""
+        now = self._begin(step, indices)
+        for number, instruction in enumerate(self.stream):
+            if not isinstance(instruction, Receive):
+                self._expect(now, number)
+            self._carry_out(now, instruction)
+        self.pipe.finish()
+        if self.comm.allreduce(now.bad + 1):
+            raise Diverged(self._where(step, now))
+        for stage in self.stages:
+            if stage.level == 0:
+                stage.reduce_replicas()
+        for stage in self.stages:
+            stage.reduce_groups()
+        self.tied.sum()
+        for stage in self.stages:
+            if stage.level:
+                stage.reduce_replicas()
+        with self.recorder.working("update", "update"):
+            for stage in self.stages:
+                stage.move(self._rate(at, len(indices)))
+        for stage in self.stages:
+            stage.spread()
+        return now.loss
+
+    def _begin(self, step: int, indices: Array) -> Step:
+        """Cut this replica's share of a global batch into microbatches."""
+        mine = share(len(indices), self.groups.place.data, self.groups.data.size)
+        slices = _cut(mine, self.microbatches)
+
+        def inputs(microbatch: int) -> Array:
+            begin = self.recorder.now()
+            part = slices[microbatch]
+            x = self._own_rows(samples_of(self.experiment, self.data, step, indices, part))
+            self.recorder.add("input", "fetch the batch", begin, self.recorder.now())
+            return x
+
+        def targets(microbatch: int) -> Array:
+            return self.data.y[indices[slices[microbatch]]]
+
+        for stage in self.stages:
+            stage.network.context.step = step
+            stage.network.begin_step([part.stop - part.start for part in slices])
+        return Step(slices, inputs, targets, len(indices))
+
+    def _own_rows(self, x: Array) -> Array:
+        return x if self.rows is None else x[:, :, self.rows]
+
+    def _expect(self, now: Step, number: int) -> None:
+        """Be ready for what this rank receives next, so that it can come while it computes."""
+        for instruction in self.stream[number + 1 :]:
+            if isinstance(instruction, Receive):
+                self.pipe.expect(instruction, self._shapes(now, instruction))
+                return
+
+    def _carry_out(self, now: Step, instruction: Instruction) -> None:
+        microbatch = instruction.microbatch
+        if isinstance(instruction, Forward):
+            self._forward(now, microbatch, instruction.chunk)
+        elif isinstance(instruction, Backward):
+            self._backward(now, microbatch, instruction.chunk)
+        else:
+            letter = instruction.what, microbatch, instruction.stage
+            if isinstance(instruction, Send):
+                self.pipe.send(instruction, now.arrived.pop(letter))
+            else:
+                self.pipe.expect(instruction, self._shapes(now, instruction))
+                now.arrived[letter] = self.pipe.receive(instruction)
+
+    def _shapes(self, now: Step, letter: Receive) -> Shapes:
+        """Return the shapes of what comes: outputs of the stage before, or gradients of one's own."""
+        ahead = letter.what == "activation"
+        own = letter.stage + (1 if ahead else -1)
+        stage = self.stages[own // self.depth]
+        names = stage.part.receives if ahead else stage.part.sends
+        return stage.shapes(names, now.size(letter.microbatch))
+
+    def _forward(self, now: Step, microbatch: int, chunk: int) -> None:
+        stage, number = self.stages[chunk], self.stages[chunk].part.stage
+        x = now.inputs(microbatch) if stage.reads else None
+        received = now.arrived.pop(("activation", microbatch, number - 1), {})
+        stage.network.context.first_sample = now.slices[microbatch].start
+        with self.recorder.working("forward", self._name("forward", microbatch, chunk)):
+            given = stage.network.run(microbatch, x, received)
+            if stage.last:
+                (outputs,) = given.values()
+                targets = now.targets(microbatch)
+                loss, dy = self._loss(outputs, targets, now.samples)
+                now.arrived["gradient", microbatch, number + 1] = dict.fromkeys(given, dy)
+                if not np.isfinite(loss) and now.bad < 0:
+                    now.bad = microbatch
+                now.loss += loss if self.groups.first else 0.0
+            else:
+                now.arrived["activation", microbatch, number] = given
+
+    def _backward(self, now: Step, microbatch: int, chunk: int) -> None:
+        stage, number = self.stages[chunk], self.stages[chunk].part.stage
+        dys = now.arrived.pop(("gradient", microbatch, number + 1))
+        with self.recorder.working("backward", self._name("backward", microbatch, chunk)):
+            given = stage.network.back(microbatch, dys, stage.filled)
+        if number:
+            now.arrived["gradient", microbatch, number] = given
+
+    def _name(self, kind: str, microbatch: int, chunk: int) -> str:
+        return f"{kind} {microbatch}" + (f", chunk {chunk}" if len(self.stages) > 1 else "")
+
+    def _loss(self, outputs: Array, targets: Array, samples: int) -> tuple[float, Array]:
+        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
+        return function(outputs, targets, samples)
+
+    def _mean_loss(self, own: float) -> float:
+        return float(self.comm.allreduce(own))
+
+    def _test(self, step: int) -> tuple[float | None, float]:
+        """Return accuracy and loss on the test samples: a pipeline that only goes forward."""
+        begin = self.recorder.now()
+        on, self.recorder.on = self.recorder.on, False
+        own, right, loss = self._unite(), 0, 0.0
+        for part in self._test_batches():
+            outputs = self._evaluate(part)
+            if outputs is None or not self.groups.first:
+                continue
+            targets = self.data.test_y[part]
+            if self.data.classes:
+                right += int(np.sum(outputs.argmax(axis=-1) == targets))
+            loss += self._loss(outputs, targets, len(self.data.test_x))[0]
+        self.pipe.finish()
+        right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
+        if not np.isfinite(loss):
+            raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
+        for array, values in own:
+            array[...] = values
+        self.recorder.on = on
+        self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
+        return (right / self.data.test_y.size if self.data.classes else None), loss
+
+    def _test_batches(self) -> Iterator[slice]:
+        mine = share(len(self.data.test_x), self.groups.place.data, self.groups.data.size)
+        for start in range(mine.start, mine.stop, TEST_BATCH):
+            yield slice(start, min(start + TEST_BATCH, mine.stop))
+
+    def _evaluate(self, part: slice) -> Array | None:
+        """Take test samples through all stages; return the outputs where the last one is."""
+        x, y = self.data.test_x, self.data.test_y
+        now = Step([part], lambda _: self._own_rows(x[part]), lambda _: y[part], 0)
+        outputs = None
+        for stage, _, _, given in self._through(now, 0, training=False):
+            if stage.last:
+                outputs = next(iter(given.values()))
+        return outputs
+
+    def _through(
+        self, now: Step, microbatch: int, training: bool
+    ) -> Iterator[tuple[Stage, Array | None, Arrays, Arrays]]:
+        """Take one microbatch forward; yield each of this rank's stages, what it reads and what it gives."""
+        for stage in self.stages:
+            number, received = stage.part.stage, {}
+            if number and self.depth == 1:
+                received = now.arrived.pop(("activation", microbatch, number - 1))
+            elif number:
+                letter = Receive("activation", microbatch, number - 1, (number - 1) % self.depth)
+                self.pipe.expect(letter, self._shapes(now, letter))
+                received = self.pipe.receive(letter)
+            x = now.inputs(microbatch) if stage.reads else None
+            stage.network.context.first_sample = now.slices[microbatch].start
+            given = stage.network.run("apart", x, received, training)
+            yield stage, x, received, given
+            if stage.last:
+                continue
+            if self.depth == 1:
+                now.arrived["activation", microbatch, number] = given
+            else:
+                peer = (number + 1) % self.depth
+                self.pipe.send(Send("activation", microbatch, number, peer), given)
+
+    def _unite(self) -> list[tuple[Array, Array]]:
+        """Put the mean over the replicas where each has running statistics of its own; return what was there."""
+        if self.experiment.training.normalisation != "local" or self.groups.data.size == 1:
+            return []
+        arrays = [stage.network.statistics for stage in self.stages]
+        kept = [(array, array.copy()) for array in arrays if array.size]
+        for array, _ in kept:
+            mean(self.groups.data, array)
+        return kept
+
+    def _save(self, folder: Path, place: Place) -> None:
+        begin = self.recorder.now()
+        save_stages(folder, self.experiment, self.groups, self.stages, place)
+        end = self.recorder.now()
+        self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
+        self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
+
+    def _where(self, step: int, now: Step) -> str:  # type: ignore[override]
+        """Say where numbers stopped being numbers: all ranks take the first bad microbatch once more."""
+        microbatch = self.comm.allreduce(now.bad if now.bad >= 0 else self.microbatches, min)
+        for stage in self.stages:
+            stage.network.begin_step([now.size(microbatch)])
+        found = []
+        for stage, x, received, given in self._through(now, microbatch, training=True):
+            came = not all(np.isfinite(array).all() for array in received.values())
+            goes = stage.last or not all(np.isfinite(array).all() for array in given.values())
+            if not self._anywhere(came) and self._anywhere(goes):
+                layer = stage.network.first_without_numbers(x, received)
+                found.append((stage.part.stage, layer == "the loss", self.comm.rank, layer))
+        self.pipe.finish()
+        _, _, rank, layer = min(self.comm.allreduce(found))
+        return f"the loss is no number any more: rank {rank}, step {step}, first in {layer}"
+
+    def _anywhere(self, mine: bool) -> bool:
+        """Return whether it is so on any rank that has the same stages."""
+        ranks = int(mine)
+        for group in (self.groups.tensor, self.groups.spatial, self.groups.data):
+            ranks = group.allreduce(ranks)
+        return ranks > 0
+
+
+def _cut(mine: slice, pieces: int) -> list[slice]:
+    """Cut a range into pieces as even as whole numbers allow; the first are the longer ones."""
+    short, longer = divmod(mine.stop - mine.start, pieces)
+    edges = [mine.start + k * short + min(k, longer) for k in range(pieces + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]

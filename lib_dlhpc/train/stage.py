@@ -1,0 +1,248 @@
+"""Stage: a part of the network on one rank: its weights, how their gradients are summed, how they move.
+
+Gradients of a rank's microbatches are added up by the network. Then they are summed over
+
+    the tensor or spatial group   where each rank has seen part of the positions
+    the stages                    that have the same weights, those of a tied embedding
+    the replicas                  the data group
+
+and each sum is made exactly once. With ZeRO the replicas have a shard each of what they would all have.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc import layout
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.exchange import Exchange, bounds_of, exchange_of
+from lib_dlhpc.train.groups import Groups, doubled
+from lib_dlhpc.train.layers.kept import Array, Shapes, Tensors
+from lib_dlhpc.train.layers.slices import part_of
+from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.optimizers import Optimizer
+from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.train.together import sums
+from lib_dlhpc.train.weights import InMemory, Parameter
+from lib_dlhpc.train.whole import Piece, parts_by_name
+from lib_dlhpc.train.zero import Cut, Shards
+
+GROUPS = ("tensor", "spatial")
+
+
+@dataclass
+class Own:
+    """What of a network this rank moves."""
+
+    weights: Array
+    gradients: Array
+    parameters: list[Parameter]
+
+
+class Stage:
+    """One of this rank's stages; `stack` ends what it has set up."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        part: layout.Part,
+        groups: Groups,
+        precision: Any,
+        recorder: Recorder,
+        stack: ExitStack,
+    ) -> None:
+        strategy = experiment.strategy
+        self.part, self.groups, self.recorder = part, groups, recorder
+        # The network gives a tied layer without its embedding the table itself.
+        layers = tuple(layer for layer in part.model.layers if layer.kind != "table")
+        self.model = replace(part.model, layers=layers)
+        self.parts = parts_by_name(part.model.layers)
+        self.level = int(strategy.zero) if groups.data.size > 1 else 0
+        self.apart = self.level >= 2  # gradients have no array of their own
+        store: Any = InMemory
+        if self.apart:
+            size, data = float(strategy.bucket), stack.enter_context(doubled(groups.data))
+            store = partial(
+                Shards, level=self.level, comm=data, size=size, summed=self._sum_layer, recorder=recorder
+            )  # fmt: skip
+        self.network = Network(
+            self.model,
+            precision,
+            experiment.run.seed,
+            part.sends,
+            whole=experiment.model,
+            recompute=strategy.recompute,
+            store=store,
+        )
+        self.store: Any = self.network.store
+        context = self.network.context
+        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
+        context.communicates = recorder.communicates
+        if experiment.training.normalisation == "global" and groups.data.size > 1:
+            context.sum_over_ranks = self._sum_over_data
+        self.optimizer = Optimizer(strategy.optimizer, experiment.training)
+        self.optimizer.whole = self._whole_squares
+        self.cut = Cut(self.network.table.size, groups.data)
+        self.own = self._own()
+        self.exchange = self._exchange(experiment, stack)
+        self.reads = any("input" in layer.inputs for layer in layers)
+        self.last = not part.sends
+
+    @property
+    def sent(self) -> int:
+        """Return the B that this rank has given to the sums over replicas so far."""
+        return self.exchange.sent + (self.store.sent if self.apart else 0)
+
+    def shapes(self, names: tuple[str, ...], samples: int) -> Shapes:
+        """Return the shapes of a microbatch's outputs, as layers hold them."""
+        made = {layer.name: layer.output_shape for layer in self.model.layers}
+        return {
+            name: (*made[name], samples) if len(made[name]) >= 3 else (samples, *made[name])
+            for name in names
+        }
+
+    def filled(self, start: int) -> None:
+        """The gradients from `start` on are complete on this rank."""
+        if self.level == 0:
+            self.exchange.release(start)
+
+    def reduce_replicas(self) -> None:
+        """Sum over the replicas, and wait until it is done; what is summed elsewhere comes before or after."""
+        if self.level == 0:
+            begin = self.recorder.now()
+            self.exchange.finish()
+            self.recorder.add("wait", "wait for the exchange", begin, self.recorder.now())
+        elif self.level == 1:
+            flat = self.network.gradients
+            self.exchange.sent += flat.nbytes
+            with self.recorder.communicates("gradients", flat.nbytes):
+                request, sums = self.cut.reduce_scatter(flat, 0)
+                request.Wait()
+            self.own.gradients[...] = sums
+        else:
+            self.store.finish()
+
+    def reduce_groups(self) -> None:
+        """Sum over the groups of which each rank has seen part of the positions."""
+        if self.apart:  # it is done layer by layer
+            return
+        flat = self.network.gradients
+        for group in GROUPS:
+            wanted = [
+                flat[p.start : p.stop]
+                for p in self.network.parameters
+                if group in self._over(p.layer)
+            ]
+            self._sum_over(group, wanted)
+
+    def move(self, rate: float) -> None:
+        """Update the weights that are this rank's to move."""
+        self.optimizer.update(self.own, rate)
+
+    def spread(self) -> None:
+        """Give the replicas what has moved."""
+        if self.level in (1, 2):
+            flat = self.network.weights if self.level == 1 else self.store.whole
+            with self.recorder.communicates("weights", flat.nbytes):
+                self.cut.spread(flat)
+        elif self.level == 3:
+            self.store.forget()
+
+    def views(self, name: str) -> Array:
+        """Return the gradients of one tensor."""
+        (p,) = (each for each in self.network.parameters if each.name == name)
+        return self.network.gradients[p.start : p.stop]
+
+    def pieces(self, array: str) -> Iterator[Piece]:
+        """Yield this rank's part of each tensor of "weights", or of a memory of the optimiser.
+
+        All ranks call this and take all it yields; of what several have, one yields.
+        """
+        own = self.own.weights if array == "weights" else self.optimizer.memory(array, self.own)
+        flat = own
+        if self.level:
+            flat = np.empty(self.network.table.size, own.dtype)
+            flat[self.cut.own] = own
+            self.cut.spread(flat)
+        if self.groups.place.data:
+            return
+        for p in self.network.parameters:
+            part = self.parts.get(p.name)
+            if part is not None or self.groups.first:
+                yield Piece(p.name, part, flat[p.start : p.stop].reshape(p.shape))
+
+    def statistics(self) -> Iterator[Piece]:
+        """Yield this rank's part of each running statistic."""
+        for layer, noun in zip(self.network.layers, self.model.layers, strict=True):
+            for name, values in getattr(layer, "running", {}).items():
+                full = f"{noun.name}.{name}"
+                yield Piece(full, self.parts.get(full), values)
+
+    def take_up(self, array: str, whole: Callable[[str], Array]) -> None:
+        """Set "weights" or a memory of the optimiser; whole(name) is a tensor of the whole network."""
+        flat = np.empty(self.network.table.size, self.network.dtype)
+        for p in self.network.parameters:
+            tensor = part_of(whole(p.name), self.parts.get(p.name))
+            flat[p.start : p.stop] = tensor.reshape(-1)
+        target = self.own.weights if array == "weights" else self.optimizer.memory(array, self.own)
+        target[...] = flat[self.cut.own] if self.level else flat
+        if array == "weights":
+            self.spread()
+
+    def _own(self) -> Own:
+        network = self.network
+        if self.level == 0:
+            return Own(network.weights, network.gradients, network.parameters)
+        clipped = self.cut.clipped(network.parameters)
+        if self.level == 1:
+            own = self.cut.own
+            return Own(network.weights[own], network.gradients[own], clipped)
+        return Own(self.store.weights, self.store.gradients, clipped)
+
+    def _exchange(self, experiment: Experiment, stack: ExitStack) -> Exchange:
+        """The sums over the replicas where each has all gradients."""
+        gradients = np.empty(0) if self.level else self.network.gradients
+        elements = float(experiment.strategy.bucket) / gradients.itemsize
+        bounds = [] if self.level else bounds_of(self.network.parameters, elements)
+        comm = stack.enter_context(doubled(self.groups.data))
+        return stack.enter_context(exchange_of(experiment, gradients, comm, self.recorder, bounds))
+
+    def _sum_layer(self, index: int, gradients: Tensors) -> None:
+        for group in self._over(index):
+            self._sum_over(group, list(gradients.values()))
+
+    def _over(self, index: int) -> tuple[str, ...]:
+        """Return the groups over which a layer's gradients must be summed, beside the replicas."""
+        return tuple(self.model.layers[index].attributes.get("sum", ()))
+
+    def _sum_over(self, group: str, arrays: list[Array]) -> None:
+        """Sum arrays over a group, in place, in one message."""
+        comm = getattr(self.groups, group)
+        if comm.size == 1 or not arrays:
+            return
+        packed = np.concatenate([array.ravel() for array in arrays])
+        with self.recorder.communicates(f"sum over {group}", packed.nbytes):
+            packed = sums(comm)(packed)
+        first = 0
+        for array in arrays:
+            array[...] = packed[first : first + array.size].reshape(array.shape)
+            first += array.size
+
+    def _sum_over_data(self, values: Array) -> Array:
+        with self.recorder.communicates("sum over data", values.nbytes):
+            return sums(self.groups.data)(values)
+
+    def _whole_squares(self, squares: Array) -> Array:
+        """Sum squares over the shards, and those of tensors that are split over the tensor group."""
+        if self.level:
+            squares = sums(self.groups.data)(squares)
+        if self.groups.tensor.size > 1:
+            names = [p.name for p in self.network.parameters if p.decays]
+            split = np.array([name in self.parts for name in names], np.bool_)
+            total = sums(self.groups.tensor)(np.where(split, squares, 0))
+            squares = np.where(split, total, squares).astype(squares.dtype)
+        return squares
