@@ -125,6 +125,8 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     state = STATE_BYTES[strategy.precision] * model.layer_parameters / split
     size = ELEMENT_BYTES[strategy.precision]
     kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
+    if strategy.recompute == "selective":
+        kept = np.where([layer.kind == "attention" for layer in model.layers], 0.0, kept)
     kept = kept * strategy.batch / strategy.microbatches
     if strategy.recompute == "full" or strategy.offload != "none":
         kept = np.zeros_like(kept)
