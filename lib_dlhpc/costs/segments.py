@@ -83,12 +83,21 @@ def _equal(model: Model) -> list[tuple[int, int]]:
     edges = {first, len(model.layers)}
     many = max(1, round(sqrt(len(points))))
     if len(points):
-        kept = np.concatenate(
-            [[0], np.cumsum(ELEMENT * model.layer_stored + model.layer_mask_bytes)]
-        )
+        kept = np.concatenate([[0], np.cumsum([_kept(layer) for layer in model.layers])])
         for share in range(1, many):
             edges.add(int(points[np.argmin(np.abs(kept[points] - kept[-1] * share / many))]))
     return list(pairwise(sorted(edges)))
+
+
+def _kept(layer: Layer) -> int:
+    """Return the bytes of a sample's activations, whatever part the rank has of them.
+
+    Ranks that talk within a segment must make it again at the same time, so all must cut alike.
+    """
+    if layer.kind in ("exchange", "halo"):
+        return 0
+    whole = layer.attributes.get("whole", layer)
+    return int(ELEMENT * whole.stored + whole.mask_bytes)
 
 
 def _reads(layers: tuple[Layer, ...]) -> tuple[str, ...]:
