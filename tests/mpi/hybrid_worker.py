@@ -1,0 +1,389 @@
+"""On every rank: train networks that are shared out in every way, and compare with one rank. See test_hybrid.py."""
+
+import sys
+import tempfile
+import traceback
+from itertools import cycle, pairwise, product
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.train import pipe as pipes
+from lib_dlhpc.train.layers.halo import Halo
+from lib_dlhpc.train.layers.receive import Receive
+from lib_dlhpc.train.pipe import Pipe
+from lib_dlhpc.train.stage import Stage
+from lib_dlhpc.train.tied import Tied
+from lib_dlhpc.train.trainer import Diverged, train
+
+comm = MPI.COMM_WORLD
+p, rank = comm.size, comm.rank
+CLASSES = 4
+
+MODELS = {
+    # Odd sizes, stride, padding, a residual sum, batch norm over all samples.
+    "images": {
+        "family": "sequential", "input": [2, 9, 7],
+        "layers": [
+            {"kind": "conv", "channels": 5, "kernel": 3, "padding": 1, "bias": False, "name": "a"},
+            {"kind": "batch_norm"}, {"kind": "relu", "name": "r"},
+            {"kind": "conv", "channels": 5, "kernel": 3, "padding": 1, "bias": False, "name": "b"},
+            {"kind": "batch_norm"},
+            {"kind": "add", "inputs": ["batch_norm2", "r"], "name": "s"}, {"kind": "relu"},
+            {"kind": "conv", "channels": 6, "kernel": 3, "stride": 2, "padding": 1, "name": "c"},
+            {"kind": "max_pool", "kernel": 3, "stride": 1, "padding": 1}, {"kind": "dropout", "rate": 0.2},
+            {"kind": "global_avg_pool"}, {"kind": "dense", "features": CLASSES},
+        ],
+    },
+    "rows": {"family": "mlp", "widths": [64, 11, 9, 7, 10], "activation": "tanh", "dropout": 0.2},
+    "fields": {
+        "family": "sequential", "input": [1, 8, 5, 6],
+        "layers": [
+            {"kind": "conv", "channels": 4, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
+            {"kind": "max_pool", "kernel": 2}, {"kind": "conv", "channels": 6, "kernel": 3, "padding": 1},
+            {"kind": "tanh"}, {"kind": "avg_pool", "kernel": [2, 1, 2]}, {"kind": "flatten"},
+            {"kind": "dense", "features": 8}, {"kind": "relu"}, {"kind": "dense", "features": 2},
+        ],
+    },
+    "words": {
+        "family": "gpt", "layers": 3, "hidden": 8, "heads": 4, "sequence": 5, "vocabulary": 11,
+        "dropout": 0.2,
+    },
+}  # fmt: skip
+DATA = {"images": "waves", "rows": "digits", "fields": "densities", "words": "words"}
+BATCH, SAMPLES = 24, 58  # of all replicas together; 46 samples to train with: batches of 24 and 22
+known, largest = {}, {}
+
+
+def experiment_of(model, **changes):
+    """A model on `ranks` ranks, with fields of [strategy], [training] and [run] changed."""
+    strategy = {"precision": "fp64", "bucket": 300, "optimizer": "momentum", "devices_per_node": 1}
+    training = {"rate": 0.05, "weight_decay": 0.01, "normalisation": "global"}
+    run = {"epochs": 1.5}  # three steps
+    for name, value in changes.items():
+        table = training if name in TRAINING else run if name in RUN else strategy
+        table[name] = value
+    ranks = strategy["devices_per_node"]
+    split = np.prod([strategy.get(name, 1) for name in ("tensor", "pipeline", "spatial")])
+    strategy["batch"] = int(BATCH // (ranks // split))
+    name = DATA[model]
+    return read_experiment(
+        {
+            "model": MODELS[model],
+            "dataset": {"name": name, "samples": SAMPLES, "bytes": 58},
+            "machine": {"name": "laptop", "devices_per_node": 64},
+            "strategy": strategy, "training": training, "run": run,
+        }
+    )  # fmt: skip
+
+
+TRAINING = ("rate", "weight_decay", "normalisation", "shift", "trust", "collective")
+RUN = ("epochs", "seed")
+
+
+def result(experiment, on):
+    """Losses, and all that the run's snapshot holds: whole tensors."""
+    folder = Path(on.bcast(tempfile.mkdtemp() if on.rank == 0 else None))
+    run = train(experiment, on, folder)
+    if on.rank:
+        return None
+    with np.load(folder / "snapshot.npz") as file:
+        arrays = {name.removeprefix("own."): file[name] for name in file.files}
+    return (run.loss, run.test_loss), arrays, run
+
+
+def one_rank(model, **changes):
+    """The same on one rank, which rank 0 does."""
+    key = repr((model, sorted(changes.items())))
+    if key not in known:
+        known[key] = result(experiment_of(model, **changes), MPI.COMM_SELF) if rank == 0 else None
+    return known[key]
+
+
+def error(model, common, split, expected=None):
+    """The largest relative difference of losses, weights, optimiser memories and running statistics."""
+    found = result(experiment_of(model, devices_per_node=p, **common, **split), comm)
+    expected = expected or one_rank(model, **common)
+    if rank:
+        return 0.0
+    (losses, arrays, _), (wanted, others, _) = found, expected
+    worst = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted, strict=True))
+    assert arrays.keys() == others.keys(), (arrays.keys(), others.keys())
+    return max(worst, *(difference(array, others[name]) for name, array in arrays.items()))
+
+
+def difference(array, other):
+    """How far apart two arrays are, beside the largest of their elements."""
+    assert array.size == other.size, (array.shape, other.shape)
+    return np.abs(array.ravel() - other.ravel()).max(initial=0) / np.abs(other).max(initial=1e-300)
+
+
+def equals_one_rank(model, split, within=1e-10, **common):
+    off = comm.bcast(error(model, common, split))
+    assert off <= within, (model, common, split, off)
+    largest[within] = max(off, largest.get(within, 0.0))
+
+
+def shapes(spatial):
+    """All ways to make p ranks of data x pipeline x tensor, or, for images, spatial."""
+    for pipeline, tensor, rows in product(range(1, p + 1), repeat=3):
+        legal = tensor == 1 or rows == 1
+        legal = legal and (rows == 1 or (spatial and rows <= 4))
+        if legal and p % (pipeline * tensor * rows) == 0:
+            yield {"pipeline": pipeline, "tensor": tensor, "spatial": rows}
+
+
+def every_layout():
+    """Each model in each shape; the other choices take turns, so that many meet many."""
+    schedules = cycle(("1f1b", "gpipe", "interleaved", "gpipe", "1f1b"))
+    microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
+    recomputes = cycle(("none", "full", "none", "selective", "full"))
+    zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
+    optimizers = cycle(("momentum", "adam", "lars", "sgd", "lamb"))
+    for model in MODELS:
+        for shape in shapes(model in ("images", "fields")):
+            depth, tensor = shape["pipeline"], shape["tensor"]
+            if depth > MOST_STAGES[model] or tensor > MOST_TENSOR[model]:
+                continue
+            replicas = p // (depth * tensor * shape["spatial"])
+            split = {**shape, "zero": next(zeros[depth > 1]), "recompute": next(recomputes)}
+            if model != "images":  # batch norm must see all samples at once
+                split["microbatches"] = min(next(microbatches), BATCH // replicas)
+            if depth > 1:
+                split["schedule"] = next(schedules)
+            if split.get("schedule") == "interleaved":
+                stays = 2 * depth > MOST_STAGES[model] or BATCH // replicas < depth
+                stays = stays or model == "images"
+                split |= {"schedule": "1f1b"} if stays else {"chunks": 2, "microbatches": depth}
+            if tensor > 1:
+                split["split"] = next(splits)
+                split["sequence_parallel"] = model == "words" and next(sequences)
+            rule = {"optimizer": next(optimizers)}
+            rule |= {"rate": 5.0} if rule["optimizer"] == "lars" else {}
+            equals_one_rank(model, split, **rule)
+
+
+MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5}
+MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4}
+
+
+def many_choices():
+    """One network in one shape, with every choice of the others."""
+    choices = {
+        "zero": (0, 1, 2, 3), "microbatches": (1, 3), "recompute": ("none", "full"),
+        "split": ("paired", "column", "row"), "sequence_parallel": (False, True),
+    }  # fmt: skip
+    for values in product(*choices.values()):
+        equals_one_rank("words", {"tensor": 2, **dict(zip(choices, values, strict=True))})
+    choices = {
+        "zero": (0, 1), "microbatches": (2, 4), "recompute": ("none", "selective"),
+        "schedule": ("gpipe", "1f1b", "interleaved"), "collective": ("mpi", "schedule"),
+    }  # fmt: skip
+    for values in product(*choices.values()):
+        split = {"pipeline": 2, **dict(zip(choices, values, strict=True))}
+        split |= {"chunks": 2} if split["schedule"] == "interleaved" else {}
+        equals_one_rank("words", split)
+
+
+def replicas_that_normalise_alone():
+    """Where each replica has its own statistics, a replica of many ranks is one of one rank."""
+    two, common = comm.Split(int(rank > 1), rank), {"normalisation": "local", "optimizer": "adam"}
+    expected = None
+    if rank < 2:
+        expected = result(experiment_of("images", devices_per_node=2, **common), two)
+    for kind in ("spatial", "pipeline", "tensor"):
+        off = comm.bcast(error("images", common, {kind: p // 2}, expected))
+        assert off <= 1e-10, (kind, off)
+    two.Free()
+
+
+def single_precision():
+    equals_one_rank("words", {"pipeline": p, "microbatches": 2}, 1e-4, precision="fp32")
+    equals_one_rank("fields", {"spatial": p}, 1e-4, precision="fp32")
+
+
+def layouts():
+    """Some very different layouts of p ranks, with what they need."""
+    yield "words", {"zero": 3}
+    yield "words", {"zero": 1, "microbatches": 2, "pipeline": p}
+    yield "images", {"spatial": p}
+    yield "images", {"pipeline": p}
+    if p <= 4:
+        yield "words", {"tensor": p}
+        yield "images", {"tensor": p, "split": "column"}
+
+
+def resumes_under_another_layout():
+    """Saved under one layout, taken up under the next, and by the trainer that shares nothing out."""
+    common = {"optimizer": "adam"}
+    for name in ("words", "images"):
+        ways = [split for model, split in layouts() if model == name]
+        folder = Path(comm.bcast(tempfile.mkdtemp() if rank == 0 else None))
+        until = iter(range(1, 20))
+        for split in ways:
+            epochs = next(until) - 0.5  # within an epoch
+            train(
+                experiment_of(name, devices_per_node=p, epochs=epochs, **common, **split),
+                comm,
+                folder,
+            )
+            if rank == 0:
+                train(experiment_of(name, epochs=epochs + 0.4, **common), MPI.COMM_SELF, folder)
+            comm.Barrier()
+        last = len(ways) - 0.1
+        expected = one_rank(name, epochs=last, **common)
+        if rank == 0:
+            with np.load(folder / "snapshot.npz") as file:
+                for array in ("weights", "first", "second", "place"):
+                    off = difference(file[array], expected[1][array])
+                    assert off <= 1e-10, (name, array, off)
+
+
+def mistakes_are_found():
+    """The equality is no accident: classic mistakes break it."""
+
+    def short(self, weights, kept, x):
+        y = forward(self, weights, kept, x)
+        if any(lender > self.rank for lender, _ in self.borrowed):
+            y[:, -1] = 0
+        return y
+
+    def made(self, layer):
+        init(self, layer)
+        self.rank = layer.attributes["rank"]
+
+    def twice(self):
+        tied(self)
+        tied(self)
+
+    def alias(self, weights, kept, x):
+        return x
+
+    def reused(self, letter, shapes):
+        """One buffer for all messages of a kind."""
+        kept, pipes.np = pipes.np, Reusing(letter.what, buffers)
+        try:
+            expect(self, letter, shapes)
+        finally:
+            pipes.np = kept
+
+    buffers = {}
+    forward, init, tied, expect = Halo.forward, Halo.__init__, Tied.sum, Pipe.expect
+    if p <= 4:
+        with mutated((Halo, "__init__", made), (Halo, "forward", short)):
+            assert comm.bcast(error("images", {}, {"spatial": p})) > 1e-6, "a halo one row short"
+    flow = {"pipeline": p, "microbatches": 3, "schedule": "gpipe"}
+    if p <= 4:
+        with mutated((Tied, "sum", twice)):
+            assert comm.bcast(error("words", {}, flow)) > 1e-6, "tied gradients summed twice"
+        with mutated((Pipe, "expect", reused)):
+            assert comm.bcast(error("words", {}, flow)) <= 1e-10, "buffers may come again"
+        with mutated((Pipe, "expect", reused), (Receive, "forward", alias)):
+            assert comm.bcast(error("words", {}, flow)) > 1e-6, "a stage's input is the buffer"
+        with mutated((Stage, "reduce_groups", lambda self: None)):
+            assert comm.bcast(error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
+
+
+class Reusing:
+    """numpy, but its empty arrays of one size are one."""
+
+    def __init__(self, kind, arrays):
+        self.kind, self.arrays = kind, arrays
+
+    def empty(self, size, dtype):
+        return self.arrays.setdefault((self.kind, size), np.empty(size, dtype))
+
+
+class mutated:
+    """Within the block, attributes are something else."""
+
+    def __init__(self, *changes):
+        self.changes = changes
+
+    def __enter__(self):
+        self.kept = [(place, name, getattr(place, name)) for place, name, _ in self.changes]
+        for place, name, other in self.changes:
+            setattr(place, name, other)
+
+    def __exit__(self, *_):
+        for place, name, kept in self.kept:
+            setattr(place, name, kept)
+
+
+def what_is_taken_down():
+    """The timeline adds up; work is apart from waits; messages say how long they are and where they go."""
+    m = 3
+    ways = [("words", {"pipeline": p, "microbatches": m})]
+    ways += [("words", {"zero": 3, "microbatches": m})]
+    ways += [("images", {"spatial": p})] if p > 1 else []
+    for model, split in ways:
+        run = train(experiment_of(model, devices_per_node=p, **split), comm)
+        if rank:
+            continue
+        table, measured = run.timeline, breakdown(run.timeline)
+        for seconds in np.sum(list(measured.per_rank.values()), axis=0):
+            assert abs(seconds - measured.step_time) <= 1e-9 * measured.step_time
+        assert measured.steps == 3 and table.ranks == p, (measured.steps, table.ranks)
+        events = list(table)
+        for r in range(p):
+            own = [event for event in events if event.rank == r]
+            work = sorted((e.start, e.stop) for e in own if e.stream == "compute")
+            assert all(b[0] >= a[1] - 1e-9 for a, b in pairwise(work)), (model, r)
+            names = {e.name for e in own if e.kind == "backward"}
+            assert names == {f"backward {k}" for k in range(split.get("microbatches", 1))}, names
+        talk = [event for event in events if event.stream == "communication"]
+        if "pipeline" in split and p > 1:
+            letters = [(e.rank, e.peer) for e in talk if e.peer >= 0]
+            for a, b in pairwise(range(p)):
+                assert letters.count((a, b)) == letters.count((b, a)) == 3 * m, letters
+            assert {e.bytes for e in talk if e.peer >= 0} <= {8 * n * 5 * 8 for n in (8, 7)}
+        if "spatial" in split and p > 1:
+            halos = [e for e in talk if e.name.startswith("halo")]
+            assert halos and all(e.bytes > 0 and e.stop >= e.start for e in halos)
+
+
+def divergence_is_told():
+    """All ranks say the same: which rank, which step, which layer."""
+    for model, split in (("words", {"pipeline": p, "microbatches": 2}), ("images", {"spatial": p})):
+        told = ""
+        try:
+            with np.errstate(all="ignore"):
+                wild = {"rate": 1e200, "optimizer": "sgd", "weight_decay": 0.0}
+                train(experiment_of(model, devices_per_node=p, **split, **wild), comm)
+        except Diverged as error:
+            told = str(error)
+        texts = set(comm.allgather(told))
+        assert len(texts) == 1 and "step 1, first in " in told and "the loss" not in told[-9:], (
+            texts
+        )
+
+
+def told(kind, value, trace):
+    traceback.print_exception(kind, value, trace)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    comm.Abort(1)
+
+
+if __name__ == "__main__":
+    sys.excepthook = told
+    chosen = sys.argv[1:]
+    checks = [every_layout, divergence_is_told, resumes_under_another_layout, what_is_taken_down]
+    checks += [single_precision] if p in (2, 4) else []
+    checks += [replicas_that_normalise_alone] if p in (4, 6) else []
+    checks += [many_choices] if p == 4 else []
+    checks += [mistakes_are_found] if 1 < p <= 4 else []
+    for check in checks:
+        if not chosen or check.__name__ in chosen:
+            begin = MPI.Wtime()
+            check()
+            if rank == 0:
+                print(f"{check.__name__}: {MPI.Wtime() - begin:.1f} s", flush=True)
+    sizes = comm.gather(comm.size)
+    if rank == 0:
+        for within, off in largest.items():
+            print(f"largest relative difference from one rank: {off:.1e}, allowed {within:.0e}")
+        print(f"all right on {len(sizes)} ranks")
