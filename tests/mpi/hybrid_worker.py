@@ -173,17 +173,20 @@ MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4}
 def many_choices():
     """One network in one shape, with every choice of the others."""
     choices = {
-        "zero": (0, 1, 2, 3), "microbatches": (1, 3), "recompute": ("none", "full"),
+        "zero": (0, 1, 2, 3), "microbatches": (1, 3),
         "split": ("paired", "column", "row"), "sequence_parallel": (False, True),
     }  # fmt: skip
+    recomputes = cycle(("none", "full", "selective"))
     for values in product(*choices.values()):
-        equals_one_rank("words", {"tensor": 2, **dict(zip(choices, values, strict=True))})
+        split = {"tensor": 2, "recompute": next(recomputes)}
+        equals_one_rank("words", {**split, **dict(zip(choices, values, strict=True))})
     choices = {
-        "zero": (0, 1), "microbatches": (2, 4), "recompute": ("none", "selective"),
+        "zero": (0, 1), "microbatches": (2, 4),
         "schedule": ("gpipe", "1f1b", "interleaved"), "collective": ("mpi", "schedule"),
     }  # fmt: skip
     for values in product(*choices.values()):
-        split = {"pipeline": 2, **dict(zip(choices, values, strict=True))}
+        split = {"pipeline": 2, "recompute": next(recomputes)}
+        split |= dict(zip(choices, values, strict=True))
         split |= {"chunks": 2} if split["schedule"] == "interleaved" else {}
         equals_one_rank("words", split)
 
