@@ -51,6 +51,7 @@ class Exchange:
         self.wire, self.overlap, self.recorder = wire, overlap, recorder
         self.sent = 0  # B that this rank has given to the exchange so far
         self.epoch = 0.0  # of the step; who uses it sets it before backward
+        self.first_bucket = 0  # its number in the record, where a rank has several of these
         # Buckets that wait for their turn; the first is under way.
         self._filled: deque[int] = deque()
         self._next = 0
@@ -80,7 +81,7 @@ class Exchange:
         first, last = self.bounds[number]
         size = (last - first) * self.wire.itemsize
         self.sent += size
-        self.recorder.begin_bucket(number, size)
+        self.recorder.begin_bucket(self.first_bucket + number, size)
         if self.wire is not self.gradients:
             self.wire[first:last] = self.gradients[first:last]
         self.reductions[number].start()
@@ -90,7 +91,7 @@ class Exchange:
         first, last = self.bounds[number]
         if self.wire is not self.gradients:
             self.gradients[first:last] = self.wire[first:last]
-        self.recorder.end_bucket(number)
+        self.recorder.end_bucket(self.first_bucket + number)
         if self._filled:
             self._begin()
 

@@ -50,6 +50,9 @@ def train_hybrid(
             Stage(experiment, part, groups, precision, recorder, stack)
             for part in layout.parts(experiment, comm.rank)
         ]
+        number = 0
+        for stage in stages:
+            number = stage.number_buckets(number)
         first = stages[0]
         common = (experiment, comm, data, first.network, first.optimizer, first.exchange, recorder)
         ranks = layout.group(experiment, comm.rank, "pipeline")
@@ -101,7 +104,7 @@ class Hybrid(Ranks):
 
     @property
     def _sent(self) -> float:
-        return self.pipe.sent + sum(stage.sent for stage in self.stages)
+        return self.recorder.sent
 
     def _step(self, step: int, at: float, indices: Array) -> float:
         """Train on one global batch; return this rank's share of its mean loss."""
@@ -220,7 +223,8 @@ class Hybrid(Ranks):
     def _test(self, step: int) -> tuple[float | None, float]:
         """Return accuracy and loss on the test samples: a pipeline that only goes forward."""
         begin = self.recorder.now()
-        on, self.recorder.on = self.recorder.on, False
+        kept = self.recorder.on, self.recorder.sent
+        self.recorder.on = False
         own, right, loss = self._unite(), 0, 0.0
         for part in self._test_batches():
             outputs = self._evaluate(part)
@@ -236,7 +240,7 @@ class Hybrid(Ranks):
             raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
         for array, values in own:
             array[...] = values
-        self.recorder.on = on
+        self.recorder.on, self.recorder.sent = kept
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         return (right / self.data.test_y.size if self.data.classes else None), loss
 

@@ -26,7 +26,6 @@ class Pipe:
         self.comm, self.ranks, self.dtype, self.recorder = comm, ranks, dtype, recorder
         self._expected: dict[Receive, tuple[Any, Array, Shapes]] = {}
         self._under_way: deque[tuple[Any, Array, str, float, int]] = deque()
-        self.sent = 0  # B
 
     def send(self, letter: Send, arrays: Mapping[str, Array]) -> None:
         """Send copies of the arrays, in their order."""
@@ -37,7 +36,6 @@ class Pipe:
         name = f"{letter.what} {letter.microbatch}"
         request = self.comm.Isend(flat, letter.peer, _tag(letter))
         self._under_way.append((request, flat, name, self.recorder.now(), letter.peer))
-        self.sent += flat.nbytes
 
     def expect(self, letter: Receive, shapes: Shapes) -> None:
         """Be ready for arrays of these shapes; a second call changes nothing."""

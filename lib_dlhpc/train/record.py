@@ -30,6 +30,7 @@ class Recorder:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.on = True
+        self.sent = 0  # B that this rank has given away, whether it was taken down or not
         self._begun: dict[int, tuple[float, int]] = {}
         self._work: tuple[str, str] | None = None  # kind and name of what goes on
         self._since = 0.0
@@ -50,18 +51,16 @@ class Recorder:
 
     def begin_bucket(self, number: int, size: int) -> None:
         """A bucket sets out."""
-        if self.on:
-            self._begun[number] = (self.now(), size)
+        self._begun[number] = (self.now(), size)
 
     def end_bucket(self, number: int) -> None:
         """A bucket is summed."""
-        if self.on and number in self._begun:
-            start, size = self._begun.pop(number)
-            name = f"bucket {number + 1}"
-            self.message(name, start, self.now(), size)
+        start, size = self._begun.pop(number)
+        self.message(f"bucket {number + 1}", start, self.now(), size)
 
     def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
         """Take down what went over the network: `size` B, to `peer` if it was to one rank alone."""
+        self.sent += size
         if self.on:
             self.rows.append(Row("communication", "communication", name, start, stop, size, peer))
 

@@ -126,13 +126,13 @@ def restore_stages(
         for name, array in stored.items()
     }
     dtype, model = stages[0].network.dtype, experiment.model
-    statistics = statistic_places(model)
+    weights, statistics = weight_places(model), statistic_places(model)
+    _check(state.get("weights"), (size_of(weights),), dtype, "weights")
     seen = state.pop("statistics", np.empty(0, dtype))
     _check(seen, (size_of(statistics),), dtype, "statistics")
-    _check(state.get("weights"), (size_of(weight_places(model)),), dtype, "weights")
     for name, array in state.items():
-        _check(array, (size_of(weight_places(model)),), dtype, name)
-        tensors = {each: view(array, at) for each, at in weight_places(model).items()}
+        _check(array, (size_of(weights),), dtype, name)
+        tensors = {each: view(array, at) for each, at in weights.items()}
         for stage in stages:
             stage.take_up(name, tensors.__getitem__)
     for stage in stages:

@@ -92,10 +92,13 @@ class Stage:
         self.reads = any("input" in layer.inputs for layer in layers)
         self.last = not part.sends
 
-    @property
-    def sent(self) -> int:
-        """Return the B that this rank has given to the sums over replicas so far."""
-        return self.exchange.sent + (self.store.sent if self.apart else 0)
+    def number_buckets(self, first: int) -> int:
+        """Number this stage's buckets from `first` on, for the record; return the number of the next."""
+        if self.apart:
+            self.store.first_bucket = first
+            return first + len(self.store.buckets)
+        self.exchange.first_bucket = first
+        return first + len(self.exchange.bounds)
 
     def shapes(self, names: tuple[str, ...], samples: int) -> Shapes:
         """Return the shapes of a microbatch's outputs, as layers hold them."""
@@ -118,7 +121,6 @@ class Stage:
             self.recorder.add("wait", "wait for the exchange", begin, self.recorder.now())
         elif self.level == 1:
             flat = self.network.gradients
-            self.exchange.sent += flat.nbytes
             with self.recorder.communicates("gradients", flat.nbytes):
                 request, sums = self.cut.reduce_scatter(flat, 0)
                 request.Wait()

@@ -53,6 +53,11 @@ class Run:
     sent: float = 0.0  # B that a rank gives to the exchange in a mean step
     updates: Updates | None = None  # asynchronous ones
 
+    @property
+    def gradients(self) -> int:
+        """B of all gradients that a rank makes in a step; of its first stage, if it has several."""
+        return int(self.network.table.size * self.network.dtype.itemsize)
+
 
 def train(
     experiment: Experiment,

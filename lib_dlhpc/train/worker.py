@@ -175,7 +175,7 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
         "seconds": run.seconds,
         "terms": terms,
         "sent": run.sent,
-        "gradients": run.network.gradients.nbytes,
+        "gradients": run.gradients,
         "staleness": run.updates.as_dict() if run.updates else None,
     }
 

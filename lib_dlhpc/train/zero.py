@@ -102,11 +102,11 @@ class Shards:
         self._views = table.views(self.whole) if level == 2 else []
         self._here: dict[int, tuple[list[tuple[Any, Array]], list[Range]]] = {}
         self._filling: dict[int, Tensors] = {}
-        self._buckets = bounds_of(table.parameters, size / self.dtype.itemsize)
+        self.buckets = bounds_of(table.parameters, size / self.dtype.itemsize)
+        self.first_bucket = 0  # its number in the record, where a rank has several of these
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
         self._under_way: list[tuple[Any, Array, Array, int, int]] = []
-        self.sent = 0
 
     def begin(self, passes: int) -> None:
         """No gradient is there yet, and weights may have moved."""
@@ -129,11 +129,9 @@ class Shards:
             return self._views[index]
         self._fetch(index)
         arriving, ranges = self._here[index]
-        size = sum(array.nbytes for _, array in arriving)
-        if not all(request.Test() for request, _ in arriving):
-            with self.recorder.communicates(f"weights {self._name(index)}", size):
-                for request, _ in arriving:
-                    request.Wait()
+        with self.recorder.communicates(f"weights {self._name(index)}", self._size(arriving)):
+            for request, _ in arriving:
+                request.Wait()
         tensors = {}
         for name, p in self.table.of[index].items():
             for (_, array), (start, stop) in zip(arriving, ranges, strict=True):
@@ -157,7 +155,7 @@ class Shards:
         """Send the bucket that this layer completes."""
         own = [p for p in self.table.parameters if p.layer == index]
         self.summed(index, {p.name: self._part(p) for p in own})
-        for number, (start, _) in enumerate(self._buckets):
+        for number, (start, _) in enumerate(self.buckets):
             if own and start == own[0].start:
                 self._send(number)
 
@@ -187,7 +185,7 @@ class Shards:
         for request, _, sums, start, stop in self._under_way:
             with self.recorder.communicates("a bucket", 0):
                 request.Wait()
-            self.recorder.end_bucket(self._buckets.index((start, stop)))
+            self.recorder.end_bucket(self.first_bucket + self.buckets.index((start, stop)))
             self.gradients[self.cut.mine(start, stop)] += sums
         self._under_way = []
 
@@ -196,21 +194,19 @@ class Shards:
             return
         ranges = _joined([(p.start, p.stop) for p in self.table.of[index].values()])
         self._here[index] = [self.cut.gather(self.weights, *each) for each in ranges], ranges
-        self.sent += sum(self._size(*each) for each in ranges)
 
     def _send(self, number: int) -> None:
         """Begin to sum a bucket; the one before it must be through, so that two are in memory at most."""
         self.finish()
-        flat, (start, stop) = self._filled.pop(number), self._buckets[number]
+        flat, (start, stop) = self._filled.pop(number), self.buckets[number]
         request, sums = self.cut.reduce_scatter(flat, start)
         self._under_way.append((request, flat, sums, start, stop))
-        self.sent += flat.nbytes
-        self.recorder.begin_bucket(number, flat.nbytes)
+        self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
 
     def _part(self, p: Parameter) -> Array:
         """Return where a tensor's gradients go; those to which several layers add start at zero."""
         number, (start, stop) = next(
-            (n, each) for n, each in enumerate(self._buckets) if each[0] <= p.start < each[1]
+            (n, each) for n, each in enumerate(self.buckets) if each[0] <= p.start < each[1]
         )
         if number not in self._filled:
             flat = self._filled[number] = np.empty(stop - start, self.dtype)
@@ -219,8 +215,9 @@ class Shards:
                     flat[each.start - start : each.stop - start] = 0
         return self._filled[number][p.start - start : p.stop - start].reshape(p.shape)
 
-    def _size(self, start: int, stop: int) -> int:
-        return (stop - start) * self.dtype.itemsize
+    def _size(self, arriving: list[tuple[Any, Array]]) -> int:
+        """Return the B that this rank gives of the weights that are put together."""
+        return sum(array.nbytes for _, array in arriving) // len(self.cut.shards)
 
     def _name(self, index: int) -> str:
         return next(iter(self.table.of[index].values())).name.rpartition(".")[0]

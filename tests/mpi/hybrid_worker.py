@@ -326,6 +326,7 @@ def what_is_taken_down():
         run = train(experiment_of(model, devices_per_node=p, **split), comm)
         if rank:
             continue
+        assert run.gradients > 0 and (run.sent > 0 or p == 1), (model, run.sent)
         table, measured = run.timeline, breakdown(run.timeline)
         for seconds in np.sum(list(measured.per_rank.values()), axis=0):
             assert abs(seconds - measured.step_time) <= 1e-9 * measured.step_time
@@ -345,7 +346,7 @@ def what_is_taken_down():
             assert {e.bytes for e in talk if e.peer >= 0} <= {8 * n * 5 * 8 for n in (8, 7)}
         if "spatial" in split and p > 1:
             halos = [e for e in talk if e.name.startswith("halo")]
-            assert halos and all(e.bytes > 0 and e.stop >= e.start for e in halos)
+            assert halos and sum(e.bytes for e in halos) > 0
 
 
 def divergence_is_told():

@@ -80,7 +80,7 @@ class Halo:
 
         def parts() -> Iterator[tuple[Rows, Array]]:
             if requests:
-                size = sum(part.nbytes for part in (*sent, *arrived))
+                size = sum(part.nbytes for part in sent)
                 with kept.context.communicates(f"halo {self.name}", size):
                     for request in requests:
                         request.Wait()

@@ -1,0 +1,89 @@
+"""Laws of a run in microbatches on one rank, and what is refused; tests/mpi/test_hybrid.py has many ranks."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.trainer import train
+
+IMAGES = loads("""
+[model]
+family = "sequential"
+input = [1, 6, 5]
+layers = [
+    { kind = "conv", channels = 3, kernel = 3, padding = 1 }, { kind = "relu" }, { kind = "flatten" },
+    { kind = "dropout", rate = 0.3 }, { kind = "dense", features = 5 },
+]
+[dataset]
+name = "waves"
+samples = 59
+bytes = 59
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 1
+batch = 20
+precision = "fp64"
+[run]
+epochs = 2
+[training]
+rate = 0.05
+""")
+NORMALISED = {
+    "model.layers": [
+        {"kind": "conv", "channels": 3, "kernel": 3}, {"kind": "batch_norm"}, {"kind": "flatten"},
+        {"kind": "dense", "features": 5},
+    ]
+}  # fmt: skip
+
+
+def run(changes, folder=None):
+    return train(IMAGES.set(changes), Alone(), folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy.microbatches": 2},
+        {"strategy.microbatches": 20, "strategy.schedule": "gpipe"},
+        {"strategy.microbatches": 3, "strategy.schedule": "interleaved", "strategy.chunks": 2},
+        {"strategy.microbatches": 3, "strategy.recompute": "full"},
+        {"strategy.zero": 3},
+    ],
+)
+def test_microbatches_are_the_batch(changes, tmp_path):
+    """Also those of a last batch of 7, of which some are empty; and stages of one rank."""
+    (tmp_path / "one").mkdir(), (tmp_path / "other").mkdir()
+    one, other = run({}, tmp_path / "one"), run(changes, tmp_path / "other")
+    assert (other.loss, other.test_loss) == pytest.approx((one.loss, one.test_loss), rel=1e-12)
+    assert other.accuracy == one.accuracy and other.samples == one.samples
+    with (
+        np.load(tmp_path / "one/snapshot.npz") as right,
+        np.load(tmp_path / "other/snapshot.npz") as found,
+    ):
+        assert sorted(right.files) == sorted(found.files)
+        for name in right.files:
+            np.testing.assert_allclose(found[name], right[name], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"training.normalisation": "global"}, "microbatches = 2.*'local', or microbatches to 1"),
+        ({"strategy.precision": "fp16"}, "'fp64' or 'fp32'"),
+        ({"training.sparsity": 0.5, "strategy.optimizer": "sgd"}, "legal value is 0"),
+    ],
+)
+def test_what_cannot_be_had_with_microbatches_is_refused(changes, words):
+    with pytest.raises(SpecError, match=words):
+        run({"strategy.microbatches": 2, **NORMALISED, **changes})
+
+
+def test_a_snapshot_of_another_model_is_refused(tmp_path):
+    run({"strategy.microbatches": 2}, tmp_path)
+    with pytest.raises(SpecError, match=r"weights: .* of float64; the model has"):
+        run({"strategy.microbatches": 2, **NORMALISED}, tmp_path)
+    with pytest.raises(SpecError, match=r"weights: .* of float64; the model has .* of float32"):
+        run({"strategy.microbatches": 2, "strategy.precision": "fp32"}, tmp_path)
