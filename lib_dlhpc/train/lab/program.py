@@ -1,12 +1,15 @@
 """A lab's checks as a program on MPI ranks."""
 
 import os
+import runpy
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import sleep
 from typing import Any
+
+from lib_dlhpc.train.lab.mistakes import LabError
 
 
 def end_together(main: Callable[[], None]) -> None:
@@ -19,6 +22,15 @@ def end_together(main: Callable[[], None]) -> None:
         traceback.print_exc()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(1)
+
+
+def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return what a learner's file defines. Raises LabError where it lacks one of `names`."""
+    given = runpy.run_path(path)
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise LabError(f"{path} does not define {', '.join(missing)}.")
+    return given
 
 
 class Followed(tuple[Any, ...]):
