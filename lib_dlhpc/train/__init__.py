@@ -1,6 +1,9 @@
 """Training for real: numpy layers, optimisers and MPI; the networks are the models that predict prices.
 
 trainer.py      train(experiment, comm): the steps of a run, equal to one rank
+hybrid.py       the same where the network is shared out: its ranks and its microbatches
+stage.py        a rank's part of it;  groups.py: with whom;  pipe.py: messages between stages;  tied.py: weights
+                that stages share;  zero.py: what replicas share out;  whole.py: the parts put together
 worker.py       one rank of `dlhpc run`
 check.py        what can be trained, told before any rank starts
 network.py      a model that can be trained: one array of weights, one of gradients

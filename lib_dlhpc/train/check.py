@@ -1,5 +1,6 @@
 """What can be trained: a run that cannot be is refused before any rank starts."""
 
+from lib_dlhpc import layout
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.compress import check_compression
@@ -51,6 +52,12 @@ def _check_shared_out(experiment: Experiment) -> None:
             f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
             " training.normalisation = 'global' cannot be had; set it to 'local', or microbatches to 1."
         )
+    if strategy.zero > 1 and strategy.chunks > 1:
+        raise SpecError(
+            f"strategy.zero = {strategy.zero}: with strategy.chunks = {strategy.chunks} a rank has several"
+            " stages, whose shared weights need whole gradients; legal: 0, 1."
+        )
+    layout.parts(experiment, 0)  # which says why a network cannot be split so
     if strategy.offload != "none":
         raise SpecError(
             f"strategy.offload = {strategy.offload!r}: cannot be trained yet; the legal value is 'none'."

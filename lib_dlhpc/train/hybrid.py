@@ -114,8 +114,18 @@ class Hybrid(Ranks):
                 self._expect(now, number)
             self._carry_out(now, instruction)
         self.pipe.finish()
-        if self.comm.allreduce(now.bad + 1):
+        self._reduce()
+        if self._is_bad(now):
             raise Diverged(self._where(step, now))
+        with self.recorder.working("update", "update"):
+            for stage in self.stages:
+                stage.move(self._rate(at, len(indices)))
+        for stage in self.stages:
+            stage.spread()
+        return now.loss
+
+    def _reduce(self) -> None:
+        """Sum the gradients; with ZeRO, replicas last: then each has a part of them only."""
         for stage in self.stages:
             if stage.level == 0:
                 stage.reduce_replicas()
@@ -125,12 +135,13 @@ class Hybrid(Ranks):
         for stage in self.stages:
             if stage.level:
                 stage.reduce_replicas()
-        with self.recorder.working("update", "update"):
-            for stage in self.stages:
-                stage.move(self._rate(at, len(indices)))
-        for stage in self.stages:
-            stage.spread()
-        return now.loss
+
+    def _is_bad(self, now: Step) -> bool:
+        """Return whether any rank has met a loss that is no number."""
+        begin = self.recorder.now()
+        bad = self.comm.allreduce(now.bad + 1)
+        self.recorder.add("wait", "wait for the others", begin, self.recorder.now())
+        return bool(bad)
 
     def _begin(self, step: int, indices: Array) -> Step:
         """Cut this replica's share of a global batch into microbatches."""

@@ -351,7 +351,8 @@ def what_is_taken_down():
 
 def divergence_is_told():
     """All ranks say the same: which rank, which step, which layer."""
-    for model, split in (("words", {"pipeline": p, "microbatches": 2}), ("images", {"spatial": p})):
+    ways = [("words", {"pipeline": p, "microbatches": 2}), ("words", {"zero": 3})]
+    for model, split in [*ways, ("images", {"spatial": p})]:
         told = ""
         try:
             with np.errstate(all="ignore"):

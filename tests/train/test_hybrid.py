@@ -74,6 +74,12 @@ def test_microbatches_are_the_batch(changes, tmp_path):
         ({"training.normalisation": "global"}, "microbatches = 2.*'local', or microbatches to 1"),
         ({"strategy.precision": "fp16"}, "'fp64' or 'fp32'"),
         ({"training.sparsity": 0.5, "strategy.optimizer": "sgd"}, "legal value is 0"),
+        (
+            {"strategy.schedule": "interleaved", "strategy.chunks": 2, "strategy.zero": 2},
+            "legal: 0, 1",
+        ),
+        ({"strategy.devices_per_node": 4, "strategy.pipeline": 4}, "1 ranks: .* start 4"),
+        ({"strategy.devices_per_node": 4, "strategy.spatial": 4}, "1 ranks: .* start 4"),
     ],
 )
 def test_what_cannot_be_had_with_microbatches_is_refused(changes, words):
