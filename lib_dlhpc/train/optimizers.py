@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.train.layers.kept import Array, Tensors, alone, parts
+from lib_dlhpc.train.layers.kept import Array, Tensors, parts
 from lib_dlhpc.train.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -29,14 +29,15 @@ class Weights(Protocol):
 class Optimizer:
     """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint.
 
-    whole: makes, of a part's sums of squares, those of whole tensors; one for each tensor that decays.
+    whole: makes, of a part's sums of squares, those of whole tensors: called with one for each tensor that
+    decays, and the names of these.
     """
 
     name: str
     training: Training
     state: Tensors = field(default_factory=dict)
     updates: int = 0
-    whole: Callable[[Array], Array] = alone
+    whole: Callable[[Array, list[str]], Array] = lambda squares, names: squares
 
     def update(self, network: Weights, rate: float) -> None:
         """Move all weights by the gradients of the mean loss."""
@@ -120,6 +121,15 @@ RULES: dict[str, Callable[[Optimizer, Weights, float], None]] = {
     "lamb": lamb,
 }
 
+# What each keeps from step to step: so many numbers a weight.
+MEMORIES: dict[str, tuple[str, ...]] = {
+    "sgd": (),
+    "momentum": ("velocity",),
+    "lars": ("velocity",),
+    "adam": ("first", "second"),
+    "lamb": ("first", "second"),
+}
+
 
 def _adam_step(own: Optimizer, network: Weights) -> Array:
     """Put Adam's step where the gradients were, a part at a time."""
@@ -156,7 +166,8 @@ def _decaying(parameters: list[Parameter]) -> list[slice]:
 def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
     """Return the norms of the tensors that decay, in their order."""
     squares = [np.dot(of[part], of[part]) for part in _decaying(network.parameters)]
-    return iter(np.sqrt(own.whole(np.array(squares, of.dtype))).tolist())
+    names = [each.name for each in network.parameters if each.decays]
+    return iter(np.sqrt(own.whole(np.array(squares, of.dtype), names)).tolist())
 
 
 def _ratio(over: float, under: float) -> float:

@@ -238,12 +238,11 @@ class Stage:
         with self.recorder.communicates("sum over data", values.nbytes):
             return sums(self.groups.data)(values)
 
-    def _whole_squares(self, squares: Array) -> Array:
+    def _whole_squares(self, squares: Array, names: list[str]) -> Array:
         """Sum squares over the shards, and those of tensors that are split over the tensor group."""
         if self.level:
             squares = sums(self.groups.data)(squares)
         if self.groups.tensor.size > 1:
-            names = [p.name for p in self.network.parameters if p.decays]
             split = np.array([name in self.parts for name in names], np.bool_)
             total = sums(self.groups.tensor)(np.where(split, squares, 0))
             squares = np.where(split, total, squares).astype(squares.dtype)
