@@ -15,9 +15,11 @@ import numpy as np
 from lib_dlhpc.costs.segments import Segment, segments
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.train import graph
+from lib_dlhpc.train.aside import Aside, Away
 from lib_dlhpc.train.graph import AGAIN, BACK, FORWARD
 from lib_dlhpc.train.layers import KINDS, Context, Kept
 from lib_dlhpc.train.layers.kept import Array, Shapes
+from lib_dlhpc.train.layers.room import Room
 from lib_dlhpc.train.layers.slices import part_of, start
 from lib_dlhpc.train.trainable import check_layers
 from lib_dlhpc.train.weights import InMemory, Store, table_of
@@ -35,6 +37,7 @@ class Pass:
     step: int = 0
     first_sample: int = 0
     held: dict[int, dict[str, Array]] = field(default_factory=dict)  # what each segment reads
+    away: Away = field(default_factory=Away)  # what of all this is on disk
 
 
 class Network:
@@ -53,6 +56,7 @@ class Network:
     dtype: np.float32 or np.float64. seed: of the first weights. whole: the model that this is a part of.
     recompute: "none", "selective" or "full": which outputs backward makes again (costs/segments.py says how).
     store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
+    aside: makes what has the activations until their way back, if the network itself does not.
     Raises SpecError for layers that can be priced but not trained.
     """
 
@@ -68,6 +72,7 @@ class Network:
         whole: Model | None = None,
         recompute: str = "none",
         store: Callable[..., Store] = InMemory,
+        aside: Callable[[Room], Aside] | None = None,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -81,6 +86,7 @@ class Network:
         for parameter in self.table.adds:
             self.layers[parameter.layer].tied = True
         self.store = store(self.table, self.dtype, self.context.room)
+        self.aside = aside(self.context.room) if aside is not None else None
         if isinstance(self.store, InMemory):
             self.weights, self.gradients = self.store.weights, self.store.gradients
         self.statistics = self._statistics()
@@ -140,11 +146,13 @@ class Network:
         for own in self._passes.values():
             own.ready = False
             own.held.clear()
+            if self.aside is not None:
+                self.aside.drop(own.away)
             for kept in own.kept:
                 kept.values.clear()
         self._to_run = self._to_go_back = len(batches)
-        self.context.room.begin((tuple(batches), True))
         self.store.begin(len(batches))
+        self.context.room.begin((tuple(batches), True))
 
     def run(
         self,
@@ -246,21 +254,38 @@ class Network:
         outputs = {}
         if x is not None:
             outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
+        keeps = self.context.training and look is None
         for index, layer in enumerate(self.model.layers):
-            if index in self._begins and self.context.training:
+            if index in self._begins and keeps:
                 own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
+                self._put(own, AGAIN, index, own.held[index], x)
             given = received if layer.kind == "receive" else outputs
             outputs[layer.name] = self._one(FORWARD, index, own.kept[index], given)
-            if not self.context.training or index in self._made_again:
+            if not keeps or index in self._made_again:
                 own.kept[index].values.clear()
+            else:
+                self._put(own, BACK, index, own.kept[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
             if look is not None:
                 look(index, outputs[layer.name])
         return outputs
 
+    def _put(
+        self, own: Pass, visit: str, index: int, values: dict[str, Any], x: Array | None
+    ) -> None:
+        """Put on disk what is to be kept until a visit; the samples stay where they are."""
+        if self.aside is not None:
+            self.aside.put(own.away, (visit, index), values, x)
+
+    def _get(self, own: Pass, visit: str, index: int, values: dict[str, Any]) -> None:
+        """Have at hand what was kept until this visit."""
+        if self.aside is not None:
+            self.aside.get(own.away, (visit, index), values)
+
     def _again(self, segment: Segment, own: Pass) -> None:
         """Make a segment's forward pass again, and keep what its backward pass needs."""
+        self._get(own, AGAIN, segment.first, own.held[segment.first])
         outputs, self.context.again = own.held.pop(segment.first), True
         for index in range(segment.first, segment.stop):
             name = self.model.layers[index].name
@@ -297,6 +322,7 @@ class Network:
         layer, kept = self.model.layers[index], own.kept[index]
         if index in self._ends:
             self._again(self._ends[index], own)
+        self._get(own, BACK, index, kept.values)
         weights = self._take(BACK, index)
         gradients = self.store.target(index) if weights else NOTHING
         dx = self.layers[index].backward(weights, gradients, kept, pending.pop(layer.name))
@@ -316,7 +342,10 @@ class Network:
     def _take(self, visit: str, index: int) -> Mapping[str, Array]:
         if not self.table.of[index]:
             return NOTHING
-        return self.store.take(index, self._then.get((visit, index)))
+        then = self._then.get((visit, index))
+        if not self.context.training and then is not None and then <= index:
+            then = None  # nothing goes back
+        return self.store.take(index, then)
 
     def _statistics(self) -> Array:
         """Return the running statistics of all layers as one array, which the layers update."""

@@ -116,7 +116,6 @@ class _Stretch:
         self._memory = memory[first : first + length].data
         self._starts: list[int] = []  # of the parts lent last, from the lowest on; none overlap
         self._blocks: list[Block] = []
-        self._made: dict[tuple[int, int], Block] = {}
 
     def block(self, start: int, size: int) -> Block | None:
         """Lend a part, unless somebody has some of it."""
@@ -125,12 +124,10 @@ class _Stretch:
             first -= 1
         last = bisect_left(self._starts, start + size)
         for index in range(first, last):
-            if getrefcount(self._blocks[index]) > 3:  # the list, the made, and the question itself
+            if getrefcount(self._blocks[index]) > 2:  # the list, and the question itself
                 return None
-        block = self._made.get((start, size))
-        if block is None:
-            # An array of its own, which has its own count: a view would be one more of the stretch.
-            block = np.frombuffer(self._memory[start : start + size], np.uint8)
-            self._made[start, size] = block
+        # An array of its own, which has its own count: a view would be one more of the stretch. And a
+        # new one each time: whoever has a weak reference sees that the memory is lent to somebody else.
+        block = np.frombuffer(self._memory[start : start + size], np.uint8)
         self._starts[first:last], self._blocks[first:last] = [start], [block]
         return block
