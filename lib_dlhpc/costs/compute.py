@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 master weights
@@ -25,7 +25,8 @@ STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
 UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9}
 
 
-VIEWS = ("flatten", "reshape")  # kinds that move no data
+# Kinds that move no data, or whose data comes by messages, which are priced by their bytes.
+VIEWS = ("flatten", "reshape", "exchange", "halo", "receive", "table")
 
 
 class LayerTimes(NamedTuple):
@@ -67,17 +68,29 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     return LayerTimes(forward, backward)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elements each layer reads and writes a sample, and parameters it reads once a batch.
 
-    A layer that keeps more than it puts out (attention scores) also writes what it keeps. An
-    embedding reads only the rows it puts out.
+    Attention goes over its scores in kernels of their own: written, twice read and written (softmax,
+    dropout), read. Any other layer that keeps more than it puts out also writes what it keeps. An embedding
+    reads only the rows it puts out.
     """
     kinds = [layer.kind for layer in model.layers]
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
+    moved += np.array([_score_passes(layer) for layer in model.layers])
     moved = np.where(np.isin(kinds, VIEWS), 0.0, moved)
     return moved, np.where(np.isin(kinds, ["embedding"]), 0.0, model.layer_parameters)
+
+
+def _score_passes(layer: Layer) -> float:
+    """Return the elements of scores that attention reads and writes, beside those that it keeps."""
+    if layer.kind != "attention":
+        return 0.0
+    positions, features = layer.output_shape
+    kept = layer.stored - positions * features
+    scores = layer.attributes["heads"] * positions**2
+    return float((6 if layer.attributes["dropout"] else 4) * scores - kept)
 
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:

@@ -32,6 +32,27 @@ class Network(NamedTuple):
     all_to_all: Array = 1.0
 
 
+class Cost(NamedTuple):
+    """Seconds of messages, by cause."""
+
+    latency: Array
+    bandwidth: Array
+    reduction: Array
+
+    @property
+    def total(self) -> Array:
+        """All three terms together, in s."""
+        return self.latency + self.bandwidth + self.reduction
+
+    def __add__(self, other: Any) -> "Cost":
+        """Return both, one after the other."""
+        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: Array) -> "Cost":
+        """Return the cost of `factor` of it."""
+        return Cost(*(factor * term for term in self))
+
+
 def last_axis(value: Any) -> Any:
     """Give an array one more, last, axis: room for buckets or layers. Scalars need none."""
     return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
@@ -65,6 +86,15 @@ def network_of(experiment: Experiment) -> Network:
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
     )
+
+
+def slowest(net: Network) -> tuple[Array, Array]:
+    """Return alpha and beta of the slowest link on a ring of all devices."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    alone = np.equal(g, 1)
+    alpha = np.where(nodes > 1, np.where(alone, a_out, np.maximum(a_in, a_out)), a_in)
+    beta = np.where(nodes > 1, np.where(alone, b_out, np.maximum(b_in, b_out)), b_in)
+    return alpha, beta
 
 
 def congestion(machine: Machine, nodes: Any, distance: int) -> Any:

@@ -54,7 +54,7 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
 
 def check(experiment: Experiment) -> None:
     """Raise SpecError where a split is not modelled or the device lacks the precision."""
-    strategy, device = experiment.strategy, experiment.machine.device
+    strategy = experiment.strategy
     for name in SPLIT_FIELDS:
         legal: Any = type(strategy).__dataclass_fields__[name].default
         if np.any(np.not_equal(getattr(strategy, name), legal)):
@@ -62,6 +62,12 @@ def check(experiment: Experiment) -> None:
                 f"strategy.{name} = {getattr(strategy, name)!r}: not modelled yet; only data parallelism is,"
                 f" so the legal value is {legal!r}."
             )
+    check_precision(experiment)
+
+
+def check_precision(experiment: Experiment) -> None:
+    """Raise SpecError where the device lacks the precision."""
+    strategy, device = experiment.strategy, experiment.machine.device
     if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: {device.name or 'the device'} has no such peak;"

@@ -1,6 +1,7 @@
 """predict(experiment): where the time of a step goes, what it holds in memory, what the run costs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,11 @@ import numpy as np
 from lib_dlhpc.costs import calibration, compute, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
-from lib_dlhpc.costs.work import Work, check, device_work
-from lib_dlhpc.predict import asynchronous, energy, memory, overlap, storage
+from lib_dlhpc.costs.work import Work, check_precision, device_work
+from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap, storage
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
+from lib_dlhpc.predict.each import each, holds_arrays
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -38,6 +41,9 @@ class Breakdown:
     energy: dict[str, Any]  # of one step
 
     pipeline_bubble: Any = 0.0  # data parallelism has none
+    made_again: Any = 0.0  # the part of backward in which activations are made again
+    messages: Mapping[str, Cost] = field(default_factory=dict)  # communication by what it is for
+    exposed: Mapping[str, Any] = field(default_factory=dict)  # exposed communication likewise
     server_load: Any = 0.0  # share of the time in which the slowest station of the servers is busy
 
     @property
@@ -62,7 +68,7 @@ class Breakdown:
     @property
     def step_time_bounds(self) -> tuple[Any, Any]:
         """Lower and upper bound of step_time: everything hidden that can be, and nothing hidden."""
-        slowest = self.compute + self.straggler_wait
+        slowest = self.compute + self.straggler_wait + self.pipeline_bubble
         busy = np.maximum(slowest, self.communication.total)
         return (
             np.maximum(busy, self.input_time) + self.checkpoint,
@@ -102,6 +108,11 @@ class Breakdown:
         return (needed <= self.experiment.machine.device.memory)[()]
 
     @property
+    def moments(self) -> tuple[ledger.Moment, ...]:
+        """What each rank of a pipeline holds at the moments that may be its peak (scalar experiments)."""
+        return ledger.moments(self.experiment)
+
+    @property
     def steps(self) -> Any:
         """Optimiser steps of the run; the last one may be short."""
         run, dataset = self.experiment.run, self.experiment.dataset
@@ -136,18 +147,21 @@ class Breakdown:
 
 
 def predict(experiment: Experiment) -> Breakdown:
-    """Predict one training step and the whole run of data parallelism in closed form.
+    """Predict one training step and the whole run in closed form.
 
-    Fields of the experiment may be arrays: everything broadcasts, scalars give scalars.
-    Raises SpecError where the device lacks the precision or a split is not modelled.
+    Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Networks that are
+    split (hybrid.py) are predicted one after another. Raises SpecError where the device lacks the
+    precision, or the network cannot be split so.
     """
     return breakdown(experiment, compute_scale(experiment))
 
 
 def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict with the roofline's compute time multiplied by `scale` (see compute_scale)."""
-    check(experiment)
-    strategy, run = experiment.strategy, experiment.run
+    check_precision(experiment)
+    if hybrid.is_split(experiment.strategy):
+        return _split(experiment, scale)
+    strategy = experiment.strategy
     work = device_work(experiment, scale)
     update = scale * compute.update_time(
         experiment.model, experiment.machine.device, strategy.optimizer
@@ -162,12 +176,12 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     stall = (every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)
     stall = stall / every
     step = training + stall
-    interval = run.checkpoint_interval
-    often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]
-    saving = step * storage.checkpoint_time(experiment) * often
     served = update * (strategy.update == "asynchronous")
     busy = work.forward + work.backward + update - served
-    return Breakdown(
+    return _of_a_run(
+        step,
+        served,
+        busy,
         experiment=experiment,
         compute_scale=scale,
         forward=work.forward,
@@ -178,18 +192,139 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         exposed_communication=exposed,
         input_time=fetch,
         input_stall=stall,
+        memory=memory.ledger(experiment),
+        server_load=load * training,
+        messages={"data": cost},
+        exposed={"data": exposed},
+    )
+
+
+def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
+    """Add checkpoints, energy and the start to what is known of a step of `step` s.
+
+    served: s that servers compute for each device; busy: s that a device computes.
+    """
+    experiment, run = known["experiment"], known["experiment"].run
+    interval = run.checkpoint_interval
+    often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]
+    saving = step * storage.checkpoint_time(experiment) * often
+    known["server_load"] = known.get("server_load", 0.0) / (step + saving)
+    exposed = known["exposed_communication"]
+    return Breakdown(
+        **known,
         checkpoint=saving,
         step_time=step + saving,
         start_time=start_time(experiment),
-        memory=memory.ledger(experiment),
         energy=energy.step_energy(experiment, busy, exposed, step + saving, served),
-        server_load=load * training / (step + saving),
+    )
+
+
+def _split(experiment: Experiment, scale: Any) -> Breakdown:
+    """Predict a network that is split; arrays one by one."""
+    if holds_arrays(experiment) or np.ndim(scale):
+        return each(breakdown, experiment, scale)
+    step = hybrid.split_step(experiment, scale)
+    exposed = sum(step.exposed.values())
+    fetch = input_time(experiment)
+    stall = max(float(fetch) - (step.total - exposed), 0.0)
+    stall = max(stall - exposed, 0.0)
+    cost = Cost(0.0, 0.0, 0.0)
+    for price in step.messages.values():
+        cost += price
+    return _of_a_run(
+        step.total + stall,
+        0.0,
+        step.forward + step.backward + step.update,
+        experiment=experiment,
+        compute_scale=scale,
+        forward=step.forward,
+        backward=step.backward,
+        update=step.update,
+        straggler_wait=step.waiting,
+        communication=cost,
+        exposed_communication=exposed,
+        input_time=fetch,
+        input_stall=stall,
+        memory=ledger.peak(experiment).terms,
+        pipeline_bubble=step.bubble,
+        made_again=step.again,
+        messages=step.messages,
+        exposed=step.exposed,
     )
 
 
 def compute_scale(experiment: Experiment) -> Any:
-    """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one."""
-    return calibration.compute_scale(experiment, _bucket_costs)
+    """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one.
+
+    A rate of one device is one of the whole network on it. A rate of several is one of the same split,
+    with fewer or more replicas. Raises SpecError where the rate cannot be.
+    """
+    if not hybrid.is_split(experiment.strategy):
+        return calibration.compute_scale(experiment, _bucket_costs)
+    if holds_arrays(experiment):
+        return each(compute_scale, experiment)
+    small = measured_with(experiment)
+    if small is None:
+        return 1.0
+    if not hybrid.is_split(small.strategy):
+        return calibration.compute_scale(small, _bucket_costs)
+    rate = experiment.calibration.rate
+    return scale_of(small, small.global_batch / rate)
+
+
+def scale_of(experiment: Experiment, seconds: float) -> float:
+    """Return the compute scale at which a step of a scalar split experiment takes `seconds`.
+
+    Steps get longer with the scale, ever more in proportion to it, so that steps of Newton's method end.
+    Raises SpecError if the messages alone take as long.
+    """
+
+    def step(scale: float) -> float:
+        return hybrid.split_step(experiment, scale).total
+
+    alone = step(0.0)
+    if alone >= seconds:
+        raise SpecError(
+            f"calibration: a step of {seconds:.4g} s on {experiment.devices} devices, but the messages alone"
+            f" take {alone:.4g} s; check the rate, the devices and the links."
+        )
+    # The step is convex in the scale: the chord from 0 meets `seconds` too late, never too soon.
+    scale = 1.0
+    for _ in range(60):
+        now = step(scale)
+        if abs(now - seconds) <= 1e-12 * seconds:
+            break
+        slope = (step(scale * (1 + 1e-6)) - now) / (scale * 1e-6)
+        scale = max(scale + (seconds - now) / slope, scale / 10)
+    return scale
+
+
+def measured_with(experiment: Experiment) -> Experiment | None:
+    """Return the split experiment as it was when the calibration was measured; None if it was not."""
+    measured, strategy = experiment.calibration, experiment.strategy
+    if not measured.rate:
+        return None
+    devices = int(measured.devices)
+    per_node = min(devices, int(experiment.devices_per_node))
+    batch = int(measured.batch) or int(strategy.batch)
+    changed: dict[str, Any] = {
+        "nodes": devices // per_node,
+        "devices_per_node": per_node,
+        "data": 0,
+    }
+    if devices == 1:
+        for name in (*hybrid.SPLITS, "chunks", "schedule", "sequence_parallel"):
+            if name != "recompute":
+                changed[name] = getattr(hybrid.WHOLE, name)
+    elif devices % int(strategy.replica) or devices % per_node:
+        raise SpecError(
+            f"calibration.devices = {devices}: legal: 1, or a multiple of the {strategy.replica} devices of a"
+            " replica that makes whole nodes."
+        )
+    else:
+        batch = int(strategy.batch) if not measured.batch else batch * int(strategy.replica)
+    small = replace(strategy, **changed, batch=batch)
+    return replace(experiment, strategy=small, calibration=type(measured)())
 
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Any:

@@ -12,32 +12,21 @@ Chan et al. 2007), symbol for symbol:
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.network import Network
+from lib_dlhpc.costs.network import Cost, Network, slowest
+
+__all__ = ["ALGORITHMS", "Cost", "bus_bandwidth"]
 
 Array = Any  # a float or a numpy array; everything here broadcasts
-
-
-class Cost(NamedTuple):
-    """Seconds of one collective, by cause."""
-
-    latency: Array
-    bandwidth: Array
-    reduction: Array
-
-    @property
-    def total(self) -> Array:
-        """All three terms together, in s."""
-        return self.latency + self.bandwidth + self.reduction
 
 
 def ring(n: Array, net: Network) -> Cost:
     """Reduce-scatter and allgather round one ring of all devices; its slowest link sets the pace."""
     p = net.inner.ranks * net.outer.ranks
-    alpha, beta = _slowest(net)
+    alpha, beta = slowest(net)
     share = (p - 1) / p
     return Cost(2 * (p - 1) * alpha, 2 * share * n * beta, share * n * net.gamma)
 
@@ -101,7 +90,7 @@ def torus_2d(n: Array, net: Network) -> Cost:
     g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
     row_nodes = _row_nodes(nodes, g)
     x, y = g * row_nodes, nodes / row_nodes
-    a_row, b_row = _slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)))
+    a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)))
     latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
     bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out
     reduction = ((x - 1) / x + (y - 1) / y / x) * n * net.gamma
@@ -138,15 +127,6 @@ ALGORITHMS: dict[str, Callable[[Array, Network], Cost]] = {
 def bus_bandwidth(n: Array, time: Array, ranks: Array) -> Array:
     """Return n / time * 2 (p-1)/p in B/s: what each link of a ring carries (the nccl-tests convention)."""
     return n / time * 2 * (ranks - 1) / ranks
-
-
-def _slowest(net: Network) -> tuple[Array, Array]:
-    """Alpha and beta of the slowest link on a ring of all devices."""
-    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    alone = np.equal(g, 1)
-    alpha = np.where(nodes > 1, np.where(alone, a_out, np.maximum(a_in, a_out)), a_in)
-    beta = np.where(nodes > 1, np.where(alone, b_out, np.maximum(b_in, b_out)), b_in)
-    return alpha, beta
 
 
 def _to_leader_and_back(n: Array, net: Network) -> Cost:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import BYTES, MIXED, STATE, traffic
+from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -76,13 +76,20 @@ def working_set(model: Model) -> float:
     The gradient of an element-wise layer's input takes the place of its output's (PyTorch makes a second
     array, which shows where one such layer is most of the network), and samples have no gradient.
     """
-    held, moved = np.cumsum(kept(model)), traffic(model)[0].copy()
+    held, moved = np.cumsum(kept(model)), moved_elements(model)
     for index, layer in enumerate(model.layers):
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= kept(model)[index]
     return max(0.0, float((held + moved).max() - held[-1]))
+
+
+def moved_elements(model: Model) -> NDArray[np.float64]:
+    """Return the elements of a sample that each layer reads and puts out or keeps, shape (layers,)."""
+    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
+    most = np.maximum(model.layer_output_elements, model.layer_stored)
+    return np.where(views, 0.0, model.layer_input_elements + most)
 
 
 def server_bytes(experiment: Experiment) -> Any:

@@ -135,12 +135,6 @@ def test_a_precision_the_device_lacks_is_refused():
         predict(run)
 
 
-@pytest.mark.parametrize("name", ["tensor", "pipeline", "spatial"])
-def test_what_is_not_modelled_is_refused_and_not_ignored(name):
-    with pytest.raises(SpecError, match=rf"strategy\.{name}"):
-        predict(RUN.set({f"strategy.{name}": 2}))
-
-
 def test_tables_cover_every_choice():
     assert set(BYTES) == set(TRAINING_PRECISIONS) <= set(PRECISIONS)
     assert set(STATE) == set(UPDATE_TRAFFIC) == set(OPTIMIZERS)

@@ -167,9 +167,12 @@ SPECIAL = {
     "strategy.nodes": [1, 2, 3],
     "strategy.devices_per_node": [6, 0, 3],
     "strategy.data": [0, 24, 24],
-    "strategy.tensor": [1, 1, 1],
-    "strategy.pipeline": [1, 1, 1],
-    "strategy.spatial": [1, 1, 1],
+    "strategy.tensor": [1, 2, 3],
+    "strategy.pipeline": [1, 2, 6],
+    "strategy.spatial": [1, 2, 6],
+    "strategy.microbatches": [1, 4, 8],
+    "strategy.chunks": [1, 1, 1],
+    "strategy.zero": [0, 2, 3],
     "strategy.local_steps": [1, 1, 1],
     "strategy.staleness": [0, 0, 0],
     "strategy.servers": [1, 1, 1],
@@ -240,6 +243,12 @@ OTHERWISE = {  # what is legal and does something with these updates
     ("asynchronous", "strategy.servers"): [1, 2, 16],
     ("asynchronous", "calibration.devices"): [1, 1, 1],
     ("asynchronous", "machine.nodes"): [1000, 2000, 3000],
+} | {
+    (update, f"strategy.{name}"): [none] * 3  # only synchronous devices can share out a network
+    for update in UPDATED
+    for name, none in [
+        *(("tensor", 1), ("pipeline", 1), ("spatial", 1), ("microbatches", 1), ("zero", 0))
+    ]
 }
 
 

@@ -1,0 +1,164 @@
+"""What a part of a network costs one rank for one microbatch: arithmetic, and messages within the part.
+
+Arithmetic is the roofline of the rank's own layers (compute.py). Each layer that communicates is priced on
+the network of its group (groups.py). Recomputation adds the forward pass of what is made again, with its
+messages: which layers these are, segments.py says.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.layout import Part
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Layer, Model
+
+GROUPS = ("tensor", "spatial")
+
+
+class Messages(NamedTuple):
+    """The messages of one pass through a part, for one sample: how many of each way, and elements in all."""
+
+    exchanges: tuple[tuple[str, str, int, int], ...]  # group, way, how many, elements of the whole
+    halos: tuple[int, int, int]  # how many layers, elements borrowed, elements lent
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Seconds of a part for one microbatch. Messages are by kind: "tensor" and "halo"."""
+
+    forward: Any
+    backward: Any
+    again: Any  # forward work done again in backward
+    forward_messages: dict[str, Cost]
+    backward_messages: dict[str, Cost]  # those that are made again included
+    layer_forward: NDArray[np.float64]  # (layers,)
+    layer_backward: NDArray[np.float64]  # (layers,), without what is made again
+
+    def talk(self, messages: dict[str, Cost]) -> Any:
+        """Return the seconds of some messages together."""
+        return sum(cost.total for cost in messages.values())
+
+    @property
+    def ahead(self) -> Any:
+        """Seconds of a forward pass with its messages."""
+        return self.forward + self.talk(self.forward_messages)
+
+    @property
+    def back(self) -> Any:
+        """Seconds of a backward pass with its messages and what it makes again."""
+        return self.backward + self.again + self.talk(self.backward_messages)
+
+
+def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> StageCost:
+    """Return what a part costs for a microbatch of `batch` samples; compute takes `scale` times the roofline."""
+    strategy, model = experiment.strategy, part.model
+    times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
+    repeated = made_again(model, strategy.recompute)
+    there, back, redone = messages(model, strategy.recompute)
+    size = batch * compute.BYTES[strategy.precision]
+    return StageCost(
+        forward=scale * times.forward.sum(),
+        backward=scale * times.backward.sum(),
+        again=scale * times.forward[repeated].sum(),
+        forward_messages=_priced(experiment, there, size),
+        backward_messages=_together(
+            _priced(experiment, back, size), _priced(experiment, redone, size)
+        ),
+        layer_forward=scale * times.forward,
+        layer_backward=scale * times.backward,
+    )
+
+
+@lru_cache(maxsize=4096)
+def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
+    """Return which layers backward computes a second time, shape (layers,)."""
+    found = np.zeros(len(model.layers), dtype=bool)
+    for segment in segments(model, recompute):
+        found[segment.first : segment.stop] = True
+    return found
+
+
+@lru_cache(maxsize=4096)
+def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages]:
+    """Return what a part sends forward, backward, and again where forward is repeated."""
+    repeated = made_again(model, recompute)
+    again = [layer for layer, twice in zip(model.layers, repeated, strict=True) if twice]
+    return (
+        _messages(model.layers, "forward"),
+        _messages(model.layers, "backward"),
+        _messages(tuple(again), "forward"),
+    )
+
+
+def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
+    found: dict[tuple[str, str], list[int]] = {}
+    halos = [0, 0, 0]
+    for layer in layers:
+        if layer.kind == "exchange":
+            way = layer.attributes[direction]
+            whole = max(prod(layer.input_shape), prod(layer.output_shape))
+            if way in ("all_reduce", "all_gather", "reduce_scatter"):
+                counted = found.setdefault((layer.attributes["group"], way), [0, 0])
+                counted[0] += 1
+                counted[1] += whole
+        elif layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
+            borrowed, lent = halo_elements(layer)
+            halos = [halos[0] + 1, halos[1] + borrowed, halos[2] + lent]
+    return Messages(
+        tuple((group, way, many, size) for (group, way), (many, size) in found.items()),
+        (halos[0], halos[1], halos[2]),
+    )
+
+
+def halo_elements(layer: Layer) -> tuple[int, int]:
+    """Return how many elements of a sample a rank borrows and lends in a halo layer."""
+    options = layer.attributes
+    rank, owned, needed = options["rank"], options["owned"], options["needed"]
+    row = prod(layer.input_shape) // max(1, layer.input_shape[options["axis"]])
+    total = (min(start for start, _ in owned), max(stop for _, stop in owned))
+    borrowed = _overlap(needed[rank], total) - _overlap(needed[rank], owned[rank])
+    lent = sum(
+        max(0, _overlap(owned[rank], wanted) - _overlap(_common(owned[rank], mine), wanted))
+        for other, (wanted, mine) in enumerate(zip(needed, owned, strict=True))
+        if other != rank
+    )
+    return row * borrowed, row * lent
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
+    start, stop = _common(one, other)
+    return max(0, stop - start)
+
+
+def _priced(experiment: Experiment, sent: Messages, size: Any) -> dict[str, Cost]:
+    """Return the cost of messages by kind; `size`: bytes of an element of the microbatch."""
+    total: dict[str, Cost] = {}
+    for group, way, many, elements in sent.exchanges:
+        net = groups.group_network(experiment, group)
+        cost = groups.exchange_cost(way, elements * size, net, many)
+        kind = "tensor" if group == "tensor" else "halo"
+        total[kind] = total.get(kind, groups.NOTHING) + cost
+    layers, borrowed, lent = sent.halos
+    if borrowed or lent:
+        cost = groups.halo_cost(experiment, borrowed * size, lent * size, layers)
+        total["halo"] = total.get("halo", groups.NOTHING) + cost
+    return total
+
+
+def _together(one: dict[str, Cost], other: dict[str, Cost]) -> dict[str, Cost]:
+    return {
+        kind: one.get(kind, groups.NOTHING) + other.get(kind, groups.NOTHING)
+        for kind in {**one, **other}
+    }

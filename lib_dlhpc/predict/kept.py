@@ -1,0 +1,113 @@
+"""What a part of a network keeps from a sample's forward pass to its backward pass, layer by layer.
+
+A layer's output is kept where a backward pass reads it. It is not where the layer itself needs only its
+input and all its readers copy it: a sum, a halo, an exchange, or the next stage. What is made again is kept
+only where a layer outside of its segment reads it (costs/segments.py), and a segment is there as a whole
+while it goes backward.
+"""
+
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.layout import Part
+from lib_dlhpc.predict.memory import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements
+from lib_dlhpc.spec.model import Layer, Model
+
+Floats = NDArray[np.float64]
+COPIES = ("add", "halo", "exchange")  # kinds that need nothing of their input any more
+NEITHER = (*NEED_INPUT_ONLY, "halo", "exchange")
+
+
+def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = True) -> float:
+    """Return the bytes of a sample that a part keeps; `size`: bytes of an element.
+
+    gathered: whether what is gathered along the sequence before a product is kept whole, as the trainer
+    does; else backward gathers it again (Korthikanti et al. 2022, section 4.2.2).
+    """
+    return float(_kept(part.model, part.sends, size, recompute, gathered).sum())
+
+
+def largest_kept(part: Part, size: int, recompute: str = "none") -> float:
+    """Return the bytes of a sample of the layer that keeps the most."""
+    return float(_kept(part.model, part.sends, size, recompute, True).max(initial=0.0))
+
+
+@lru_cache(maxsize=4096)
+def backward_extra(part: Part, size: int, recompute: str = "none") -> float:
+    """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps.
+
+    Backward lets go of layers from the last to the first, and has the gradients of one layer's input and
+    output at a time; a segment that is made again is there as a whole first.
+    """
+    model = part.model
+    held = np.cumsum(_kept(model, part.sends, size, recompute, True))
+    whole = _kept(model, part.sends, size, "none", True)
+    for segment in segments(model, recompute):
+        inside = slice(segment.first, segment.stop)
+        before = held[segment.first - 1] if segment.first else 0.0
+        held[inside] = before + np.cumsum(whole[inside])
+    total = float(_kept(model, part.sends, size, recompute, True).sum())
+    moved = size * moved_elements(model)
+    for index, layer in enumerate(model.layers):
+        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+            moved[index] -= size * model.layer_input_elements[index]
+        if layer.kind in NEITHER:
+            moved[index] -= whole[index]
+    return max(0.0, float((held + moved).max(initial=0.0)) - total)
+
+
+@lru_cache(maxsize=4096)
+def _kept(
+    model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
+) -> Floats:
+    """Return the bytes of a sample that each layer keeps, shape (layers,)."""
+    readers = _readers(model, gathered)
+    at = {layer.name: index for index, layer in enumerate(model.layers)}
+    found = np.zeros(len(model.layers))
+    for index, layer in enumerate(model.layers):
+        found[index] = layer.stored * size + layer.mask_bytes
+        reads = readers.get(layer.name, [])
+        copied = all(_copies(reader) for reader in reads)
+        if layer.kind in NEITHER and copied and (reads or layer.name in sends):
+            found[index] = 0.0
+        if not gathered and _gathers(layer):
+            found[index] = 0.0
+    for segment in segments(model, recompute):
+        for index in range(segment.first, segment.stop):
+            layer = model.layers[index]
+            outside = [
+                reader
+                for reader in readers.get(layer.name, [])
+                if not segment.first <= at[reader.name] < segment.stop
+            ]
+            found[index] = prod(layer.output_shape) * size if outside else 0.0
+    found.setflags(write=False)
+    return found
+
+
+def _readers(model: Model, gathered: bool) -> dict[str, list[Layer]]:
+    """Return whose backward pass may read each output: an exchange that keeps nothing of its own is none."""
+    found: dict[str, list[Layer]] = {}
+    for layer in reversed(model.layers):
+        hands_on = _hands_on(layer) or (not gathered and _gathers(layer))
+        readers = found.get(layer.name, []) if hands_on else [layer]
+        for name in layer.inputs:
+            found.setdefault(name, []).extend(readers)
+    return found
+
+
+def _hands_on(layer: Layer) -> bool:
+    return layer.kind == "exchange" and layer.attributes["forward"] == "none"
+
+
+def _copies(layer: Layer) -> bool:
+    return layer.kind in COPIES
+
+
+def _gathers(layer: Layer) -> bool:
+    """Whether a layer puts together what the ranks have of a sequence, before a product."""
+    return layer.kind == "exchange" and layer.attributes["backward"] == "reduce_scatter"

@@ -1,0 +1,162 @@
+"""What each rank of a split network holds, at each moment of a step that may be its peak.
+
+A rank holds its part of weights, gradients and optimiser state, split further by ZeRO; what the microbatches
+under way keep for their backward passes (pipelined.under_way, kept.py); what one pass needs beside; and
+buffers for messages. Offloaded, only the layer at hand and the one under way from or to its place of waiting
+are on the device. Fragmentation is not modelled.
+"""
+
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.stage import halo_elements
+from lib_dlhpc.layout import Part, sizes
+from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
+from lib_dlhpc.predict.kept import backward_extra, kept_bytes, largest_kept
+from lib_dlhpc.predict.memory import MASTER_BYTES
+from lib_dlhpc.predict.pipelined import under_way
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+AT_ONCE = 2  # layers on the device where the rest is offloaded: one at hand, one on its way
+TERMS = (
+    "weights",
+    "master weights",
+    "gradients",
+    "optimiser state",
+    "activations",
+    "working set",
+    "input batch",
+    "communication buffer",
+    "driver and workspace",
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a rank of a pipeline holds at one moment of a step, in bytes by term."""
+
+    rank: int  # its place in the pipeline
+    when: str
+    terms: dict[str, float]
+    elsewhere: float = 0.0  # offloaded bytes of this rank
+
+    @property
+    def total(self) -> float:
+        """Bytes on the device, all terms together."""
+        return sum(self.terms.values())
+
+
+def moments(experiment: Experiment) -> tuple[Moment, ...]:
+    """Return for each rank of a pipeline what it holds after its last forward pass in a row, in the
+    backward pass that follows, and when it updates. The experiment holds no arrays.
+
+    Of the ranks that share a stage, the one that holds most.
+    """
+    chains = rank_parts(experiment)
+    found: list[Moment] = []
+    for rank in range(sizes(experiment).pipeline):
+        each = [_of_rank(experiment, chain, rank) for chain in chains]
+        found += max(each, key=lambda three: max(moment.total for moment in three))
+    return tuple(found)
+
+
+def peak(experiment: Experiment) -> Moment:
+    """Return the moment at which a rank holds the most of all."""
+    return max(moments(experiment), key=lambda moment: moment.total)
+
+
+def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, ...]:
+    strategy, held = experiment.strategy, chain[rank]
+    many, chunks = int(strategy.microbatches), int(strategy.chunks)
+    size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
+    passes = under_way(rank, len(chain), many, strategy.schedule, chunks)
+    each = [kept_bytes(part, size, strategy.recompute) for part in held]
+    keeps = batch * passes * sum(each) / chunks
+    extra = batch * max(backward_extra(part, size, strategy.recompute) for part in held)
+    fixed, away = _state(experiment, rank_model(held))
+    fixed["input batch"] = _samples(experiment, held) * size
+    fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
+    fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
+    if strategy.offload != "none":
+        near = min(
+            keeps,
+            AT_ONCE * batch * max(largest_kept(part, size, strategy.recompute) for part in held),
+        )
+        away, keeps = away + keeps - near, near
+
+    def moment(when: str, activations: float, working: float) -> Moment:
+        terms = {**fixed, "activations": activations, "working set": working}
+        return Moment(rank, when, {name: float(terms[name]) for name in TERMS}, float(away))
+
+    some = f"{passes} pass{'es' * (passes > 1)} kept"
+    where = f"rank {rank} of the pipeline, " if len(chain) > 1 else ""
+    return (
+        moment(f"{where}after a forward pass, with {some}", keeps, 0.0),
+        moment(f"{where}in a backward pass, with {some}", keeps, extra),
+        moment(f"{where}in the update", 0.0, 0.0),
+    )
+
+
+def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
+    """Return weights, gradients and optimiser state of a rank, and what of them is offloaded."""
+    strategy, replicas = experiment.strategy, sizes(experiment).data
+    size, count = BYTES[strategy.precision], float(model.parameters)
+    master = MASTER_BYTES * (strategy.precision in MIXED)
+    each = {
+        "weights": (size, 3),
+        "gradients": (size, 2),
+        "master weights": (master, 1),
+        "optimiser state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
+    }
+    split = {
+        name: (count * b / (replicas if strategy.zero >= level else 1))
+        for name, (b, level) in each.items()
+    }
+    if strategy.offload != "all":
+        return split, 0.0
+    largest = float(model.layer_parameters.max(initial=0.0))
+    near = {name: min(split[name], AT_ONCE * largest * b) for name, (b, _) in each.items()}
+    return near, sum(split.values()) - sum(near.values())
+
+
+def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
+    """Return the elements of the samples of a step that a rank has read."""
+    reads = [part for part in held if any("input" in layer.inputs for layer in part.model.layers)]
+    if not reads:
+        return 0.0
+    shape: Any = reads[0].model.input_shape
+    if int(experiment.strategy.spatial) == 1:
+        shape = experiment.dataset.sample_shape or shape
+    return float(experiment.strategy.batch * np.prod(shape))
+
+
+def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> float:
+    """Return the bytes of messages on their way; `size`: bytes of an element of a microbatch."""
+    strategy, held = experiment.strategy, chain[rank]
+    model, found = rank_model(held), 0.0
+    element = BYTES[strategy.precision]
+    if sizes(experiment).data > 1:
+        found += min(float(strategy.bucket), model.parameters * element)
+        if strategy.zero == 3:
+            found += AT_ONCE * float(model.layer_parameters.max(initial=0.0)) * element
+    if len(chain) > 1:
+        before, after = (
+            max(
+                part.elements(names)
+                for part, names in ((part, getattr(part, word)) for part in held)
+            )
+            for word in ("receives", "sends")
+        )
+        found += (before + after) * size
+    halos = [sum(halo_elements(layer)) for layer in model.layers if layer.kind == "halo"]
+    gathers = [
+        prod(layer.input_shape) + prod(layer.output_shape)
+        for layer in model.layers
+        if layer.kind == "exchange" and "none" not in (layer.attributes["forward"],)
+    ]
+    return found + size * max([*halos, *gathers], default=0)

@@ -1,0 +1,94 @@
+"""How long a pipeline takes: from the first forward pass of a batch to its last backward pass.
+
+p ranks, m microbatches, v chunks a rank. Rank k computes f_k forward and b_k backward for a microbatch, all
+its chunks together, c_k = f_k + b_k; a message to the next stage takes t_k. With equal stages and free
+messages the bubble is (p-1)/m of the work, or (p-1)/(v m) interleaved (Huang et al. 2019, "GPipe";
+Narayanan et al. 2021, section 2.2). In general:
+
+    GPipe        sum f + (m-1) max f + sum t, and the same backward
+    1F1B         sum (c + 2t) + max over runs of w ranks of
+                 floor((m-1)/w) sum over the run (c + 2t) + ((m-1) mod w) max over the run c
+    interleaved  m max c + (sum c - max c)/v + 2 (vp-1) t + v m max(0, t - slack)
+
+1F1B: w ranks in a row have w microbatches under way among them, and the next one enters when the first
+has come back: each w microbatches take one round trip at least. An interleaved rank runs two passes ahead
+of the next one, so a message has until the other pass is done. GPipe is exact; the others are for equal
+stages (1F1B with messages: where p divides m - 1) and within some percent for uneven ones.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Ranks(NamedTuple):
+    """Seconds of each rank for a microbatch, (p,) each, and of the messages between stages."""
+
+    forward: Floats
+    backward: Floats
+    latency: Floats  # (p-1,); of a message to the next rank, with its transfer
+    transfer: Floats  # (p-1,); for how long it occupies the link
+    wrap: float = 0.0  # from the last rank to the first, where a rank has several chunks
+
+
+def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 1) -> float:
+    """Return the seconds of all microbatches forward and backward through all stages."""
+    if len(ranks.forward) == 1:
+        return float(microbatches * (ranks.forward[0] + ranks.backward[0]))
+    if schedule == "gpipe":
+        return _gpipe(ranks, microbatches)
+    if schedule == "interleaved":
+        return _interleaved(ranks, microbatches, chunks)
+    return _one_by_one(ranks, microbatches)
+
+
+def under_way(rank: int, ranks: int, microbatches: int, schedule: str, chunks: int = 1) -> int:
+    """Return how many passes of one chunk a rank keeps at most: microbatches times chunks."""
+    if schedule == "gpipe":
+        return microbatches
+    if schedule == "interleaved":
+        return min(microbatches * chunks, 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1)
+    return min(microbatches, ranks - rank)
+
+
+def free(ranks: Ranks) -> Ranks:
+    """Return the same ranks where messages take no time."""
+    none = np.zeros_like(ranks.latency)
+    return ranks._replace(latency=none, transfer=none, wrap=0.0)
+
+
+def _gpipe(ranks: Ranks, m: int) -> float:
+    total = 0.0
+    for each in (ranks.forward, ranks.backward):
+        pace = max(each.max(), ranks.transfer.max())
+        total += each.sum() + ranks.latency.sum() + (m - 1) * pace
+    return float(total)
+
+
+def _one_by_one(ranks: Ranks, m: int) -> float:
+    work = ranks.forward + ranks.backward
+    p, hops = len(work), np.append(2 * ranks.latency, 0.0)
+    done = np.concatenate([[0.0], np.cumsum(work + hops)])
+    stall = (m - 1) * max(work.max(), ranks.transfer.max())
+    longest = work.copy()
+    for width in range(2, p + 1):
+        longest = np.maximum(longest[:-1], work[width - 1 :])
+        trip = done[width:] - done[:-width] - hops[width - 1 :]
+        trips, rest = divmod(m - 1, width)
+        stall = max(stall, float((trips * trip + rest * longest).max()))
+    return float(done[-1] + stall)
+
+
+def _interleaved(ranks: Ranks, m: int, v: int) -> float:
+    work = ranks.forward + ranks.backward
+    p = len(work)
+    hop = max(ranks.latency.max(), ranks.wrap)
+    slack = work.mean() / 2
+    if v > 1:  # the first rank waits for the last one's chunk before
+        slack = min(slack, ranks.forward.mean(), ranks.backward.mean()) / v
+    late = max(0.0, hop - slack)
+    fill = (work.sum() - work.max()) / v
+    return float(m * work.max() + fill + 2 * (v * p - 1) * hop + v * m * late)
