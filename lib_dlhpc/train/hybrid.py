@@ -23,7 +23,8 @@ from lib_dlhpc.train.groups import Groups, groups_of
 from lib_dlhpc.train.layers.kept import Array, Shapes
 from lib_dlhpc.train.pipe import Arrays, Pipe
 from lib_dlhpc.train.record import Recorder, offset
-from lib_dlhpc.train.snapshot import Place, restore_stages, save_stages
+from lib_dlhpc.train.snapshot import Place
+from lib_dlhpc.train.snapshot_parts import restore_stages, save_stages
 from lib_dlhpc.train.stage import Stage
 from lib_dlhpc.train.tied import Tied
 from lib_dlhpc.train.together import mean

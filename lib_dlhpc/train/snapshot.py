@@ -10,30 +10,19 @@ flushed to the disk and renamed.
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.train.groups import Groups
 from lib_dlhpc.train.layers.kept import Array, Tensors
-from lib_dlhpc.train.layers.slices import part_of
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.stage import Stage
-from lib_dlhpc.train.whole import (
-    Piece,
-    put_together,
-    size_of,
-    statistic_places,
-    view,
-    weight_places,
-)
 
 FILE = "snapshot.npz"
 OWN = "own."  # before the names of what each rank has for itself
@@ -81,7 +70,7 @@ def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> 
         return Place()
     step, epoch, batch, optimizer.updates = (int(number) for number in stored.pop("place"))
     state = {
-        name.removeprefix(OWN): _row(array, comm) if name.startswith(OWN) else array
+        name.removeprefix(OWN): row_of(array, comm) if name.startswith(OWN) else array
         for name, array in stored.items()
     }
     _take_up(network.weights, state.pop("weights", None), "weights")
@@ -90,72 +79,6 @@ def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> 
     for name, array in state.items():
         _take_up(optimizer.memory(name, network), array, name)
     return Place(step, epoch, batch)
-
-
-def save_stages(
-    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
-) -> None:
-    """Write the snapshot of a network that is shared out: whole tensors, as one rank would write them."""
-    world, model, optimizer = groups.world, experiment.model, stages[0].optimizer
-    places, dtype, arrays = weight_places(model), stages[0].network.dtype, {}
-    for name in ("weights", *sorted(optimizer.state)):
-        parts = world.gather([piece for stage in stages for piece in stage.pieces(name)])
-        if world.rank == 0:
-            arrays[name] = put_together(places, chain(*parts), dtype)
-    seen = [piece for stage in stages for piece in stage.statistics()]
-    parts = world.gather((groups.place.data, seen))
-    if world.rank == 0:
-        where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
-        arrays |= _statistics(experiment, parts, groups.data.size, dtype)
-        _write(folder / FILE, {"place": where, **arrays})
-    world.Barrier()
-
-
-def restore_stages(
-    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage]
-) -> Place:
-    """Take up a snapshot, whatever the layout it was saved under; see `restore`."""
-    world = groups.world
-    stored = _read(folder / FILE) if world.rank == 0 else None
-    stored = world.bcast(stored) if world.size > 1 else stored
-    if not stored:
-        return Place()
-    step, epoch, batch, updates = (int(number) for number in stored.pop("place"))
-    state = {
-        name.removeprefix(OWN): _row(array, groups.data) if name.startswith(OWN) else array
-        for name, array in stored.items()
-    }
-    dtype, model = stages[0].network.dtype, experiment.model
-    weights, statistics = weight_places(model), statistic_places(model)
-    _check(state.get("weights"), (size_of(weights),), dtype, "weights")
-    seen = state.pop("statistics", np.empty(0, dtype))
-    _check(seen, (size_of(statistics),), dtype, "statistics")
-    for name, array in state.items():
-        _check(array, (size_of(weights),), dtype, name)
-        tensors = {each: view(array, at) for each, at in weights.items()}
-        for stage in stages:
-            stage.take_up(name, tensors.__getitem__)
-    for stage in stages:
-        stage.optimizer.updates = updates
-        for piece in stage.statistics():
-            piece.values[...] = part_of(view(seen, statistics[piece.name]), piece.part)
-    return Place(step, epoch, batch)
-
-
-def _statistics(
-    experiment: Experiment, parts: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
-) -> Tensors:
-    """Return the running statistics: once, or, where replicas have their own, a row a replica."""
-    places = statistic_places(experiment.model)
-    if not places:
-        return {}
-    rows = [
-        put_together(places, chain(*(pieces for data, pieces in parts if data == row)), dtype)
-        for row in range(replicas)
-    ]
-    if experiment.training.normalisation == "local":
-        return {OWN + "statistics": np.stack(rows)}
-    return {"statistics": rows[0]}
 
 
 def state_of(
@@ -174,25 +97,34 @@ def state_of(
 
 
 def _take_up(target: Array, array: Array | None, name: str) -> None:
-    _check(array, target.shape, target.dtype, name)
+    check_array(array, target.shape, target.dtype, name)
     target[...] = array
 
 
-def _check(array: Array | None, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+def check_array(array: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
+    """Raise SpecError unless an array of the file, or None, has this shape and type."""
     if array is None or array.shape != shape or array.dtype != dtype:
         found = "none" if array is None else f"{array.size} of {array.dtype}"
         raise SpecError(f"{FILE}: {name}: {found}; the model has {shape[0]} of {dtype}.")
 
 
-def _row(every: Array, comm: Any) -> Array:
+def row_of(every: Array, comm: Any) -> Array:
+    """Return what this rank has had for itself, or, of other ranks, the mean."""
     return every[comm.rank] if len(every) == comm.size else every.mean(axis=0, dtype=every.dtype)
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:
+    with written_whole(path) as file:
+        np.savez(file, **arrays)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file that takes the place of `path` when all is written; of a failure nothing is left."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

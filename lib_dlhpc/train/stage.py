@@ -9,7 +9,7 @@ Gradients of a rank's microbatches are added up by the network. Then they are su
 and each sum is made exactly once. With ZeRO the replicas have a shard each of what they would all have.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -156,26 +156,18 @@ class Stage:
 
     def views(self, name: str) -> Array:
         """Return the gradients of one tensor."""
-        (p,) = (each for each in self.network.parameters if each.name == name)
+        (p,) = self._named(name)
         return self.network.gradients[p.start : p.stop]
 
-    def pieces(self, array: str) -> Iterator[Piece]:
-        """Yield this rank's part of each tensor of "weights", or of a memory of the optimiser.
+    def pieces(self, array: str, tensor: str) -> Iterator[Piece]:
+        """Yield this rank's part of a tensor of "weights", or of a memory of the optimiser.
 
         All ranks call this and take all it yields; of what several have, one yields.
         """
-        own = self.own.weights if array == "weights" else self.optimizer.memory(array, self.own)
-        flat = own
-        if self.level:
-            flat = np.empty(self.network.table.size, own.dtype)
-            flat[self.cut.own] = own
-            self.cut.spread(flat)
-        if self.groups.place.data:
-            return
-        for p in self.network.parameters:
-            part = self.parts.get(p.name)
-            if part is not None or self.groups.first:
-                yield Piece(p.name, part, flat[p.start : p.stop].reshape(p.shape))
+        for p in self._named(tensor):
+            values, part = self._values(array, p), self.parts.get(tensor)
+            if self.groups.place.data == 0 and (part is not None or self.groups.first):
+                yield Piece(tensor, part, values.reshape(p.shape))
 
     def statistics(self) -> Iterator[Piece]:
         """Yield this rank's part of each running statistic."""
@@ -184,16 +176,30 @@ class Stage:
                 full = f"{noun.name}.{name}"
                 yield Piece(full, self.parts.get(full), values)
 
-    def take_up(self, array: str, whole: Callable[[str], Array]) -> None:
-        """Set "weights" or a memory of the optimiser; whole(name) is a tensor of the whole network."""
-        flat = np.empty(self.network.table.size, self.network.dtype)
-        for p in self.network.parameters:
-            tensor = part_of(whole(p.name), self.parts.get(p.name))
-            flat[p.start : p.stop] = tensor.reshape(-1)
-        target = self.own.weights if array == "weights" else self.optimizer.memory(array, self.own)
-        target[...] = flat[self.cut.own] if self.level else flat
-        if array == "weights":
-            self.spread()
+    def take_up(self, array: str, tensor: str, whole: Array) -> None:
+        """Set this rank's part of a tensor; replicas must `spread` when all weights are set."""
+        for p in self._named(tensor):
+            values = part_of(whole, self.parts.get(tensor)).reshape(-1)
+            own, first = self.cut.mine(p.start, p.stop), self.cut.own.start - p.start
+            if not self.level:
+                own, first = slice(p.start, p.stop), -p.start
+            self._array(array)[own] = values[first + own.start : first + own.stop]
+
+    def _named(self, tensor: str) -> list[Parameter]:
+        return [p for p in self.network.parameters if p.name == tensor]
+
+    def _array(self, name: str) -> Array:
+        """Return what this rank moves, or remembers of it."""
+        return self.own.weights if name == "weights" else self.optimizer.memory(name, self.own)
+
+    def _values(self, array: str, p: Parameter) -> Array:
+        """Return one tensor of this rank; replicas put it together from their shards."""
+        own = self._array(array)
+        if not self.level:
+            return own[p.start : p.stop]
+        request, flat = self.cut.gather(own, p.start, p.stop)
+        request.Wait()
+        return flat
 
     def _own(self) -> Own:
         network = self.network

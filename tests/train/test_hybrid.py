@@ -87,6 +87,31 @@ def test_what_cannot_be_had_with_microbatches_is_refused(changes, words):
         run({"strategy.microbatches": 2, **NORMALISED, **changes})
 
 
+def test_a_snapshot_that_is_damaged_is_refused(tmp_path):
+    run({"strategy.microbatches": 2}, tmp_path)
+    whole = (tmp_path / "snapshot.npz").read_bytes()
+    turned = bytearray(whole)
+    turned[len(whole) // 2] ^= 255
+    for damaged in (whole[:-100], whole[: len(whole) // 2], b"", bytes(turned)):
+        (tmp_path / "snapshot.npz").write_bytes(damaged)
+        with pytest.raises(SpecError, match="not a snapshot that can be read"):
+            run({"strategy.microbatches": 2}, tmp_path)
+
+
+def test_a_full_disk_leaves_the_snapshot_before(tmp_path, monkeypatch):
+    run({"strategy.microbatches": 2}, tmp_path)
+    before = (tmp_path / "snapshot.npz").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device.*snapshot\.npz"):
+        run({"strategy.microbatches": 2, "run.epochs": 3}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["snapshot.npz"]
+    assert (tmp_path / "snapshot.npz").read_bytes() == before
+
+
 def test_a_snapshot_of_another_model_is_refused(tmp_path):
     run({"strategy.microbatches": 2}, tmp_path)
     with pytest.raises(SpecError, match=r"weights: .* of float64; the model has"):
