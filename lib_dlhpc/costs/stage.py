@@ -111,7 +111,8 @@ def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
                 counted[1] += whole
         elif layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
             borrowed, lent = halo_elements(layer)
-            halos = [halos[0] + 1, halos[1] + borrowed, halos[2] + lent]
+            sent = bool(borrowed or lent)
+            halos = [halos[0] + sent, halos[1] + borrowed, halos[2] + lent]
     return Messages(
         tuple((group, way, many, size) for (group, way), (many, size) in found.items()),
         (halos[0], halos[1], halos[2]),
@@ -162,3 +163,12 @@ def _together(one: dict[str, Cost], other: dict[str, Cost]) -> dict[str, Cost]:
         kind: one.get(kind, groups.NOTHING) + other.get(kind, groups.NOTHING)
         for kind in {**one, **other}
     }
+
+
+def seen_in_part(model: Model) -> list[tuple[str, float]]:
+    """Return over which groups gradients are summed beside data, and the share of them that is."""
+    found: dict[str, int] = {}
+    for layer in model.layers:
+        for group in layer.attributes.get("sum", ()):
+            found[group] = found.get(group, 0) + layer.parameters
+    return [(group, count / max(1, model.parameters)) for group, count in found.items()]

@@ -10,16 +10,6 @@ from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
-SPLIT_FIELDS = (
-    "tensor",
-    "pipeline",
-    "spatial",
-    "microbatches",
-    "zero",
-    "recompute",
-    "offload",
-)
-
 
 @dataclass(frozen=True)
 class Work:
@@ -50,19 +40,6 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
         at = inverse.reshape(strategy.batch.shape)
         forward, backward, ready = forward[at], backward[at], ready[at]
     return Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes)
-
-
-def check(experiment: Experiment) -> None:
-    """Raise SpecError where a split is not modelled or the device lacks the precision."""
-    strategy = experiment.strategy
-    for name in SPLIT_FIELDS:
-        legal: Any = type(strategy).__dataclass_fields__[name].default
-        if np.any(np.not_equal(getattr(strategy, name), legal)):
-            raise SpecError(
-                f"strategy.{name} = {getattr(strategy, name)!r}: not modelled yet; only data parallelism is,"
-                f" so the legal value is {legal!r}."
-            )
-    check_precision(experiment)
 
 
 def check_precision(experiment: Experiment) -> None:

@@ -1,19 +1,18 @@
 """predict(experiment): where the time of a step goes, what it holds in memory, what the run costs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import calibration, compute, stragglers
+from lib_dlhpc.costs import calibration, compute, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap, storage
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -159,7 +158,7 @@ def predict(experiment: Experiment) -> Breakdown:
 def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict with the roofline's compute time multiplied by `scale` (see compute_scale)."""
     check_precision(experiment)
-    if hybrid.is_split(experiment.strategy):
+    if experiment.strategy.is_split:
         return _split(experiment, scale)
     strategy = experiment.strategy
     work = device_work(experiment, scale)
@@ -259,72 +258,15 @@ def compute_scale(experiment: Experiment) -> Any:
     A rate of one device is one of the whole network on it. A rate of several is one of the same split,
     with fewer or more replicas. Raises SpecError where the rate cannot be.
     """
-    if not hybrid.is_split(experiment.strategy):
+    if not experiment.strategy.is_split:
         return calibration.compute_scale(experiment, _bucket_costs)
     if holds_arrays(experiment):
         return each(compute_scale, experiment)
-    small = measured_with(experiment)
-    if small is None:
-        return 1.0
-    if not hybrid.is_split(small.strategy):
-        return calibration.compute_scale(small, _bucket_costs)
-    rate = experiment.calibration.rate
-    return scale_of(small, small.global_batch / rate)
-
-
-def scale_of(experiment: Experiment, seconds: float) -> float:
-    """Return the compute scale at which a step of a scalar split experiment takes `seconds`.
-
-    Steps get longer with the scale, ever more in proportion to it, so that steps of Newton's method end.
-    Raises SpecError if the messages alone take as long.
-    """
-
-    def step(scale: float) -> float:
-        return hybrid.split_step(experiment, scale).total
-
-    alone = step(0.0)
-    if alone >= seconds:
-        raise SpecError(
-            f"calibration: a step of {seconds:.4g} s on {experiment.devices} devices, but the messages alone"
-            f" take {alone:.4g} s; check the rate, the devices and the links."
-        )
-    # The step is convex in the scale: the chord from 0 meets `seconds` too late, never too soon.
-    scale = 1.0
-    for _ in range(60):
-        now = step(scale)
-        if abs(now - seconds) <= 1e-12 * seconds:
-            break
-        slope = (step(scale * (1 + 1e-6)) - now) / (scale * 1e-6)
-        scale = max(scale + (seconds - now) / slope, scale / 10)
-    return scale
-
-
-def measured_with(experiment: Experiment) -> Experiment | None:
-    """Return the split experiment as it was when the calibration was measured; None if it was not."""
-    measured, strategy = experiment.calibration, experiment.strategy
-    if not measured.rate:
-        return None
-    devices = int(measured.devices)
-    per_node = min(devices, int(experiment.devices_per_node))
-    batch = int(measured.batch) or int(strategy.batch)
-    changed: dict[str, Any] = {
-        "nodes": devices // per_node,
-        "devices_per_node": per_node,
-        "data": 0,
-    }
-    if devices == 1:
-        for name in (*hybrid.SPLITS, "chunks", "schedule", "sequence_parallel"):
-            if name != "recompute":
-                changed[name] = getattr(hybrid.WHOLE, name)
-    elif devices % int(strategy.replica) or devices % per_node:
-        raise SpecError(
-            f"calibration.devices = {devices}: legal: 1, or a multiple of the {strategy.replica} devices of a"
-            " replica that makes whole nodes."
-        )
-    else:
-        batch = int(strategy.batch) if not measured.batch else batch * int(strategy.replica)
-    small = replace(strategy, **changed, batch=batch)
-    return replace(experiment, strategy=small, calibration=type(measured)())
+    return split_calibration.compute_scale(
+        experiment,
+        lambda small: calibration.compute_scale(small, _bucket_costs),
+        lambda small, scale: hybrid.split_step(small, scale).total,
+    )
 
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Any:

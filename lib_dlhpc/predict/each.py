@@ -70,7 +70,8 @@ def _stacked(values: list[Any], shape: Place) -> Any:
             for key, entry in some.items()
         }
     if isinstance(first, tuple):
-        return type(first)(*(_stacked(list(part), shape) for part in zip(*values, strict=True)))
+        parts: Any = (_stacked(list(part), shape) for part in zip(*values, strict=True))
+        return type(first)(*parts)
     return np.array(values).reshape(shape)
 
 

@@ -20,12 +20,9 @@ from lib_dlhpc.predict.pipelined import Ranks, free, pipeline_time
 from lib_dlhpc.predict.sharding import Exchange
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import Strategy
 
 Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a pipeline
 KINDS = ("tensor", "halo", "pipeline", "data")
-SPLITS = ("tensor", "pipeline", "spatial", "microbatches", "zero", "recompute", "offload")
-WHOLE = Strategy()
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,6 @@ class Step:
         """Seconds from the first forward pass to the last update."""
         work = self.forward + self.backward + self.update + self.waiting
         return work + sum(self.exposed.values()) + self.bubble
-
-
-def is_split(strategy: Strategy) -> bool:
-    """Whether anything but plain data parallelism is asked for."""
-    return any(
-        np.any(np.not_equal(getattr(strategy, name), getattr(WHOLE, name))) for name in SPLITS
-    )
 
 
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.stage import StageCost
+from lib_dlhpc.costs.stage import StageCost, seen_in_part
 from lib_dlhpc.predict import overlap
 from lib_dlhpc.predict.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import Experiment
@@ -80,7 +80,7 @@ def _summed(
     plain = ALGORITHMS[strategy.allreduce](sizes, net)
     cost = groups.scatter(sizes, net, full) if strategy.zero else plain
     each = Cost(*(np.asarray(term) * full for term in cost))
-    for group, share in _seen_in_part(model):
+    for group, share in seen_in_part(model):
         each += groups.everyone(share * sizes, groups.group_network(experiment, group), full)
     total = Cost(*(float(np.sum(term)) for term in each))
     if not strategy.overlaps:
@@ -89,15 +89,6 @@ def _summed(
     lasts = backward * stragglers.slowest(experiment.devices, experiment.machine.jitter)
     ready = ready_times(lasts / max(float(work.sum()), 1e-300) * work, cut.last_layer)
     return Exchange(total, float(overlap.exposed_time(ready, each.total, lasts)))
-
-
-def _seen_in_part(model: Model) -> list[tuple[str, float]]:
-    """Return over which groups gradients are summed beside data, and the share of them that is."""
-    found: dict[str, int] = {}
-    for layer in model.layers:
-        for group in layer.attributes.get("sum", ()):
-            found[group] = found.get(group, 0) + layer.parameters
-    return [(group, count / max(1, model.parameters)) for group, count in found.items()]
 
 
 def _fetched(experiment: Experiment, model: Model, work: Floats, order: int) -> Exchange:

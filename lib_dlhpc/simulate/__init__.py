@@ -11,6 +11,11 @@ flows.py         messages under way as fluid, whose rates change as others come 
 fairness.py      max-min fair rates
 watchdog.py      who waits for whom when nothing can move; how to cancel
 pipeline.py      a pipeline of microbatches, its instructions played on a machine
+hybrid.py        networks that are split over ranks: steps in rounds
+hybrid_events.py the same with every rank a process
+program.py       what a rank of a split network does for one microbatch
+split.py         a stage's programs, ready to be played in rounds
+sharded.py       what replicas exchange with every microbatch (ZeRO 2 and 3)
 local.py         steps that every rank takes by itself between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get

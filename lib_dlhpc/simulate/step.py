@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from lib_dlhpc.costs import calibration, compute
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
-from lib_dlhpc.costs.work import Work, check, device_work
+from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
 from lib_dlhpc.simulate import local, rounds
 from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
@@ -82,6 +82,19 @@ def simulate(
                 f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
             )
     pace, strategy = _speed(experiment, speed), experiment.strategy
+    if strategy.is_split:
+        return _split(
+            experiment,
+            fidelity,
+            seed,
+            steps,
+            pace,
+            input,
+            checkpoint,
+            background,
+            messages,
+            progress,
+        )
     every = int(strategy.local_steps)  # 1 unless updates are local
     load = _load(experiment, seed, -(-steps // every) * every, pace, input, checkpoint)
     if strategy.update == "asynchronous":
@@ -118,12 +131,32 @@ def _load(
     checkpoint: Saving | None,
 ) -> Load:
     """Return what there is to play, with the jitter of every rank in every step."""
-    jitter, ranks = float(experiment.machine.jitter), len(speed)
-    drawn = np.random.default_rng(seed).normal(1.0, jitter, (steps, ranks))
-    scale = calibration.compute_scale(experiment, _bucket_costs)
+    scale = compute_scale(experiment)
     update = compute.update_time(
         experiment.model, experiment.machine.device, experiment.strategy.optimizer
     )
+    factor, fetch, saving = _conditions(experiment, seed, steps, speed, input, checkpoint)
+    return Load(
+        device_work(experiment, scale),
+        float(scale * update),
+        bool(experiment.strategy.overlap),
+        factor,
+        fetch,
+        saving,
+    )
+
+
+def _conditions(
+    experiment: Experiment,
+    seed: int,
+    steps: int,
+    speed: Floats,
+    input: Fetch | None,
+    checkpoint: Saving | None,
+) -> tuple[Floats, Floats, Floats]:
+    """Return factors of compute time and s to fetch a batch, (steps, ranks), and s to save, (steps,)."""
+    jitter, ranks = float(experiment.machine.jitter), len(speed)
+    drawn = np.random.default_rng(seed).normal(1.0, jitter, (steps, ranks))
     fetch = np.full((steps, ranks), float(input_time(experiment)))
     if input is not None:
         fetch[:] = [[input(step, rank) for rank in range(ranks)] for step in range(steps)]
@@ -134,14 +167,30 @@ def _load(
         wrong = ~((seconds >= 0) & (seconds < np.inf))
         if wrong.any():
             raise SpecError(f"{name} returned {seconds[wrong][0]:g}: expected s, 0 or more.")
-    return Load(
-        device_work(experiment, scale),
-        float(scale * update),
-        bool(experiment.strategy.overlap),
-        np.maximum(drawn, 0.0) / speed,
-        fetch,
-        saving,
-    )
+    return np.maximum(drawn, 0.0) / speed, fetch, saving
+
+
+def _split(
+    experiment: Experiment,
+    fidelity: str,
+    seed: int,
+    steps: int,
+    speed: Floats,
+    input: Fetch | None,
+    checkpoint: Saving | None,
+    background: "Sequence[Traffic]",
+    messages: int,
+    progress: StepProgress | None,
+) -> Timeline:
+    """Play a network that is split over ranks."""
+    from lib_dlhpc.simulate import hybrid
+
+    conditions = _conditions(experiment, seed, steps, speed, input, checkpoint)
+    scale = hybrid.compute_scale(experiment)
+    if fidelity == "rounds":
+        return hybrid.play_split(experiment, scale, *conditions)
+    told = None if progress is None else (lambda time, done: progress(time, done, done))
+    return hybrid.play_split_events(experiment, scale, *conditions, background, messages, told)
 
 
 def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
@@ -173,6 +222,11 @@ def _plan(experiment: Experiment) -> Schedule:
     return schedule(algorithm, ranks, ranks << (ranks.bit_length() - 1), **options)
 
 
+def compute_scale(experiment: Experiment) -> Any:
+    """Return measured over roofline compute time of plain data parallelism; 1.0 without a measured rate."""
+    return calibration.compute_scale(experiment, _bucket_costs)
+
+
 def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     """Return the seconds on the network of each bucket when all ranks start together."""
     exchange = _exchange(experiment, rounds.program(_plan(experiment)))
@@ -194,7 +248,7 @@ def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, 
             raise SpecError(
                 f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
             )
-    check(experiment)
+    check_precision(experiment)
 
 
 def _arrays(noun: Any, path: str) -> Iterator[str]:

@@ -23,6 +23,16 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved")
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
+# Any other value than the default shares a network out, or makes a device hold less of it.
+SPLIT_FIELDS = (
+    "tensor",
+    "pipeline",
+    "spatial",
+    "microbatches",
+    "zero",
+    "recompute",
+    "offload",
+)
 TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 
 
@@ -72,6 +82,14 @@ class Strategy:
     local_steps: int = whole(default=1)  # between two averages of the weights, with local updates
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound
     servers: int = whole(default=1)  # nodes, each with an equal part; with asynchronous updates
+
+    @property
+    def is_split(self) -> bool:
+        """Whether anything but plain data parallelism is asked for."""
+        return any(
+            bool(np.any(np.not_equal(getattr(self, name), getattr(type(self), name))))
+            for name in SPLIT_FIELDS
+        )
 
     @property
     def replica(self) -> Any:

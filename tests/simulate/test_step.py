@@ -481,7 +481,7 @@ def test_progress_is_told_up_to_the_last_message_and_may_cancel(fidelity):
             {"experiment": SMALL.set({"strategy.nodes": np.array([1, 2])})},
             r"strategy\.nodes: an array",
         ),
-        ({"experiment": SMALL.set({"strategy.tensor": 2})}, "not modelled yet"),
+        ({"experiment": SMALL.set({"strategy.spatial": 2, "model.name": "mlp-digits"})}, "rows"),
         (
             {
                 "experiment": SMALL.set(

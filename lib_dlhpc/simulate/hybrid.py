@@ -1,0 +1,380 @@
+"""Steps of a network that is split over ranks.
+
+A rank of a pipeline goes through its stream of instructions. What it does in one of them is its program:
+work, and exchanges in which the ranks of its tensor or spatial group meet. Behind the last backward pass
+of a layer its gradients are exchanged with the replicas, bucket by bucket. When all ranks are through, all
+update.
+
+In rounds, all replicas are played at once on arrays: a message to the next stage is there alpha + bytes
+beta after it was sent, and no link is contended for but the NICs. With events, hybrid_events.py plays it.
+"""
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import compute, groups, split_calibration
+from lib_dlhpc.costs.buckets import buckets, ready_times
+from lib_dlhpc.costs.stage import seen_in_part, stage_cost
+from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
+from lib_dlhpc.schedules import ALGORITHMS, schedule
+from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
+from lib_dlhpc.simulate import rounds
+from lib_dlhpc.simulate.messages import Recorder
+from lib_dlhpc.simulate.split import Floats, Stage, stages
+from lib_dlhpc.simulate.watchdog import Progress
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import Timeline, breakdown, columns, from_rows, join, mark_bubble
+
+WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange"}
+
+
+def play_split(
+    experiment: Experiment,
+    scale: float,
+    factor: NDArray[np.float64],
+    fetch: NDArray[np.float64],
+    saving: NDArray[np.float64],
+) -> Timeline:
+    """Return what every rank does in `len(factor)` steps, played in rounds.
+
+    scale: compute over roofline time. factor: (steps, ranks) of the compute time. fetch: (steps, ranks)
+    s that the next batch takes. saving: (steps,) s in which all stand still for a checkpoint.
+    """
+    pipeline = pipeline_of(experiment)
+    every = [stages(experiment, place, scale) for place in range(pipeline.ranks)]
+    begin, tables = 0.0, []
+    for slow, late, saved in zip(factor, fetch, saving.tolist(), strict=True):
+        of_rank = slow.reshape(sizes(experiment))
+        step = _Step(experiment, pipeline, every, of_rank, begin)
+        step.play()
+        end = step.exchange_and_update(scale)
+        begin = step.stand_still(end, saved, late.reshape(sizes(experiment)))
+        tables += [*step.rows, _marked(step, bubble(experiment, pipeline, every, of_rank))]
+    return join(tables).sorted()
+
+
+def play_split_events(
+    experiment: Experiment,
+    scale: float,
+    factor: NDArray[np.float64],
+    fetch: NDArray[np.float64],
+    saving: NDArray[np.float64],
+    background: Sequence[Any] = (),
+    messages: int = 0,
+    progress: Progress | None = None,
+) -> Timeline:
+    """Return the same with every rank a process and every message a flow; `messages` of them are rows."""
+    from lib_dlhpc.simulate.hybrid_events import play
+    from lib_dlhpc.simulate.platform import platform
+
+    pipeline, recorder = pipeline_of(experiment), Recorder(messages)
+    on = platform(
+        experiment.machine, int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    )
+    record = recorder if messages else None
+    load = (scale, factor, fetch, saving)
+    rows, waits = play(experiment, pipeline, on, *load, background, record, progress)
+    every = [stages(experiment, place, scale) for place in range(pipeline.ranks)]
+    steps = [bubble(experiment, pipeline, every, s.reshape(sizes(experiment))) for s in factor]
+    idle = np.sum(steps, axis=0)
+    waited = from_rows(waits, on.ranks, "simulated")
+    tables = [from_rows(rows, on.ranks, "simulated"), mark_bubble(waited, idle, waited.where())]
+    return join([*tables, recorder.timeline(on.ranks)]).sorted()
+
+
+def compute_scale(experiment: Experiment) -> float:
+    """Return measured over roofline compute time; 1.0 without a measured rate.
+
+    Raises SpecError where the rate cannot be.
+    """
+    from lib_dlhpc.simulate.step import compute_scale as unsplit
+
+    return split_calibration.compute_scale(experiment, unsplit, _quiet_step)
+
+
+def _quiet_step(experiment: Experiment, scale: float) -> float:
+    """Return the seconds of a step without jitter."""
+    ranks = int(experiment.devices)
+    none = np.zeros((1, ranks))
+    return breakdown(play_split(experiment, scale, none + 1, none, np.zeros(1))).step_time
+
+
+def pipeline_of(experiment: Experiment) -> Pipeline:
+    """Return the streams of instructions of an experiment's pipeline; one rank has one as well."""
+    strategy, ranks = experiment.strategy, sizes(experiment).pipeline
+    many, chunks = int(strategy.microbatches), int(strategy.chunks)
+    if strategy.schedule == "interleaved":
+        return PIPELINES["interleaved"](ranks, many, chunks)
+    return PIPELINES[strategy.schedule](ranks, many)
+
+
+def bubble(
+    experiment: Experiment, pipeline: Pipeline, every: list[list[Stage]], factor: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return for each rank how long it stands still in a step if messages between stages are free."""
+    step = _Step(experiment, pipeline, every, factor, 0.0, free=True)
+    step.play()
+    # All wait for all replicas at the end of a step, but each replica's bubble is its own.
+    end = np.max([place.max(axis=(1, 2)) for place in step.clock], axis=0)[:, None, None]
+    idle = [wait + end - at for wait, at in zip(step.waited, step.clock, strict=True)]
+    return np.concatenate([each.ravel() for each in idle])
+
+
+class _Step:
+    """A step being played: what is collected holds the ranks at one place of the pipeline as one array."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        pipeline: Pipeline,
+        every: list[list[Stage]],
+        factor: NDArray[Any],
+        begin: float,
+        free: bool = False,
+    ) -> None:
+        self.experiment, self.pipeline, self.every = experiment, pipeline, every
+        self.factor, self.begin, self.free = factor, begin, free
+        self.size = sizes(experiment)
+        self.clock = [np.full(self.size[1:], begin) for _ in range(self.size.pipeline)]
+        self.waited = [np.zeros(self.size[1:]) for _ in self.clock]  # for messages of the pipeline
+        self.last: dict[tuple[int, int], tuple[Floats, Floats]] = {}  # backward pass of a chunk
+        self.rows: list[Timeline] = []
+        self.waits: list[Timeline] = []  # those of the pipeline, some of which is bubble
+        self._under_way: dict[tuple[int, int, Receive], Floats] = {}
+
+    def play(self) -> None:
+        """Play all microbatches."""
+        todo = [deque(stream) for stream in self.pipeline.streams]
+        moved = True
+        while moved:
+            moved = False
+            for place, stream in enumerate(todo):
+                while stream and self._do(place, stream[0]):
+                    stream.popleft()
+                    moved = True
+
+    def exchange_and_update(self, scale: float) -> float:
+        """Sum the gradients over the replicas, wait for all, update; return when the last rank is done."""
+        held = [
+            parts(self.experiment, rank_at(self.experiment, Place(place, 0, 0, 0)))
+            for place in range(self.size.pipeline)
+        ]
+        done = [self._gradients(place, held[place], scale) for place in range(self.size.pipeline)]
+        self._tables(held, done)
+        flush = max(float(each.max()) for each in done)
+        handed = []
+        for place, (through, finished) in enumerate(zip(self.clock, done, strict=True)):
+            # Some of both is bubble: a rank that is through early would wait for the others anyway.
+            for name, since, until in (
+                ("wait for the exchange", through, finished),
+                ("wait for the others", finished, flush),
+            ):
+                self._add(place, "compute", "wait", name, since, until, into=self.waits)
+            updated = flush + self.factor[place] * update_time(self.experiment, held[place], scale)
+            self._add(place, "compute", "update", "update", flush, updated)
+            given = self._handed_out(held[place])
+            handed.append(np.maximum(updated, updated.max() + given) if given else updated)
+            self._add(place, "compute", "wait", "wait for the weights", updated, handed[-1])
+        end = max(float(each.max()) for each in handed)
+        for place, through in enumerate(handed):
+            self._add(place, "compute", "wait", "wait for the others", through, end)
+        return end
+
+    def stand_still(self, end: float, saving: float, fetch: NDArray[Any]) -> float:
+        """Write the checkpoint and wait for the next batch; return when the next step begins."""
+        saved = end + saving
+        ready = self.begin + fetch
+        begin = max(saved, float(ready.max()))
+        for place in range(self.size.pipeline):
+            name = "wait for the checkpoint"
+            self._add(place, "compute", "checkpoint", name, end, saved)
+            self._add(place, "checkpoint", "checkpoint", "write a checkpoint", end, saved)
+            self._add(place, "input", "input", "fetch the next batch", self.begin, ready[place])
+            self._add(place, "compute", "input", "wait for input", saved, begin)
+        return begin
+
+    def _do(self, place: int, step: Any) -> bool:
+        """Carry out one instruction, unless what it needs has not been sent."""
+        start = self.clock[place]
+        if isinstance(step, Receive):
+            arrived = self._under_way.pop((step.peer, place, step), None)
+            if arrived is None:
+                return False
+            self.clock[place] = np.maximum(start, arrived)
+            self.waited[place] += self.clock[place] - start
+            name = f"wait for {step.what} {step.microbatch}"
+            ends = (start, self.clock[place])
+            self._add(place, "compute", "wait", name, *ends, into=self.waits)
+        elif isinstance(step, Send):
+            crossed = step.stage if step.what == "activation" else step.stage - 1
+            stage = self.every[crossed % self.size.pipeline][crossed // self.size.pipeline]
+            arrives = start + (0.0 if self.free else stage.sends)
+            received = Receive(step.what, step.microbatch, step.stage, place)
+            self._under_way[place, step.peer, received] = arrives
+            name = f"{step.what} {step.microbatch}"
+            self._talk(place, name, start, arrives, stage.bytes)
+        else:
+            self._compute(place, step)
+        return True
+
+    def _compute(self, place: int, step: Forward | Backward) -> None:
+        stage, start = self.every[place][step.chunk], self.clock[place]
+        back = isinstance(step, Backward)
+        kind, told = ("backward", stage.backward) if back else ("forward", stage.forward)
+        name = f"{kind} {step.microbatch}"
+        if self.pipeline.chunks > 1:
+            name += f", chunk {step.chunk}"
+        met, worked = told.ends(start, self.factor[place])
+        end, between = met, start + worked
+        self._add(place, "compute", kind, name, start, between)
+        if told.talk:
+            word = WORDS["tensor" if self.size.tensor > 1 else "spatial"]
+            self._add(place, "compute", "wait", f"wait for the {word}", between, met)
+            self._talk(place, f"{word}: {name}", between, met, told.bytes)
+        if stage.sharded is not None:
+            comes = stage.sharded[back]
+            end = comes.ends(start, met)
+            self._add(place, "compute", "wait", "wait for weights and gradients", met, end)
+            self._talk(place, f"weights and gradients: {name}", start, end, comes.bytes)
+        if back:
+            self.last[place, step.chunk] = (start, end)
+        self.clock[place] = end
+
+    def _gradients(self, place: int, held: tuple[Part, ...], scale: float) -> Floats:
+        """Exchange the buckets of all chunks, the last chunk's first; return when each rank is through."""
+        strategy, through = self.experiment.strategy, self.clock[place]
+        if strategy.zero > 1 or all(held_by == 1 for held_by in self.size[1:]):
+            return through
+        exchange = data_exchange(self.experiment)
+        free, number = np.full_like(through, -np.inf), 0
+        for chunk in reversed(range(len(held))):
+            cut = buckets(
+                held[chunk].model, float(strategy.bucket), compute.BYTES[strategy.precision]
+            )
+            start, stop = self.last[place, chunk]
+            batch = strategy.batch / strategy.microbatches
+            work = stage_cost(self.experiment, held[chunk], batch, scale).layer_backward
+            ready = ready_times(work, cut.last_layer) / max(float(work.sum()), 1e-300)
+            groups_of = seen_in_part(held[chunk].model)
+            if self.size.data == 1 and not groups_of:
+                continue
+            for size, share in zip(cut.sizes.tolist(), ready.tolist(), strict=True):
+                if size:
+                    number += 1
+                    filled = start + (stop - start) * share if strategy.overlaps else through
+                    joined = np.maximum(filled, free)
+                    free = exchange(size, joined)
+                    for group, part in groups_of:
+                        net = groups.group_network(self.experiment, group)
+                        met = np.broadcast_to(free.max(axis=(1, 2), keepdims=True), free.shape)
+                        free = met + float(groups.everyone(part * size, net).total)
+                    self._talk(place, f"bucket {number}", joined, free, size)
+        return np.maximum(through, free)
+
+    def _tables(self, held: list[tuple[Part, ...]], done: list[Floats]) -> None:
+        """Swap the gradients of word tables that two stages have."""
+        size = compute.BYTES[self.experiment.strategy.precision]
+        for place, of_rank in enumerate(held):
+            for part in of_rank:
+                for name, of_stages in part.shared.items():
+                    table = next(layer for layer in part.model.layers if layer.name == name)
+                    others = {stage % self.size.pipeline for stage in of_stages} - {place}
+                    for other in sorted(others):
+                        if other > place:
+                            met = np.maximum(done[place], done[other])
+                            way = groups.wire(self.experiment, *self._ends(place, other), 1)
+                            taken = float(way.cost(float(table.parameters * size)).total)
+                            done[place] = done[other] = met + taken
+
+    def _ends(self, place: int, other: int) -> tuple[int, int]:
+        return (
+            rank_at(self.experiment, Place(place, 0, 0, 0)),
+            rank_at(self.experiment, Place(other, 0, 0, 0)),
+        )
+
+    def _handed_out(self, held: tuple[Part, ...]) -> float:
+        """Return the seconds of handing out the weights that each replica has updated a part of."""
+        strategy = self.experiment.strategy
+        if strategy.zero not in (1, 2):
+            return 0.0
+        net = groups.group_network(self.experiment, "data")
+        size = sum(part.model.parameters for part in held) * compute.BYTES[strategy.precision]
+        return float(groups.gather(float(size), net, 1).total)
+
+    def _talk(self, place: int, name: str, start: Floats, stop: Floats, size: float) -> None:
+        self._add(place, "communication", "communication", name, start, stop, size)
+
+    def _add(
+        self,
+        place: int,
+        stream: str,
+        kind: str,
+        name: str,
+        start: Any,
+        stop: Any,
+        size: float = 0.0,
+        into: list[Timeline] | None = None,
+    ) -> None:
+        """Add an event of every rank at one place of the pipeline for which it lasts at all."""
+        if self.free:
+            return
+        many = self.size.data * self.size.spatial * self.size.tensor
+        start, stop = (np.broadcast_to(edge, self.size[1:]).ravel() for edge in (start, stop))
+        lasts = stop > start
+        if lasts.any():
+            rows = columns(
+                rank=place * many + np.flatnonzero(lasts),
+                stream=stream,
+                kind=kind,
+                name=0,
+                names=[name],
+                start=start[lasts],
+                stop=stop[lasts],
+                bytes=round(size),
+                ranks=many * self.size.pipeline,
+                source="simulated",
+            )
+            (self.rows if into is None else into).append(rows)
+
+
+def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) -> float:
+    """Return the seconds of a rank's update; of its share of it where replicas share the state."""
+    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
+    shared = sizes(experiment).data if experiment.strategy.zero else 1
+    return float(scale * seconds / shared)
+
+
+def data_exchange(experiment: Experiment) -> Callable[[float, Floats], Floats]:
+    """Return the exchange of one bucket between replicas: bytes and when ranks join, to when they are through."""
+    ranks, name = sizes(experiment).data, experiment.strategy.allreduce
+    net = groups.group_network(experiment, "data")
+    options: dict[str, Any] = {}
+    if experiment.strategy.zero:
+        name = "ring_reduce_scatter"
+    elif "node_size" in inspect.signature(ALGORITHMS[name]).parameters:
+        options["node_size"] = int(net.inner.ranks)
+    # One schedule serves all buckets, its elements being as large as needed.
+    kept = rounds.program(schedule(name, ranks, ranks << (ranks.bit_length() - 1), **options))
+
+    def exchange(size: float, joined: Floats) -> Floats:
+        if ranks == 1:
+            return joined
+        by_group = np.moveaxis(joined, 0, -1)
+        through = rounds.finish_times(kept, net, size / kept.elements, by_group)
+        return np.moveaxis(through, -1, 0)
+
+    return exchange
+
+
+def _marked(step: _Step, idle: NDArray[np.float64]) -> Timeline:
+    """Return the waits of the pipeline, with its bubble told apart."""
+    if not step.waits:
+        return from_rows([], int(np.prod(step.size)), "simulated")
+    waits = join(step.waits)
+    return mark_bubble(waits, idle, waits.where())

@@ -1,0 +1,357 @@
+"""Steps of a network that is split over ranks, every rank a process and every message a flow.
+
+The programs are those of hybrid.py. An exchange is a schedule that the ranks of a group play on the links
+of the whole machine, so that groups which exchange at the same time get in each other's way, and in a halo
+a rank waits for its neighbours only. What replicas exchange goes on beside the work, in a process of its
+own for each rank.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from simpy.events import Event as Happening
+
+from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.stage import seen_in_part
+from lib_dlhpc.layout import group, parts, place
+from lib_dlhpc.schedules import ALGORITHMS, Schedule, messages, schedule, within
+from lib_dlhpc.schedules.pipeline import Forward, Pipeline, Receive, Send
+from lib_dlhpc.simulate.events import Script, take_part
+from lib_dlhpc.simulate.platform import Platform
+from lib_dlhpc.simulate.program import Program, Talk, program
+from lib_dlhpc.simulate.simulation import Message, Process, Record, Simulation, Traffic
+from lib_dlhpc.simulate.watchdog import Progress
+from lib_dlhpc.spec.experiment import Experiment
+
+RINGS = {
+    "all_reduce": "ring",
+    "all_gather": "ring_allgather",
+    "reduce_scatter": "ring_reduce_scatter",
+}
+WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange"}
+Row: TypeAlias = tuple[int, str, str, str, float, float, int]
+Floats = NDArray[np.float64]
+
+
+class Replay:
+    """What the ranks share: the simulation, their programs, scripts of exchanges, and the rows so far."""
+
+    def __init__(
+        self, experiment: Experiment, sim: Simulation, pipeline: Pipeline, scale: float
+    ) -> None:
+        self.experiment, self.sim, self.pipeline, self.scale = experiment, sim, pipeline, scale
+        ranks = range(sim.platform.ranks)
+        self.held = [parts(experiment, rank) for rank in ranks]
+        self.programs = [[program(experiment, part, scale) for part in held] for held in self.held]
+        self.rows: list[Row] = []
+        self.waits: list[Row] = []  # those of the pipeline, some of which is bubble
+        self._letters: dict[tuple[Any, ...], Message] = {}
+        self._scripts: dict[tuple[Any, ...], tuple[Script, set[int]]] = {}
+        self._turns: dict[tuple[Any, ...], int] = {}
+        self._met = 0
+        self._all = Happening(sim.env)
+
+    def letter(self, step: int, what: Send | Receive, source: int, target: int) -> Message:
+        """Return the message that one rank sends and the other receives."""
+        key = (step, what.what, what.microbatch, what.stage, source, target)
+        if key not in self._letters:
+            crossed = what.stage - (what.what == "gradient")
+            chunk, at = divmod(crossed, self.pipeline.ranks)
+            giver = source if what.what == "activation" else target
+            assert place(self.experiment, giver).pipeline == at
+            size = self.programs[giver][chunk].sends
+            (self._letters[key],) = self.sim.messages(source, target, size)
+        return self._letters[key]
+
+    def play(
+        self, rank: int, members: tuple[int, ...], name: str, plan: Callable[[], Schedule]
+    ) -> Process:
+        """Take part in what `members` do next under this name."""
+        key = (members, name)
+        turn = self._turns[rank, key] = self._turns.get((rank, key), -1) + 1
+        if (key, turn) not in self._scripts:
+            self._scripts[key, turn] = Script(self.sim, plan(), 1.0), set(members)
+        script, missing = self._scripts[key, turn]
+        yield from take_part(self.sim, rank, script)
+        missing.remove(rank)
+        if not missing:
+            del self._scripts[key, turn]
+
+    def talk(self, rank: int, talk: Talk) -> Process:
+        """Take part in an exchange of a program."""
+        members = group(self.experiment, rank, talk.group)
+        if talk.way == "halo":
+            yield from self.play(
+                rank, members, f"halo {talk.pairs}", lambda: self._halo(members, talk)
+            )
+        else:
+            name = RINGS[talk.way]
+            yield from self.collective(rank, members, name, talk.bytes, talk.way)
+
+    def collective(
+        self, rank: int, members: tuple[int, ...], name: str, size: float, what: str
+    ) -> Process:
+        """Take part in a schedule of schedules/ on `size` bytes."""
+        yield from self.play(rank, members, what, lambda: self._schedule(members, name, size))
+
+    def meet(self) -> Process:
+        """Wait for all ranks."""
+        self._met += 1
+        if self._met == self.sim.platform.ranks:
+            self._met, done, self._all = 0, self._all, Happening(self.sim.env)
+            done.succeed()
+        else:
+            yield self._all
+
+    def _schedule(self, members: tuple[int, ...], name: str, size: float) -> Schedule:
+        options: dict[str, Any] = {}
+        if "node_size" in inspect.signature(ALGORITHMS[name]).parameters:
+            options["node_size"] = int(groups.group_network(self.experiment, "data").inner.ranks)
+        plan = schedule(name, len(members), round(size), **options)
+        everyone = self.sim.platform.ranks
+        return Schedule(name, everyone, plan.elements, lambda: within(plan.rounds(), members))
+
+    def _halo(self, members: tuple[int, ...], talk: Talk) -> Schedule:
+        """One round in which all neighbours swap rows."""
+        source, target, size = zip(*talk.pairs, strict=True)
+        at = np.array(members)
+        count = np.rint(np.array(size)).astype(np.int64)
+        swap = messages(at[list(source)], at[list(target)], 0, count, False)
+        return Schedule("halo", self.sim.platform.ranks, int(count.sum()), lambda: [swap])
+
+
+def play(
+    experiment: Experiment,
+    pipeline: Pipeline,
+    on: Platform,
+    scale: float,
+    factor: Floats,
+    fetch: Floats,
+    saving: Floats,
+    background: Sequence[Traffic] = (),
+    record: Record | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Row], list[Row]]:
+    """Return the rows of what all ranks do, and those of their waits in the pipeline.
+
+    The arguments are those of hybrid.play_split. Raises Cancelled, DeadlockError.
+    """
+    sim = Simulation(on, record=record)
+    sim.background(background)
+    replay = Replay(experiment, sim, pipeline, scale)
+    for rank in range(on.ranks):
+        sim.start(_rank(replay, rank, factor[:, rank], fetch[:, rank], saving))
+    sim.run(progress)
+    return replay.rows, replay.waits
+
+
+def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floats) -> Process:
+    sim, experiment = replay.sim, replay.experiment
+    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    own = place(experiment, rank)
+    data = group(experiment, rank, "data")
+    update = sum(compute.update_time(p.model, device, optimizer) for p in replay.held[rank])
+    update *= replay.scale / (len(data) if experiment.strategy.zero else 1)
+
+    def row(kind: str, name: str, since: float, stream: str = "compute", size: float = 0) -> None:
+        if sim.env.now > since:
+            replay.rows.append((rank, stream, kind, name, since, sim.env.now, round(size)))
+
+    def wait(name: str, since: float) -> None:
+        if sim.env.now > since:
+            replay.waits.append((rank, "compute", "wait", name, since, sim.env.now, 0))
+
+    for step, slow in enumerate(factor.tolist()):
+        begin = sim.env.now
+        wire = _Wire(replay, rank, data)
+        for instruction in replay.pipeline.streams[own.pipeline]:
+            since = sim.env.now
+            if isinstance(instruction, Send | Receive):
+                peer = group(experiment, rank, "pipeline")[instruction.peer]
+                word = f"{instruction.what} {instruction.microbatch}"
+                if isinstance(instruction, Send):
+                    sim.post(replay.letter(step, instruction, rank, peer), word)
+                else:
+                    letter = replay.letter(step, instruction, peer, rank)
+                    yield sim.exchange(rank, [], [letter], f"in want of the {word}")
+                    wait(f"wait for {word}", since)
+                continue
+            ahead = isinstance(instruction, Forward)
+            kind = "forward" if ahead else "backward"
+            name = f"{kind} {instruction.microbatch}"
+            name += f", chunk {instruction.chunk}" * (replay.pipeline.chunks > 1)
+            held: Program = replay.programs[rank][instruction.chunk]
+            items = held.forward if ahead else held.backward
+            final = instruction.microbatch == _last(
+                replay.pipeline, own.pipeline, instruction.chunk
+            )
+            there = wire.gather(instruction.chunk, ahead)
+            filled = wire.scatter(instruction.chunk, not ahead and final)
+            worked = 0.0
+            for item in items:
+                if isinstance(item, Talk):
+                    met = sim.env.now
+                    yield from replay.talk(rank, item)
+                    row(
+                        "communication",
+                        f"{WORDS[item.group]}: {name}",
+                        met,
+                        "communication",
+                        item.bytes,
+                    )
+                    continue
+                if item.layer in there:
+                    yield there[item.layer]
+                if item.seconds:
+                    yield sim.compute(rank, item.seconds * slow)
+                    worked += item.seconds * slow
+                if item.layer in filled:
+                    filled[item.layer].succeed()
+            if experiment.strategy.zero > 1 and not ahead:
+                yield from wire.drain()
+            replay.rows.append((rank, "compute", kind, name, since, since + worked, 0))
+            if since + worked < sim.env.now:
+                named = f"wait for the {WORDS['tensor' if len(group(experiment, rank, 'tensor')) > 1 else 'spatial']}"
+                replay.rows.append((rank, "compute", "wait", named, since + worked, sim.env.now, 0))
+        since = sim.env.now
+        yield from wire.drain()
+        yield from _tables(replay, rank)
+        wait("wait for the exchange", since)
+        since = sim.env.now
+        yield from replay.meet()
+        wait("wait for the others", since)
+        since = sim.env.now
+        yield sim.compute(rank, update * slow)
+        row("update", "update", since)
+        since = sim.env.now
+        if experiment.strategy.zero in (1, 2):
+            yield from replay.collective(rank, data, "ring_allgather", wire.whole, "weights")
+            row("wait", "wait for the weights", since)
+        since = sim.env.now
+        yield from replay.meet()
+        row("wait", "wait for the others", since)
+        since = sim.env.now
+        yield sim.until(since + float(saving[step]))
+        row("checkpoint", "wait for the checkpoint", since)
+        row("checkpoint", "write a checkpoint", since, "checkpoint")
+        since = sim.env.now
+        yield sim.until(begin + float(fetch[step]))
+        row("input", "wait for input", since)
+
+
+def _tables(replay: Replay, rank: int) -> Process:
+    """Swap the gradients of word tables that another stage has as well."""
+    pipeline = group(replay.experiment, rank, "pipeline")
+    size = compute.BYTES[replay.experiment.strategy.precision]
+    for part in replay.held[rank]:
+        for name, stages in part.shared.items():
+            table = next(layer for layer in part.model.layers if layer.name == name)
+            members = tuple(sorted({pipeline[stage % len(pipeline)] for stage in stages}))
+            if len(members) > 1:
+                swap = partial(_swap, replay, members, float(table.parameters * size))
+                yield from replay.play(rank, members, f"table {name}", swap)
+
+
+def _swap(replay: Replay, members: tuple[int, ...], size: float) -> Schedule:
+    swap = messages(np.array(members), np.array(members[::-1]), 0, round(size), True)
+    return Schedule("swap", replay.sim.platform.ranks, round(size), lambda: [swap])
+
+
+class _Wire:
+    """What one rank exchanges with the other replicas in a step, one thing after another, beside its work."""
+
+    def __init__(self, replay: Replay, rank: int, data: tuple[int, ...]) -> None:
+        self.replay, self.rank, self.data = replay, rank, data
+        strategy = replay.experiment.strategy
+        self.size = compute.BYTES[strategy.precision]
+        self.zero, self.bucket = int(strategy.zero), float(strategy.bucket)
+        self.name = "ring_reduce_scatter" if self.zero else strategy.allreduce
+        self.early = bool(strategy.overlap)
+        models = [part.model for part in replay.held[rank]]
+        self.whole = float(sum(model.parameters for model in models) * self.size)
+        self._free: Happening | None = None
+        self._number = 0
+
+    def gather(self, chunk: int, ahead: bool) -> dict[int, Happening]:
+        """Begin to gather weights; return what happens when those of a layer are there."""
+        if self.zero < 3 or len(self.data) == 1:
+            return {}
+        layers = self.replay.held[self.rank][chunk].model.layers
+        order = range(len(layers)) if ahead else reversed(range(len(layers)))
+        return {
+            layer: self._queue(
+                None, "ring_allgather", layers[layer].parameters * self.size, "weights"
+            )
+            for layer in order
+            if layers[layer].parameters
+        }
+
+    def scatter(self, chunk: int, final: bool) -> dict[int, Happening]:
+        """Get ready to exchange gradients; return what has to happen when a layer's backward is done."""
+        model = self.replay.held[self.rank][chunk].model
+        summed = seen_in_part(model)
+        if not (final or self.zero > 1) or (len(self.data) == 1 and not summed):
+            return {}
+        cut = buckets(model, self.bucket, self.size)
+        filled: dict[int, Happening] = {}
+        for size, layer in zip(cut.sizes, cut.last_layer, strict=True):
+            if size:
+                last = int(layer) if self.early else 0
+                happens = filled.setdefault(last, Happening(self.replay.sim.env))
+                self._number += 1
+                word = f"bucket {self._number}"
+                self._queue(happens, self.name, float(size), word, summed)
+        return filled
+
+    def drain(self) -> Process:
+        """Wait until all is exchanged."""
+        if self._free is not None and not self._free.processed:
+            yield self._free
+
+    def _queue(
+        self,
+        after: Happening | None,
+        name: str,
+        size: float,
+        word: str,
+        summed: Sequence[tuple[str, float]] = (),
+    ) -> Happening:
+        """Exchange once `after` has happened and all before is done; return what happens then.
+
+        summed: groups that sum a share of it beside data.
+        """
+        done, before = Happening(self.replay.sim.env), self._free
+
+        def process() -> Process:
+            sim = self.replay.sim
+            for event in (after, before):
+                if event is not None and not event.processed:
+                    yield event
+            since = sim.env.now
+            yield from self.replay.collective(self.rank, self.data, name, size, f"data {name}")
+            for kind, share in summed:
+                members = group(self.replay.experiment, self.rank, kind)
+                yield from self.replay.collective(
+                    self.rank, members, "ring", share * size, f"sum {kind}"
+                )
+            ends = (since, sim.env.now, round(size))
+            self.replay.rows.append((self.rank, "communication", "communication", word, *ends))
+            done.succeed()
+
+        self.replay.sim.start(process())
+        self._free = done
+        return done
+
+
+def _last(pipeline: Pipeline, place: int, chunk: int) -> int:
+    """Return the microbatch whose backward pass through a chunk is the last."""
+    return next(
+        step.microbatch
+        for step in reversed(pipeline.streams[place])
+        if not isinstance(step, Send | Receive | Forward) and step.chunk == chunk
+    )

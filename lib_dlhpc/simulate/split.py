@@ -1,0 +1,99 @@
+"""What a stage of a split network costs the ranks that have it, ready to be played in rounds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import groups
+from lib_dlhpc.layout import Place, parts, rank_at, sizes, stride
+from lib_dlhpc.simulate.program import Item, Work, program
+from lib_dlhpc.simulate.sharded import Sharded, sharded
+from lib_dlhpc.spec.experiment import Experiment
+
+Floats = NDArray[np.float64]  # of the ranks at one place of the pipeline: (data, spatial, tensor)
+
+
+class Pass(NamedTuple):
+    """A program in four numbers: work before the first exchange, between them, after the last; and talk.
+
+    Ranks of a group that has exchanged once are in step, so what comes between two exchanges takes as
+    long as it takes the slowest of them. A halo counts as an exchange of the whole group.
+    """
+
+    head: Floats
+    middle: Floats
+    tail: Floats
+    talk: float  # s
+    bytes: float  # B that a rank exchanges
+
+    def ends(self, start: Floats, factor: Floats) -> tuple[Floats, Floats]:
+        """Return when work and messages are done, and the seconds of work."""
+        worked = factor * (self.head + self.middle + self.tail)
+        if not self.talk:
+            return start + worked, worked
+        met = _slowest(start + factor * self.head)
+        return met + _slowest(factor * self.middle) + self.talk + factor * self.tail, worked
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage as the ranks at one place of the pipeline have it."""
+
+    forward: Pass
+    backward: Pass
+    sends: float  # s that the message to the next stage takes
+    bytes: float  # of it
+    sharded: tuple[Sharded, Sharded] | None  # what comes with a forward and with a backward pass
+
+
+def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
+    """Return the stages at one place of the pipeline, one a chunk."""
+    size, apart = sizes(experiment), stride(experiment, "pipeline")
+    # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
+    held = [
+        parts(experiment, rank_at(experiment, Place(place, 0, space, 0)))
+        for space in range(size.spatial)
+    ]
+    found = []
+    for chunk, part in enumerate(held[0]):
+        programs = [program(experiment, each[chunk], scale) for each in held]
+        following = (place + 1) % size.pipeline
+        way = groups.wire(experiment, place * apart, following * apart, apart)
+        most = max(each.sends for each in programs)
+        found.append(
+            Stage(
+                _pass([each.forward for each in programs]),
+                _pass([each.backward for each in programs]),
+                float(way.cost(most).total) if most else 0.0,
+                most,
+                sharded(experiment, part, scale) if experiment.strategy.zero > 1 else None,
+            )
+        )
+    return found
+
+
+def _pass(every: list[tuple[Item, ...]]) -> Pass:
+    """Return the pass of a stage; one sequence of items for each place in space."""
+    heads, middles, tails, talks, sizes_of = [], [], [], [], []
+    for items in every:
+        met = [at for at, item in enumerate(items) if not isinstance(item, Work)]
+        first, final = (met[0], met[-1] + 1) if met else (len(items), len(items))
+        heads.append(_work(items[:first]))
+        middles.append(_work(items[first:final]))
+        tails.append(_work(items[final:]))
+        talks.append(sum(item.seconds for item in items if not isinstance(item, Work)))
+        sizes_of.append(sum(item.bytes for item in items if not isinstance(item, Work)))
+    head, middle, tail = (np.array(each)[None, :, None] for each in (heads, middles, tails))
+    return Pass(head, middle, tail, max(talks), max(sizes_of))
+
+
+def _work(items: Iterable[Item]) -> float:
+    return sum(item.seconds for item in items if isinstance(item, Work))
+
+
+def _slowest(values: Floats) -> Floats:
+    """Return the largest of each tensor or spatial group, in the place of all of them."""
+    return np.broadcast_to(values.max(axis=(-2, -1), keepdims=True), values.shape)

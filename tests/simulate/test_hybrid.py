@@ -1,0 +1,199 @@
+"""Networks that are split, played: the papers' bubbles, both fidelities alike, what contention adds."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import layout
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.watchdog import Cancelled
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import breakdown, waits
+from lib_dlhpc.timeline.table import COLUMNS
+
+# 8 equal dense layers: stages of any number that divides 8 are equal.
+EQUAL = {
+    "family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8,
+}  # fmt: skip
+GPT = {
+    "family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64,
+    "dropout": 0.0,
+}  # fmt: skip
+IMAGES = {
+    "family": "sequential", "input": [3, 32, 32], "layers": [
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
+        {"kind": "flatten"}, {"kind": "dense", "features": 10},
+    ],
+}  # fmt: skip
+FREE = {"latency": 0.0, "bandwidth": 1e30}
+
+
+def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
+    devices = strategy.get("data", 1)
+    for name in ("tensor", "pipeline", "spatial"):
+        devices *= strategy.get(name, 1)
+    machine = {"name": "h100-pod", "nodes": 64, "jitter": jitter}
+    if links is not None:
+        machine |= {"intra_node": links, "inter_node": links}
+    return read_experiment(
+        {
+            "model": model,
+            "dataset": {"name": "imagenet"},
+            "machine": machine,
+            "strategy": {
+                "batch": 8,
+                "nodes": devices // devices_per_node,
+                "devices_per_node": devices_per_node,
+                **strategy,
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("p", "m"), [(2, 1), (2, 5), (4, 4), (8, 8)])
+def test_without_communication_the_bubble_is_the_formula(schedule, p, m):
+    """(p-1)/m of the work."""
+    run = split(EQUAL, FREE, pipeline=p, microbatches=m, schedule=schedule)
+    found = breakdown(simulate(run))
+    work = found.per_rank["forward"] + found.per_rank["backward"]
+    np.testing.assert_allclose(
+        found.per_rank["pipeline bubble"], (p - 1) / m * work, rtol=1e-9, atol=0
+    )
+    assert found.terms["exposed communication"] <= 1e-9 * found.step_time
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (2, 4, 2), (4, 2, 8)])
+def test_without_communication_chunks_divide_the_bubble(p, v, m):
+    run = split(EQUAL, FREE, pipeline=p, chunks=v, microbatches=m, schedule="interleaved")
+    found = breakdown(simulate(run))
+    work = found.per_rank["forward"] + found.per_rank["backward"]
+    np.testing.assert_allclose(
+        found.per_rank["pipeline bubble"], (p - 1) / (v * m) * work, rtol=1e-9, atol=0
+    )
+
+
+def test_what_messages_add_is_exposed_and_the_bubble_stays():
+    ways = {"pipeline": 4, "microbatches": 8}
+    free, slow = (
+        breakdown(simulate(split(EQUAL, links, **ways)))
+        for links in (FREE, {"latency": 1e-4, "bandwidth": 1e9})
+    )
+    np.testing.assert_allclose(
+        slow.per_rank["pipeline bubble"], free.per_rank["pipeline bubble"], rtol=1e-9
+    )
+    late = slow.step_time - free.step_time
+    assert late > 0.1 * free.step_time
+    np.testing.assert_allclose(slow.per_rank["exposed communication"], late, rtol=1e-6)
+
+
+SPLITS = [
+    (GPT, {"tensor": 4}),
+    (GPT, {"tensor": 2, "sequence_parallel": True, "data": 2}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 1}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 2}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 3}),
+    (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
+    (GPT, {"data": 2, "tensor": 2, "recompute": "selective", "allreduce": "rabenseifner"}),
+    (IMAGES, {"spatial": 2, "data": 2}),
+    (IMAGES, {"tensor": 2, "data": 2, "split": "column"}),
+]
+
+
+@pytest.mark.parametrize(("model", "ways"), SPLITS)
+def test_both_fidelities_are_one_without_contention(model, ways):
+    """Each rank has a node to itself: no message gets in another's way."""
+    run = split(model, **ways)
+    rounds, events = (breakdown(simulate(run, fidelity)) for fidelity in ("rounds", "events"))
+    assert events.step_time == pytest.approx(rounds.step_time, rel=1e-9)
+    for name in ("forward", "backward"):
+        # Some ranks of a group may have an element less; rounds counts them with the first.
+        assert events.terms[name] == pytest.approx(rounds.terms[name], rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "ways"),
+    [
+        (GPT, {"tensor": 4}),
+        (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
+        (GPT, {"data": 4, "zero": 1}),
+        (GPT, {"data": 4, "microbatches": 3, "batch": 6}),
+    ],
+)
+def test_it_takes_what_is_predicted(model, ways):
+    run = split(model, **ways)
+    assert breakdown(simulate(run)).step_time == pytest.approx(predict(run).step_time, rel=1e-9)
+
+
+def test_a_pipeline_takes_what_is_predicted_but_for_a_message_or_two():
+    """The closed form rounds up where stages are uneven or messages meet."""
+    for ways in ({"pipeline": 4}, {"pipeline": 2, "tensor": 2}, {"pipeline": 2, "data": 2}):
+        run = split(GPT, microbatches=4, **ways)
+        assert breakdown(simulate(run)).step_time == pytest.approx(predict(run).step_time, rel=0.01)
+
+
+def test_groups_in_one_node_get_in_each_others_way():
+    """Replicas of different tensor ranks exchange over the same NICs at once."""
+    run = split(GPT, tensor=2, data=4, devices_per_node=2, overlap=False)
+    alone = split(GPT, tensor=2, data=4, overlap=False).set({"machine.nodes": 64})
+    shared, own = (breakdown(simulate(each, "events")) for each in (run, alone))
+    assert shared.step_time != own.step_time
+    predicted = breakdown(simulate(run, "rounds"))
+    assert shared.step_time == pytest.approx(predicted.step_time, rel=0.05)
+
+
+def test_a_slow_rank_holds_up_its_pipeline_and_its_group():
+    run = split(GPT, pipeline=2, data=2, microbatches=4)
+    speed = np.ones(4)
+    speed[3] = 0.5
+    even, slowed = breakdown(simulate(run)), breakdown(simulate(run, speed=speed))
+    assert slowed.step_time > 1.4 * even.step_time
+    assert slowed.slowest == 3
+
+
+def test_jitter_is_drawn_from_the_seed():
+    run = split(GPT, jitter=0.05, pipeline=2, tensor=2, microbatches=2)
+    first, again, other = (simulate(run, seed=seed, steps=2) for seed in (1, 1, 2))
+    for column in COLUMNS:
+        assert getattr(first, column).tobytes() == getattr(again, column).tobytes()
+    assert first.stop.max() != other.stop.max()
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_the_timeline_holds_together(fidelity):
+    """A rank does one thing at a time without a gap, through all steps, and the causes add up."""
+    run = split(GPT, pipeline=2, tensor=2, data=2, microbatches=3, batch=6)
+    timeline = simulate(
+        run, fidelity, steps=2, checkpoint=lambda step: 1e-3, input=lambda s, r: 1.0
+    )
+    for rank in range(8):
+        mine = timeline.select(timeline.where("compute") & (timeline.rank == rank))
+        assert mine.start[0] == 0
+        np.testing.assert_allclose(mine.start[1:], mine.stop[:-1], atol=1e-12)
+    found = breakdown(timeline)
+    assert found.steps == 2
+    assert sum(found.terms.values()) == pytest.approx(found.step_time)
+    assert found.terms["checkpoint"] == pytest.approx(1e-3) and found.terms["input stall"] > 0.9
+    assert (waits(timeline) > 0).all()
+    sent = timeline.where("communication")
+    assert {"forward", "bucket", "tensor"} <= {name.split()[0] for name in timeline.names}
+    assert timeline.bytes[sent].min() > 0
+
+
+def test_messages_are_recorded_and_a_simulation_can_be_stopped():
+    run = split(GPT, pipeline=2, data=2, microbatches=4)
+    timeline = simulate(run, "events", messages=20)
+    assert (timeline.peer >= 0).sum() == 20
+    with pytest.raises(Cancelled):
+        simulate(split(GPT, tensor=8, data=2), "events", steps=4, progress=lambda *_: False)
+
+
+def test_a_tied_table_is_swapped_between_its_stages():
+    run = split(GPT | {"vocabulary": 20000}, pipeline=2, microbatches=2)
+    assert layout.parts(run, 0)[0].shared
+    link, nics = run.machine.inter_node, run.machine.nics
+    swap = 20000 * 64 * 4 / (link.bandwidth * link.efficiency * nics)
+    for fidelity in ("rounds", "events"):
+        found = breakdown(simulate(run, fidelity))
+        assert found.per_rank["exposed communication"].min() > swap
