@@ -57,10 +57,16 @@ def _check_shared_out(experiment: Experiment) -> None:
             f"strategy.zero = {strategy.zero}: with strategy.chunks = {strategy.chunks} a rank has several"
             " stages, whose shared weights need whole gradients; legal: 0, 1."
         )
-    layout.parts(experiment, 0)  # which says why a network cannot be split so
-    if strategy.offload != "none":
+    parts = layout.parts(experiment, 0)  # which says why a network cannot be split so
+    if strategy.offload == "all" and strategy.zero:
         raise SpecError(
-            f"strategy.offload = {strategy.offload!r}: cannot be trained yet; the legal value is 'none'."
+            f"strategy.zero = {strategy.zero}: with strategy.offload = 'all' weights are on disk and move"
+            " there, a layer at a time; the legal value is 0."
+        )
+    if strategy.offload == "all" and any(part.shared for part in parts):
+        raise SpecError(
+            "strategy.offload = 'all': the embedding is tied to a layer on another stage, and weights on"
+            " disk cannot wait for its gradients; legal: 'none', 'activations', or strategy.pipeline = 1."
         )
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,9 @@ def train_hybrid(
         groups = stack.enter_context(groups_of(experiment, comm))
         data = load(experiment, precision)
         stages = [
-            Stage(experiment, part, groups, precision, recorder, stack)
+            Stage(
+                experiment, part, groups, precision, recorder, stack, folder or Path(gettempdir())
+            )
             for part in layout.parts(experiment, comm.rank)
         ]
         number = 0
@@ -109,7 +112,8 @@ class Hybrid(Ranks):
 
     def _step(self, step: int, at: float, indices: Array) -> float:
         """Train on one global batch; return this rank's share of its mean loss."""
-        now = self._begin(step, indices)
+        rate = self._rate(at, len(indices))
+        now = self._begin(step, indices, rate)
         for number, instruction in enumerate(self.stream):
             if not isinstance(instruction, Receive):
                 self._expect(now, number)
@@ -120,7 +124,7 @@ class Hybrid(Ranks):
             raise Diverged(self._where(step, now))
         with self.recorder.working("update", "update"):
             for stage in self.stages:
-                stage.move(self._rate(at, len(indices)))
+                stage.move(rate)
         for stage in self.stages:
             stage.spread()
         return now.loss
@@ -144,7 +148,7 @@ class Hybrid(Ranks):
         self.recorder.add("wait", "wait for the others", begin, self.recorder.now())
         return bool(bad)
 
-    def _begin(self, step: int, indices: Array) -> Step:
+    def _begin(self, step: int, indices: Array, rate: float) -> Step:
         """Cut this replica's share of a global batch into microbatches."""
         mine = share(len(indices), self.groups.place.data, self.groups.data.size)
         slices = _cut(mine, self.microbatches)
@@ -160,8 +164,7 @@ class Hybrid(Ranks):
             return self.data.y[indices[slices[microbatch]]]
 
         for stage in self.stages:
-            stage.network.context.step = step
-            stage.network.begin_step([part.stop - part.start for part in slices])
+            stage.begin(step, [part.stop - part.start for part in slices], rate)
         return Step(slices, inputs, targets, len(indices))
 
     def _own_rows(self, x: Array) -> Array:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from lib_dlhpc.train.groups import Groups, doubled
 from lib_dlhpc.train.layers.kept import Array, Shapes, Tensors
 from lib_dlhpc.train.layers.slices import part_of
 from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.offload import offloaded
 from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.record import Recorder
 from lib_dlhpc.train.together import sums
-from lib_dlhpc.train.weights import InMemory, Parameter
+from lib_dlhpc.train.weights import Parameter
 from lib_dlhpc.train.whole import Piece, parts_by_name
 from lib_dlhpc.train.zero import Cut, Shards
 
@@ -54,7 +56,9 @@ class Stage:
         precision: Any,
         recorder: Recorder,
         stack: ExitStack,
+        folder: Path,
     ) -> None:
+        """folder: on the disk, for what is offloaded."""
         strategy = experiment.strategy
         self.part, self.groups, self.recorder = part, groups, recorder
         # The network gives a tied layer without its embedding the table itself.
@@ -62,11 +66,14 @@ class Stage:
         self.model = replace(part.model, layers=layers)
         self.parts = parts_by_name(part.model.layers)
         self.level = int(strategy.zero) if groups.data.size > 1 else 0
-        self.apart = self.level >= 2  # gradients have no array of their own
-        store: Any = InMemory
-        if self.apart:
+        self.on_disk = strategy.offload == "all"
+        self.apart = self.on_disk or self.level >= 2  # gradients have no array of their own
+        self.optimizer = Optimizer(strategy.optimizer, experiment.training)
+        self.optimizer.whole = self._whole_squares
+        options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
+        if self.level >= 2:
             size, data = float(strategy.bucket), stack.enter_context(doubled(groups.data))
-            store = partial(
+            options["store"] = partial(
                 Shards, level=self.level, comm=data, size=size, summed=self._sum_layer, recorder=recorder
             )  # fmt: skip
         self.network = Network(
@@ -76,25 +83,29 @@ class Stage:
             part.sends,
             whole=experiment.model,
             recompute=strategy.recompute,
-            store=store,
+            **options,
         )
-        self.store: Any = self.network.store
         context = self.network.context
         context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
         context.communicates = recorder.communicates
         if experiment.training.normalisation == "global" and groups.data.size > 1:
             context.sum_over_ranks = self._sum_over_data
-        self.optimizer = Optimizer(strategy.optimizer, experiment.training)
-        self.optimizer.whole = self._whole_squares
+        if self.on_disk:
+            self.store.complete = self._complete
         self.cut = Cut(self.network.table.size, groups.data)
         self.own = self._own()
         self.exchange = self._exchange(experiment, stack)
         self.reads = any("input" in layer.inputs for layer in layers)
         self.last = not part.sends
 
+    @property
+    def store(self) -> Any:
+        """What has the weights: InMemory, Shards or OnDisk."""
+        return self.network.store
+
     def number_buckets(self, first: int) -> int:
         """Number this stage's buckets from `first` on, for the record; return the number of the next."""
-        if self.apart:
+        if self.level >= 2:
             self.store.first_bucket = first
             return first + len(self.store.buckets)
         self.exchange.first_bucket = first
@@ -108,13 +119,22 @@ class Stage:
             for name in names
         }
 
+    def begin(self, step: int, batches: list[int], rate: float) -> None:
+        """Begin a step of so many samples in each microbatch."""
+        self.network.context.step = step
+        self.network.begin_step(batches)
+        if self.on_disk:
+            self.store.rate = rate
+
     def filled(self, start: int) -> None:
         """The gradients from `start` on are complete on this rank."""
-        if self.level == 0:
+        if not self.apart and self.level == 0:
             self.exchange.release(start)
 
     def reduce_replicas(self) -> None:
         """Sum over the replicas, and wait until it is done; what is summed elsewhere comes before or after."""
+        if self.on_disk:
+            return
         if self.level == 0:
             begin = self.recorder.now()
             self.exchange.finish()
@@ -142,7 +162,9 @@ class Stage:
             self._sum_over(group, wanted)
 
     def move(self, rate: float) -> None:
-        """Update the weights that are this rank's to move."""
+        """Update the weights that are this rank's to move; those on disk have moved already."""
+        if self.on_disk:
+            return
         self.optimizer.update(self.own, rate)
 
     def spread(self) -> None:
@@ -180,6 +202,9 @@ class Stage:
         """Set this rank's part of a tensor; replicas must `spread` when all weights are set."""
         for p in self._named(tensor):
             values = part_of(whole, self.parts.get(tensor)).reshape(-1)
+            if self.on_disk:
+                self.store.write(array, p.start, values)
+                continue
             own, first = self.cut.mine(p.start, p.stop), self.cut.own.start - p.start
             if not self.level:
                 own, first = slice(p.start, p.stop), -p.start
@@ -194,6 +219,9 @@ class Stage:
 
     def _values(self, array: str, p: Parameter) -> Array:
         """Return one tensor of this rank; replicas put it together from their shards."""
+        if self.on_disk:
+            values: Array = self.store.read(array, p.start, p.stop)
+            return values
         own = self._array(array)
         if not self.level:
             return own[p.start : p.stop]
@@ -203,6 +231,9 @@ class Stage:
 
     def _own(self) -> Own:
         network = self.network
+        if self.on_disk:
+            none = np.empty(0, network.dtype)
+            return Own(none, none, [])
         if self.level == 0:
             return Own(network.weights, network.gradients, network.parameters)
         clipped = self.cut.clipped(network.parameters)
@@ -213,15 +244,24 @@ class Stage:
 
     def _exchange(self, experiment: Experiment, stack: ExitStack) -> Exchange:
         """The sums over the replicas where each has all gradients."""
-        gradients = np.empty(0) if self.level else self.network.gradients
+        none = self.apart or self.level
+        gradients = np.empty(0) if none else self.network.gradients
         elements = float(experiment.strategy.bucket) / gradients.itemsize
-        bounds = [] if self.level else bounds_of(self.network.parameters, elements)
+        bounds = [] if none else bounds_of(self.network.parameters, elements)
         comm = stack.enter_context(doubled(self.groups.data))
         return stack.enter_context(exchange_of(experiment, gradients, comm, self.recorder, bounds))
 
     def _sum_layer(self, index: int, gradients: Tensors) -> None:
         for group in self._over(index):
             self._sum_over(group, list(gradients.values()))
+
+    def _complete(self, index: int, gradient: Array) -> None:
+        """Sum a layer's gradients before its weights move on disk."""
+        for group in self._over(index):
+            self._sum_over(group, [gradient])
+        if self.groups.data.size > 1:
+            with self.recorder.communicates("gradients", gradient.nbytes):
+                gradient[...] = sums(self.groups.data)(gradient)
 
     def _over(self, index: int) -> tuple[str, ...]:
         """Return the groups over which a layer's gradients must be summed, beside the replicas."""

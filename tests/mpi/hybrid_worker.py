@@ -141,6 +141,7 @@ def every_layout():
     schedules = cycle(("1f1b", "gpipe", "interleaved", "gpipe", "1f1b"))
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
+    offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
     optimizers = cycle(("momentum", "adam", "lars", "sgd", "lamb"))
     for model in MODELS:
@@ -161,6 +162,9 @@ def every_layout():
             if tensor > 1:
                 split["split"] = next(splits)
                 split["sequence_parallel"] = model == "words" and next(sequences)
+            split["offload"] = next(offloads)
+            if split["offload"] == "all":
+                split |= {"offload": "none"} if model == "words" and depth > 1 else {"zero": 0}
             rule = {"optimizer": next(optimizers)}
             rule |= {"rate": 5.0} if rule["optimizer"] == "lars" else {}
             equals_one_rank(model, split, **rule)
@@ -171,23 +175,17 @@ MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4}
 
 
 def many_choices():
-    """One network in one shape, with every choice of the others."""
-    choices = {
-        "zero": (0, 1, 2, 3), "microbatches": (1, 3),
-        "split": ("paired", "column", "row"), "sequence_parallel": (False, True),
-    }  # fmt: skip
-    recomputes = cycle(("none", "full", "selective"))
-    for values in product(*choices.values()):
-        split = {"tensor": 2, "recompute": next(recomputes)}
-        equals_one_rank("words", {**split, **dict(zip(choices, values, strict=True))})
-    choices = {
-        "zero": (0, 1), "microbatches": (2, 4),
-        "schedule": ("gpipe", "1f1b", "interleaved"), "collective": ("mpi", "schedule"),
-    }  # fmt: skip
-    for values in product(*choices.values()):
-        split = {"pipeline": 2, "recompute": next(recomputes)}
-        split |= dict(zip(choices, values, strict=True))
-        split |= {"chunks": 2} if split["schedule"] == "interleaved" else {}
+    """One network in one shape, with all choices of zero, microbatches and schedule; the others take turns."""
+    recomputes, splits = cycle(("none", "full", "selective")), cycle(("paired", "column", "row"))
+    for zero, microbatches, sequence in product((0, 1, 2, 3), (1, 3), (False, True)):
+        split = {"tensor": 2, "recompute": next(recomputes), "split": next(splits)}
+        split |= {"zero": zero, "microbatches": microbatches, "sequence_parallel": sequence}
+        equals_one_rank("words", split)
+    collectives = cycle(("schedule", "mpi", "schedule"))
+    for zero, microbatches, schedule in product((0, 1), (2, 4), ("gpipe", "1f1b", "interleaved")):
+        split = {"pipeline": 2, "recompute": next(recomputes), "collective": next(collectives)}
+        split |= {"zero": zero, "microbatches": microbatches, "schedule": schedule}
+        split |= {"chunks": 2} if schedule == "interleaved" else {}
         equals_one_rank("words", split)
 
 

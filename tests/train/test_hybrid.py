@@ -51,6 +51,9 @@ def run(changes, folder=None):
         {"strategy.microbatches": 3, "strategy.schedule": "interleaved", "strategy.chunks": 2},
         {"strategy.microbatches": 3, "strategy.recompute": "full"},
         {"strategy.zero": 3},
+        {"strategy.offload": "activations"},
+        {"strategy.offload": "all"},
+        {"strategy.offload": "all", "strategy.microbatches": 3, "strategy.recompute": "full"},
     ],
 )
 def test_microbatches_are_the_batch(changes, tmp_path):

@@ -187,7 +187,7 @@ def test_snapshots_are_taken_as_often_as_is_asked_for(tmp_path, monkeypatch):
         ({"strategy.devices_per_node": 2, "strategy.pipeline": 2}, "1 ranks: .* start 2"),
         ({"strategy.microbatches": 2, "strategy.precision": "fp16"}, "'fp64' or 'fp32'"),
         ({"strategy.zero": 1, "training.sparsity": 0.5}, "legal value is 0"),
-        ({"strategy.offload": "all"}, "cannot be trained yet"),
+        ({"strategy.offload": "all", "strategy.zero": 1}, "legal value is 0"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changes, words):
