@@ -50,6 +50,22 @@ class Away:
     """Pieces by address and size, with the array whose memory it was."""
 
 
+class Here:
+    """Nothing is put away: what layers keep, they keep in memory."""
+
+    def __init__(self, room: Room) -> None:
+        pass
+
+    def put(self, away: Away, key: Any, values: dict[str, Any], stays: Array | None) -> None:
+        """Leave it where it is."""
+
+    def get(self, away: Away, key: Any, values: dict[str, Any]) -> None:
+        """It is there."""
+
+    def drop(self, away: Away) -> None:
+        """There is nothing to forget."""
+
+
 class Aside:
     """Arrays of the passes of one network, put away in a file of their own."""
 

@@ -6,38 +6,25 @@ gradients from its end to its start.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs.segments import Segment, segments
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.train import graph
-from lib_dlhpc.train.aside import Aside, Away
+from lib_dlhpc.train.aside import Aside, Here
+from lib_dlhpc.train.first import first_weights, statistics
 from lib_dlhpc.train.graph import AGAIN, BACK, FORWARD
 from lib_dlhpc.train.layers import KINDS, Context, Kept
-from lib_dlhpc.train.layers.kept import Array, Shapes
+from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.layers.room import Room
-from lib_dlhpc.train.layers.slices import part_of, start
+from lib_dlhpc.train.passes import Pass
 from lib_dlhpc.train.trainable import check_layers
 from lib_dlhpc.train.weights import InMemory, Store, table_of
 
 ALONE = "alone"  # the one pass under way of a network that is no stage
 NOTHING: Mapping[str, Array] = {}
-
-
-@dataclass
-class Pass:
-    """What a microbatch leaves on its way forward for its way back."""
-
-    kept: list[Kept]  # of each layer
-    ready: bool = False  # to go back
-    step: int = 0
-    first_sample: int = 0
-    held: dict[int, dict[str, Array]] = field(default_factory=dict)  # what each segment reads
-    away: Away = field(default_factory=Away)  # what of all this is on disk
 
 
 class Network:
@@ -56,7 +43,7 @@ class Network:
     dtype: np.float32 or np.float64. seed: of the first weights. whole: the model that this is a part of.
     recompute: "none", "selective" or "full": which outputs backward makes again (costs/segments.py says how).
     store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
-    aside: makes what has the activations until their way back, if the network itself does not.
+    aside: makes what has the activations until their way back.
     Raises SpecError for layers that can be priced but not trained.
     """
 
@@ -72,7 +59,7 @@ class Network:
         whole: Model | None = None,
         recompute: str = "none",
         store: Callable[..., Store] = InMemory,
-        aside: Callable[[Room], Aside] | None = None,
+        aside: Callable[[Room], Here | Aside] = Here,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -86,15 +73,17 @@ class Network:
         for parameter in self.table.adds:
             self.layers[parameter.layer].tied = True
         self.store = store(self.table, self.dtype, self.context.room)
-        self.aside = aside(self.context.room) if aside is not None else None
+        self.aside = aside(self.context.room)
         if isinstance(self.store, InMemory):
             self.weights, self.gradients = self.store.weights, self.store.gradients
-        self.statistics = self._statistics()
+        self.statistics = statistics(self.layers, self.dtype)
         found = segments(model, recompute)
         self._begins = {segment.first: segment for segment in found}
         self._ends = {segment.stop - 1: segment for segment in found}
         self._made_again = {at for segment in found for at in range(segment.first, segment.stop)}
         self._flags = graph.flags(model, self.sends, found)
+        # A layer that receives is given what has its own name.
+        self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]
         self._read_last = graph.last_reads(model, self.sends)
         self._then = graph.next_weights(self.table, found)
         self._first = [
@@ -103,22 +92,7 @@ class Network:
         ]
         self._passes: dict[Hashable, Pass] = {}
         self._to_run = self._to_go_back = 0
-        self.start(seed)
-
-    def start(self, seed: int) -> None:
-        """Fill in the first weights; each layer has random numbers of its own."""
-        numbers = {layer.name: number for number, layer in enumerate(self.whole.layers)}
-        for index, noun in enumerate(self.model.layers):
-            if not self.table.of[index]:
-                continue
-            weights = self.store.fill(index)
-            rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
-            start(self.layers[index], noun, weights, rng, KINDS)
-            tied = noun.attributes.get("tied")
-            if tied and self.table.of[index]["weight"].layer == index:
-                rng = np.random.default_rng([seed, numbers[tied]])
-                weights["weight"][...] = _first_words(noun, self.whole.layers[numbers[tied]], rng)
-            self.store.filled(index)
+        first_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the last layer's output, samples first; it is the caller's until the next forward.
@@ -144,12 +118,8 @@ class Network:
         Steps with the same numbers run them and go back in the same order, so they find their memory planned.
         """
         for own in self._passes.values():
-            own.ready = False
-            own.held.clear()
-            if self.aside is not None:
-                self.aside.drop(own.away)
-            for kept in own.kept:
-                kept.values.clear()
+            own.clear()
+            self.aside.drop(own.away)
         self._to_run = self._to_go_back = len(batches)
         self.store.begin(len(batches))
         self.context.room.begin((tuple(batches), True))
@@ -168,9 +138,7 @@ class Network:
         only, until the slot's way back; but the network's own output is samples first, and the caller's.
         Raises RuntimeError if the slot is under way, and for more microbatches than begin_step was told of.
         """
-        own = self._passes.get(slot)
-        if own is None:
-            own = self._passes[slot] = Pass([Kept(self.context, *each) for each in self._flags])
+        own = self._passes[slot] = self._passes.get(slot) or self._new_pass()
         if training:
             if own.ready or not self._to_run:
                 raise RuntimeError(
@@ -240,8 +208,11 @@ class Network:
                 layer = self.model.layers[index]
                 found.append(f"{layer.name} ({layer.kind})")
 
-        self._forward(Pass([Kept(self.context, *each) for each in self._flags]), x, received, look)
+        self._forward(self._new_pass(), x, received, look)
         return found[0] if found else "the loss"
+
+    def _new_pass(self) -> Pass:
+        return Pass([Kept(self.context, *flags) for flags in self._flags])
 
     def _forward(
         self,
@@ -258,34 +229,22 @@ class Network:
         for index, layer in enumerate(self.model.layers):
             if index in self._begins and keeps:
                 own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
-                self._put(own, AGAIN, index, own.held[index], x)
+                self.aside.put(own.away, (AGAIN, index), own.held[index], x)
             given = received if layer.kind == "receive" else outputs
             outputs[layer.name] = self._one(FORWARD, index, own.kept[index], given)
             if not keeps or index in self._made_again:
                 own.kept[index].values.clear()
             else:
-                self._put(own, BACK, index, own.kept[index].values, x)
+                self.aside.put(own.away, (BACK, index), own.kept[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
             if look is not None:
                 look(index, outputs[layer.name])
         return outputs
 
-    def _put(
-        self, own: Pass, visit: str, index: int, values: dict[str, Any], x: Array | None
-    ) -> None:
-        """Put on disk what is to be kept until a visit; the samples stay where they are."""
-        if self.aside is not None:
-            self.aside.put(own.away, (visit, index), values, x)
-
-    def _get(self, own: Pass, visit: str, index: int, values: dict[str, Any]) -> None:
-        """Have at hand what was kept until this visit."""
-        if self.aside is not None:
-            self.aside.get(own.away, (visit, index), values)
-
     def _again(self, segment: Segment, own: Pass) -> None:
         """Make a segment's forward pass again, and keep what its backward pass needs."""
-        self._get(own, AGAIN, segment.first, own.held[segment.first])
+        self.aside.get(own.away, (AGAIN, segment.first), own.held[segment.first])
         outputs, self.context.again = own.held.pop(segment.first), True
         for index in range(segment.first, segment.stop):
             name = self.model.layers[index].name
@@ -296,12 +255,11 @@ class Network:
 
     def _one(self, visit: str, index: int, kept: Kept, given: Mapping[str, Array]) -> Array:
         """Return the output of one layer."""
-        layer = self.model.layers[index]
-        inputs = (given[name] for name in layer.inputs or (layer.name,))
-        weights = self._take(visit, index)
-        y: Array = self.layers[index].forward(weights, kept, *inputs)
-        if weights:
-            self.store.let_go(index)
+        layer, inputs = self.layers[index], (given[name] for name in self._inputs[index])
+        if not self.table.of[index]:
+            return layer.forward(NOTHING, kept, *inputs)
+        y = layer.forward(self._take(visit, index), kept, *inputs)
+        self.store.let_go(index)
         return y
 
     def _incoming(self, dys: Mapping[str, Array]) -> dict[str, Array]:
@@ -311,27 +269,28 @@ class Network:
             if self.sends:
                 pending[name] = self.context.room.array(dy.shape, dy.dtype)
                 pending[name][...] = dy
-            elif len(self.model.layers[-1].output_shape) >= 3:
-                pending[name] = np.ascontiguousarray(np.moveaxis(dy, 0, -1))
             else:
-                pending[name] = dy
+                images = len(self.model.layers[-1].output_shape) >= 3
+                pending[name] = np.ascontiguousarray(np.moveaxis(dy, 0, -1)) if images else dy
         return pending
 
     def _back(self, index: int, own: Pass, pending: dict[str, Array]) -> None:
         """Take one layer's gradient out of `pending`, and add what it gives to those of its inputs."""
-        layer, kept = self.model.layers[index], own.kept[index]
+        kept = own.kept[index]
         if index in self._ends:
             self._again(self._ends[index], own)
-        self._get(own, BACK, index, kept.values)
-        weights = self._take(BACK, index)
-        gradients = self.store.target(index) if weights else NOTHING
-        dx = self.layers[index].backward(weights, gradients, kept, pending.pop(layer.name))
-        kept.values.clear()
-        if weights:
+        self.aside.get(own.away, (BACK, index), kept.values)
+        dy = pending.pop(self.model.layers[index].name)
+        if self.table.of[index]:
+            weights, gradients = self._take(BACK, index), self.store.target(index)
+            dx = self.layers[index].backward(weights, gradients, kept, dy)
             self.store.written(index)
             self.store.let_go(index)
-        inputs = layer.inputs or (layer.name,)
-        for name, part in zip(inputs, dx if isinstance(dx, tuple) else (dx,), strict=True):
+        else:
+            dx = self.layers[index].backward(NOTHING, NOTHING, kept, dy)
+        kept.values.clear()
+        parts = dx if isinstance(dx, tuple) else (dx,)
+        for name, part in zip(self._inputs[index], parts, strict=True):
             if name == "input" or part is None:
                 continue
             if name in pending:
@@ -339,31 +298,8 @@ class Network:
             else:
                 pending[name] = part
 
-    def _take(self, visit: str, index: int) -> Mapping[str, Array]:
-        if not self.table.of[index]:
-            return NOTHING
+    def _take(self, visit: str, index: int) -> Tensors:
         then = self._then.get((visit, index))
         if not self.context.training and then is not None and then <= index:
             then = None  # nothing goes back
         return self.store.take(index, then)
-
-    def _statistics(self) -> Array:
-        """Return the running statistics of all layers as one array, which the layers update."""
-        wanted: list[tuple[Any, Shapes]] = [
-            (layer, layer.statistics) for layer in self.layers if hasattr(layer, "statistics")
-        ]
-        flat = np.zeros(sum(prod(s) for _, shapes in wanted for s in shapes.values()), self.dtype)
-        place = 0
-        for layer, shapes in wanted:
-            for name, shape in shapes.items():
-                layer.running[name] = flat[place : place + prod(shape)].reshape(shape)
-                place += prod(shape)
-        return flat
-
-
-def _first_words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
-    """Return the first weight of a tied layer: that of its embedding, which is in another stage."""
-    words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
-    KINDS["embedding"](owner).start({"weight": words}, rng)
-    axis, ranges = noun.attributes.get("elements", (-1, ()))
-    return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)
