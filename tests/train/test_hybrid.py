@@ -1,5 +1,10 @@
 """Laws of a run in microbatches on one rank, and what is refused; tests/mpi/test_hybrid.py has many ranks."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -121,3 +126,49 @@ def test_a_snapshot_of_another_model_is_refused(tmp_path):
         run({"strategy.microbatches": 2, **NORMALISED}, tmp_path)
     with pytest.raises(SpecError, match=r"weights: .* of float64; the model has .* of float32"):
         run({"strategy.microbatches": 2, "strategy.precision": "fp32"}, tmp_path)
+
+
+OUT_OF_CORE = """
+import gc
+import sys
+from pathlib import Path
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.trainer import train
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+def run(widths, epochs):
+    tables = {
+        "model": {"family": "mlp", "widths": [64, *widths, 10]},
+        "dataset": {"name": "digits", "samples": 200}, "machine": {"name": "laptop"},
+        "strategy": {"devices_per_node": 1, "offload": "all"}, "run": {"epochs": epochs},
+    }
+    folder = Path(sys.argv[1]) / f"{len(widths)}"
+    folder.mkdir(exist_ok=True)
+    size = train(read_experiment(tables), Alone(), folder).gradients
+    gc.collect()
+    return size
+
+run([8], 0.1)
+before = peak()
+sizes = [run([600] * 32, epochs) for epochs in (1.0, 2.0)]
+print(sizes[0], peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel tells no peak")
+def test_out_of_core_nothing_as_large_as_the_network_is_in_memory(tmp_path):
+    """Neither at the start, nor in a step, a test or a snapshot, nor when it is taken up again."""
+    found = subprocess.run(
+        [sys.executable, "-c", OUT_OF_CORE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert found.returncode == 0, found.stderr
+    weights, grown = map(int, found.stdout.split())
+    assert weights > 40e6 and grown < weights / 2, (weights, grown)
