@@ -2,8 +2,10 @@
 
 compute.py      layer times by roofline; optimiser update
 buckets.py      gradient buckets, and when backward has filled them
+segments.py     what recomputation makes again, and from what
 work.py         both together: one device's part of a step
-network.py      the machine as an exchange sees it, congestion included
+netsegments.py     what recomputation makes again, and from what
+work.py      the machine as an exchange sees it, congestion included
 stragglers.py   the slowest of many
 input.py        storage: input and the first listing of files
 calibration.py  compute_scale: from a measured rate

@@ -6,7 +6,10 @@ stage.py        a rank's part of it;  groups.py: with whom;  pipe.py: messages b
                 that stages share;  zero.py: what replicas share out;  whole.py: the parts put together
 worker.py       one rank of `dlhpc run`
 check.py        what can be trained, told before any rank starts
-network.py      a model that can be trained: one array of weights, one of gradients
+network.py      a model that can be trained, or a stage of one;  trainable.py: which;  graph.py: how its layers
+                hang together;  passes.py: what a microbatch leaves for its way back;  first.py: first weights
+weights.py      where weights lie and gradients go: in memory, one flat array each
+offload.py      out of core:  aside.py: activations on disk;  on_disk.py: all else as well;  disk.py: the file
 layers/         each with a forward and a backward pass
 loss.py         cross-entropy, mean squared error
 optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from lib_dlhpc.train.on_disk import OnDisk
 from lib_dlhpc.train.optimizers import MEMORIES, RULES, Optimizer
 
 from .references import samples_of
-from .test_network import ALL
+from .test_network import ALL, targets_of
 from .test_recompute import BLOCKS, assert_equal
-from .test_stages import ORDERS
+from .test_stages import ORDERS, Pipeline
 
 MODELS = ALL | BLOCKS
 TRAINING = Training(weight_decay=0.01)
@@ -142,6 +143,27 @@ def test_two_passes_under_way_are_kept_apart(tmp_path, all_arrays):
                     network.back(slot, {network.gives[0]: np.full((3, 3), fill)})
                 found.append(network.gradients.copy())
     assert_equal(found[:3], found[3:])
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("name", ["residual", "gpt", "one vector, three readers"])
+def test_stages_put_away_as_well(name, recompute, tmp_path, all_arrays):
+    model, found = MODELS[name], []
+    x, targets = samples_of(model, 6), targets_of(name, 6)
+    for what in ("none", "activations"):
+        with ExitStack() as stack:
+            options = {"recompute": recompute}
+            if what == "activations":  # one file each
+                options["aside"] = lambda room, stack=stack: aside.Aside(
+                    stack.enter_context(Disk(tmp_path, "activations")), room
+                )
+            pipeline = Pipeline(model, (3, 6), **options)
+            for _ in range(3):
+                order = ORDERS["one forward, one back"]
+                loss, gradients = pipeline.step(x, targets, (3, 1, 2), *order)
+                found.append([np.array(loss), *(array.copy() for array in gradients.values())])
+    for a, b in zip(found[:3], found[3:], strict=True):
+        assert_equal(a, b)
 
 
 def test_columns_are_read_and_written_between_steps(tmp_path):

@@ -1,6 +1,7 @@
 """Laws of memory that is used again: never two owners at once, and no more than the first pass had at once."""
 
 import tracemalloc
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -67,6 +68,19 @@ def test_an_array_that_is_looked_at_is_left_alone_and_so_is_the_plan():
     place = view.ctypes.data - 3
     del view, other
     assert passes(one, SMALL) == [place]
+
+
+def test_who_has_a_weak_reference_sees_that_memory_is_lent_again():
+    one = Room()
+    passes(one, SMALL, SMALL, SMALL)
+    one.begin("key")
+    array = one.array((SMALL,), np.int8)
+    place, lent = array.ctypes.data, ref(array.base)
+    assert lent() is array.base
+    del array
+    one.array((SMALL,), np.int8)
+    again = one.array((SMALL,), np.int8)
+    assert again.ctypes.data == place and lent() is not again.base
 
 
 def test_a_pass_that_asks_for_something_new_is_watched_again():
