@@ -142,6 +142,14 @@ def start(
     return Job(folder, process)
 
 
+# Fields of [strategy] that say who does what: a snapshot holds whole tensors, so any of them may change.
+LAYOUT = (
+    "nodes", "devices_per_node", "batch", "data", "tensor", "pipeline", "spatial", "microbatches",
+    "schedule", "chunks", "split", "sequence_parallel", "zero", "recompute", "offload", "allreduce",
+    "overlap", "bucket",
+)  # fmt: skip
+
+
 def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
     held = (folder / "experiment.toml").exists()
     if held and not resume:
@@ -149,15 +157,23 @@ def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
     if resume and not held:
         raise SpecError(f"{folder}: holds no run to resume.")
     if resume:
-        mine, theirs = to_tables(experiment), to_tables(load(folder / "experiment.toml"))
-        for tables in (mine, theirs):
-            tables["run"] = {"seed": tables.get("run", {}).get("seed", 0)}
+        mine, theirs = _what_lasts(experiment), _what_lasts(load(folder / "experiment.toml"))
         for section in ("model", "dataset", "strategy", "training", "run"):
             if mine.get(section) != theirs.get(section):
                 raise SpecError(
                     f"{folder}: holds a run with another [{section}]; resume it with its own"
                     f" {folder / 'experiment.toml'}."
                 )
+
+
+def _what_lasts(experiment: Experiment) -> dict[str, Any]:
+    """Return what a run must keep from its start to its end: not how long it is, nor on whom it is shared out."""
+    tables = to_tables(experiment)
+    tables["run"] = {"seed": tables.get("run", {}).get("seed", 0)}
+    strategy = tables.get("strategy", {})
+    lasts = {name: value for name, value in strategy.items() if name not in LAYOUT}
+    tables["strategy"] = lasts | {"global batch": int(experiment.global_batch)}
+    return tables
 
 
 def _lock(log: BinaryIO, folder: Path) -> None:

@@ -297,6 +297,24 @@ def test_a_run_may_be_made_longer_and_take_other_ranks(experiment, tmp_path):
         np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
 
 
+def test_a_run_goes_on_under_another_layout_if_its_global_batch_stays(experiment, tmp_path):
+    folder, split = tmp_path / "run", {"strategy.microbatches": 2, "run.epochs": 2}
+    start(experiment.set({"run.epochs": 1}), 1, folder).wait()
+    whole = {"strategy.batch": 100, **split}
+    start(experiment.set({"strategy.pipeline": 2, **whole}), 2, folder, resume=True).wait()
+    thinner = experiment.set({"strategy.tensor": 2, **split})
+    with pytest.raises(SpecError, match=r"another \[strategy\]"):
+        start(thinner, 2, folder, resume=True)
+    last = experiment.set({"strategy.tensor": 2, **whole, "run.epochs": 3})
+    assert start(last, 2, folder, resume=True).wait()["samples"] == 1438
+    start(experiment.set({"run.epochs": 3}), 1, tmp_path / "straight").wait()
+    with (
+        np.load(folder / "snapshot.npz") as ours,
+        np.load(tmp_path / "straight" / "snapshot.npz") as theirs,
+    ):
+        np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
+
+
 def test_metrics_bear_a_line_half_written(experiment, tmp_path):
     job = start(experiment, 1, tmp_path / "run")
     job.wait()
