@@ -1,7 +1,7 @@
 """Training for real: numpy layers, optimisers and MPI; the networks are the models that predict prices.
 
 trainer.py      train(experiment, comm): the steps of a run, equal to one rank
-hybrid.py       the same where the network is shared out: its ranks and its microbatches
+hybrid.py       the same where the network is shared out;  microbatches.py: on their way through the stages
 stage.py        a rank's part of it;  groups.py: with whom;  pipe.py: messages between stages;  tied.py: weights
                 that stages share;  zero.py: what replicas share out;  whole.py: the parts put together
 worker.py       one rank of `dlhpc run`
@@ -18,7 +18,8 @@ exchange.py     gradients summed bucket by bucket while backward goes on
 compress.py     only the largest gradients travel
 server.py       asynchronous updates with parameter servers;  staleness.py: how stale they were
 together.py     sums and means over all ranks;  alone.py: a communicator of one;  threads.py: one thread
-snapshot.py     the state of a run in one file;  record.py: what a rank did and when
+snapshot.py     the state of a run in one file;  snapshot_parts.py: of a network that is shared out
+record.py: what a rank did and when
 large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
 lab/            what the labs stand on: emulated ranks, recorded steps, findings
 """

@@ -7,8 +7,7 @@ means over the global batch, so gradients are summed over microbatches and repli
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -21,8 +20,9 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.data import load, samples_of, share
 from lib_dlhpc.train.groups import Groups, groups_of
-from lib_dlhpc.train.layers.kept import Array, Shapes
-from lib_dlhpc.train.pipe import Arrays, Pipe
+from lib_dlhpc.train.layers.kept import Array
+from lib_dlhpc.train.microbatches import Step, cut, through, where_numbers_end
+from lib_dlhpc.train.pipe import Pipe
 from lib_dlhpc.train.record import Recorder, offset
 from lib_dlhpc.train.snapshot import Place
 from lib_dlhpc.train.snapshot_parts import restore_stages, save_stages
@@ -68,23 +68,6 @@ def train_hybrid(
 
 
 @dataclass
-class Step:
-    """One step, or one test, while it goes on."""
-
-    slices: list[slice]  # of the global batch: a microbatch each
-    inputs: Callable[[int], Array]  # of a microbatch
-    targets: Callable[[int], Array]
-    samples: int  # of the global batch
-    loss: float = 0.0
-    bad: int = -1  # the first microbatch whose loss is no number
-    arrived: dict[tuple[str, int, int], Arrays] = field(default_factory=dict)
-
-    def size(self, microbatch: int) -> int:
-        """Return how many samples a microbatch has."""
-        return self.slices[microbatch].stop - self.slices[microbatch].start
-
-
-@dataclass
 class Hybrid(Ranks):
     """One rank of a hybrid run."""
 
@@ -121,7 +104,10 @@ class Hybrid(Ranks):
         self.pipe.finish()
         self._reduce()
         if self._is_bad(now):
-            raise Diverged(self._where(step, now))
+            rank, layer = where_numbers_end(now, self.pipe, self.groups)
+            raise Diverged(
+                f"the loss is no number any more: rank {rank}, step {step}, first in {layer}"
+            )
         with self.recorder.working("update", "update"):
             for stage in self.stages:
                 stage.move(rate)
@@ -151,7 +137,7 @@ class Hybrid(Ranks):
     def _begin(self, step: int, indices: Array, rate: float) -> Step:
         """Cut this replica's share of a global batch into microbatches."""
         mine = share(len(indices), self.groups.place.data, self.groups.data.size)
-        slices = _cut(mine, self.microbatches)
+        slices = cut(mine, self.microbatches)
 
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()
@@ -165,7 +151,7 @@ class Hybrid(Ranks):
 
         for stage in self.stages:
             stage.begin(step, [part.stop - part.start for part in slices], rate)
-        return Step(slices, inputs, targets, len(indices))
+        return Step(self.stages, self.depth, slices, inputs, targets, len(indices))
 
     def _own_rows(self, x: Array) -> Array:
         return x if self.rows is None else x[:, :, self.rows]
@@ -174,7 +160,7 @@ class Hybrid(Ranks):
         """Be ready for what this rank receives next, so that it can come while it computes."""
         for instruction in self.stream[number + 1 :]:
             if isinstance(instruction, Receive):
-                self.pipe.expect(instruction, self._shapes(now, instruction))
+                self.pipe.expect(instruction, now.shapes(instruction))
                 return
 
     def _carry_out(self, now: Step, instruction: Instruction) -> None:
@@ -188,16 +174,8 @@ class Hybrid(Ranks):
             if isinstance(instruction, Send):
                 self.pipe.send(instruction, now.arrived.pop(letter))
             else:
-                self.pipe.expect(instruction, self._shapes(now, instruction))
+                self.pipe.expect(instruction, now.shapes(instruction))
                 now.arrived[letter] = self.pipe.receive(instruction)
-
-    def _shapes(self, now: Step, letter: Receive) -> Shapes:
-        """Return the shapes of what comes: outputs of the stage before, or gradients of one's own."""
-        ahead = letter.what == "activation"
-        own = letter.stage + (1 if ahead else -1)
-        stage = self.stages[own // self.depth]
-        names = stage.part.receives if ahead else stage.part.sends
-        return stage.shapes(names, now.size(letter.microbatch))
 
     def _forward(self, now: Step, microbatch: int, chunk: int) -> None:
         stage, number = self.stages[chunk], self.stages[chunk].part.stage
@@ -267,36 +245,13 @@ class Hybrid(Ranks):
     def _evaluate(self, part: slice) -> Array | None:
         """Take test samples through all stages; return the outputs where the last one is."""
         x, y = self.data.test_x, self.data.test_y
-        now = Step([part], lambda _: self._own_rows(x[part]), lambda _: y[part], 0)
+        own = self._own_rows
+        now = Step(self.stages, self.depth, [part], lambda _: own(x[part]), lambda _: y[part], 0)
         outputs = None
-        for stage, _, _, given in self._through(now, 0, training=False):
+        for stage, _, _, given in through(now, self.pipe, 0, training=False):
             if stage.last:
                 outputs = next(iter(given.values()))
         return outputs
-
-    def _through(
-        self, now: Step, microbatch: int, training: bool
-    ) -> Iterator[tuple[Stage, Array | None, Arrays, Arrays]]:
-        """Take one microbatch forward; yield each of this rank's stages, what it reads and what it gives."""
-        for stage in self.stages:
-            number, received = stage.part.stage, {}
-            if number and self.depth == 1:
-                received = now.arrived.pop(("activation", microbatch, number - 1))
-            elif number:
-                letter = Receive("activation", microbatch, number - 1, (number - 1) % self.depth)
-                self.pipe.expect(letter, self._shapes(now, letter))
-                received = self.pipe.receive(letter)
-            x = now.inputs(microbatch) if stage.reads else None
-            stage.network.context.first_sample = now.slices[microbatch].start
-            given = stage.network.run("apart", x, received, training)
-            yield stage, x, received, given
-            if stage.last:
-                continue
-            if self.depth == 1:
-                now.arrived["activation", microbatch, number] = given
-            else:
-                peer = (number + 1) % self.depth
-                self.pipe.send(Send("activation", microbatch, number, peer), given)
 
     def _unite(self) -> list[tuple[Array, Array]]:
         """Put the mean over the replicas where each has running statistics of its own; return what was there."""
@@ -308,39 +263,5 @@ class Hybrid(Ranks):
             mean(self.groups.data, array)
         return kept
 
-    def _save(self, folder: Path, place: Place) -> None:
-        begin = self.recorder.now()
+    def _write(self, folder: Path, place: Place) -> None:
         save_stages(folder, self.experiment, self.groups, self.stages, place)
-        end = self.recorder.now()
-        self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
-        self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
-
-    def _where(self, step: int, now: Step) -> str:  # type: ignore[override]
-        """Say where numbers stopped being numbers: all ranks take the first bad microbatch once more."""
-        microbatch = self.comm.allreduce(now.bad if now.bad >= 0 else self.microbatches, min)
-        for stage in self.stages:
-            stage.network.begin_step([now.size(microbatch)])
-        found = []
-        for stage, x, received, given in self._through(now, microbatch, training=True):
-            came = not all(np.isfinite(array).all() for array in received.values())
-            goes = stage.last or not all(np.isfinite(array).all() for array in given.values())
-            if not self._anywhere(came) and self._anywhere(goes):
-                layer = stage.network.first_without_numbers(x, received)
-                found.append((stage.part.stage, layer == "the loss", self.comm.rank, layer))
-        self.pipe.finish()
-        _, _, rank, layer = min(self.comm.allreduce(found))
-        return f"the loss is no number any more: rank {rank}, step {step}, first in {layer}"
-
-    def _anywhere(self, mine: bool) -> bool:
-        """Return whether it is so on any rank that has the same stages."""
-        ranks = int(mine)
-        for group in (self.groups.tensor, self.groups.spatial, self.groups.data):
-            ranks = group.allreduce(ranks)
-        return ranks > 0
-
-
-def _cut(mine: slice, pieces: int) -> list[slice]:
-    """Cut a range into pieces as even as whole numbers allow; the first are the longer ones."""
-    short, longer = divmod(mine.stop - mine.start, pieces)
-    edges = [mine.start + k * short + min(k, longer) for k in range(pieces + 1)]
-    return [slice(a, b) for a, b in pairwise(edges)]

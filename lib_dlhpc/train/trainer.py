@@ -285,10 +285,13 @@ class Ranks:
 
     def _save(self, folder: Path, place: Place) -> None:
         begin = self.recorder.now()
-        save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
+        self._write(folder, place)
         end = self.recorder.now()
         self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
         self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
+
+    def _write(self, folder: Path, place: Place) -> None:
+        save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
 
     def _tell(self, report: Report, row: dict[str, Any]) -> None:
         if self.comm.rank == 0:
