@@ -72,6 +72,20 @@ def bubble(pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0) -> f
     return makespan / (pipeline.microbatches * pipeline.chunks * (forward + backward)) - 1
 
 
+def idle_times(pipeline: Pipeline, forward: Seconds, backward: Seconds) -> list[float]:
+    """Return for each rank the seconds that it stands still if messages are free; as in `timetable`."""
+    spans = timetable(pipeline, forward, backward)
+    end, idle = max(span.stop for span in spans), []
+    for rank in range(pipeline.ranks):
+        mine = (span for span in spans if span.rank == rank)
+        idle.append(end - sum(s.stop - s.start for s in mine if not _waits(s.instruction)))
+    return idle
+
+
+def _waits(step: Instruction) -> bool:
+    return isinstance(step, Receive | Send)
+
+
 def kept(pipeline: Pipeline) -> list[int]:
     """Return for each rank the most chunks of activations that it keeps at once."""
     most = []

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
-from lib_dlhpc.schedules.pipeline_proof import timetable
+from lib_dlhpc.schedules.pipeline import Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.platform import platform
 from lib_dlhpc.simulate.simulation import Message, Process, Simulation, Traffic
@@ -75,22 +75,10 @@ def play_pipeline(
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
     played = from_rows(rows, on.ranks, "simulated")
-    bubble = _bubble(pipeline, ahead / pace[_rank_of(pipeline)], back / pace[_rank_of(pipeline)])
-    marked = mark_bubble(played, bubble, played.where("compute", "wait"))
+    speeds = pace[_rank_of(pipeline)]
+    idle = idle_times(pipeline, (ahead / speeds).tolist(), (back / speeds).tolist())
+    marked = mark_bubble(played, np.array(idle), played.where("compute", "wait"))
     return join([marked, recorder.timeline(on.ranks)]).sorted()
-
-
-def _bubble(
-    pipeline: Pipeline, forward: NDArray[np.float64], backward: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return for each rank the seconds that it stands still if messages are free."""
-    spans = timetable(pipeline, forward.tolist(), backward.tolist())
-    busy = np.zeros(pipeline.ranks)
-    for span in spans:
-        if isinstance(span.instruction, Forward | Backward):
-            busy[span.rank] += span.stop - span.start
-    bubble: NDArray[np.float64] = max(span.stop for span in spans) - busy
-    return bubble
 
 
 def _rank_of(pipeline: Pipeline) -> NDArray[np.int64]:

@@ -1,0 +1,67 @@
+"""What of the waits of a real pipeline is its bubble: its passes, as they were measured, with free messages."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc import layout
+from lib_dlhpc.schedules.pipeline import Pipeline
+from lib_dlhpc.schedules.pipeline_proof import idle_times
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import Timeline, mark_bubble
+
+# What a rank stands still for that may be its turn in the pipeline.
+WAITS = ("wait for activation", "wait for gradient", "wait for the exchange", "wait for the others")
+
+
+def with_bubble(experiment: Experiment, pipeline: Pipeline, timeline: Timeline) -> Timeline:
+    """Return the timeline of a run in which the waits of a pipeline are told apart from its bubble.
+
+    A pass takes what it took in the mean of all steps and microbatches, its exchanges within the group
+    included.
+    """
+    if pipeline.ranks == 1:
+        return timeline
+    forward, backward = (_mean_pass(timeline, kind, pipeline) for kind in ("forward", "backward"))
+    idle = np.zeros(timeline.ranks)
+    for first in range(timeline.ranks):
+        ranks = layout.group(experiment, first, "pipeline")
+        if ranks[0] == first:
+            of_stages = [
+                [
+                    each[ranks[stage % pipeline.ranks], stage // pipeline.ranks]
+                    for stage in _stages(pipeline)
+                ]
+                for each in (forward, backward)
+            ]
+            idle[list(ranks)] = idle_times(pipeline, *of_stages)
+    names = np.array([name.startswith(WAITS) for name in timeline.names])
+    rows = timeline.where("compute", "wait") & names[timeline.name]
+    steps = np.bincount(timeline.rank[timeline.where("", "update")], minlength=timeline.ranks)
+    return mark_bubble(timeline, idle * np.maximum(steps, 1), rows)
+
+
+def _stages(pipeline: Pipeline) -> range:
+    return range(pipeline.ranks * pipeline.chunks)
+
+
+def _mean_pass(timeline: Timeline, kind: str, pipeline: Pipeline) -> NDArray[np.float64]:
+    """Return the mean seconds of a pass from its first row to its last, (ranks, chunks).
+
+    A pass is one row, or several where it stood still within; all have its name.
+    """
+    table = timeline.select(timeline.where("compute", kind)).sorted()
+    # Rows of one pass follow one another among those of their kind.
+    edge = np.ones(len(table) + 1, dtype=np.bool_)
+    edge[1:-1] = (np.diff(table.rank) != 0) | (np.diff(table.name) != 0)
+    first, last = np.flatnonzero(edge[:-1]), np.flatnonzero(edge[1:])
+    chunk_of = np.array([_chunk(name) for name in table.names])
+    chunk, seconds = chunk_of[table.name[first]], table.stop[last] - table.start[first]
+    place = table.rank[first] * pipeline.chunks + chunk
+    many = timeline.ranks * pipeline.chunks
+    total = np.bincount(place, weights=seconds, minlength=many)
+    count = np.bincount(place, minlength=many)
+    return (total / np.maximum(count, 1)).reshape(timeline.ranks, pipeline.chunks)
+
+
+def _chunk(name: str) -> int:
+    return int(name.rpartition(", chunk ")[2]) if ", chunk " in name else 0
