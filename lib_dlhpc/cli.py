@@ -266,11 +266,12 @@ def _print_rows(rows: Sequence[Any]) -> None:
 
 
 def _print_summary(classes: dict[str, dict[str, float]]) -> None:
-    head = f"{'class':<16} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}"
+    width = max(map(len, classes), default=0)
+    head = f"{'class':<{width}} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}"
     print(f"\n{head}   accuracy = 1 - |error|")
     for group, line in classes.items():
         print(
-            f"{group:<16} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%}"
+            f"{group:<{width}} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%}"
             f" {line['mean']:>8.1%} {line['worst']:>8.1%}"
         )
 

@@ -75,7 +75,7 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["predict", "goyal-2017", "--set", "strategy.nodes=45"], "bigbasin has 44"),
         (["predict", "goyal-2017", "--set", "strategy.nodse=4"], "Did you mean 'nodes'"),
         (["predict", "goyal-2017", "--set", "strategy.allreduce=rign"], "Did you mean 'ring'"),
-        (["predict", "goyal-2017", "--set", "strategy.tensor=2"], "not modelled yet"),
+        (["predict", "goyal-2017", "--set", "strategy.tensor=3"], "does not make the"),
         (["predict", "goyal-2017", "--set", "strategy.nodes"], "KEY=VALUE"),
         (["predict", "goyal-2017", "--set", "machine.inter_node.bandwidth=fast"], "12.5 GB/s"),
         (["predict", "goyal-2017", "--save", "/no/such/folder/x.toml"], "--save"),

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.layout import parts
 from lib_dlhpc.predict.collectives import bus_bandwidth, ring
 from lib_dlhpc.predict.energy import facility_energy
+from lib_dlhpc.predict.kept import kept_bytes
 from lib_dlhpc.predict.memory import attention_activation_saved, model_state_bytes
+from lib_dlhpc.spec.experiment import read_experiment
 
 
 def checkpoint_size(parameters: float, bytes_each: float) -> float:
@@ -43,6 +46,38 @@ def ring_bus_bandwidth(n: float, ranks: int, small: list[float], large: list[flo
     return float(bus_bandwidth(n, time, ranks))
 
 
+def training_time(tokens: float, parameters: float, devices: float, rate: float) -> float:
+    """Return the seconds of a run at `rate` FLOP/s a device, recomputation counted (Narayanan et al. 2021, eq. 4)."""
+    return 8 * tokens * parameters / (devices * rate)
+
+
+def activation_fraction(model: str, tensor: int) -> float:
+    """Return what a layer keeps with sequence parallelism and selective recomputation, over without both.
+
+    From the layers that a rank has (Korthikanti et al. 2022, section 4.4 and 5).
+    """
+    plain = _kept_by_a_layer(model, {"tensor": tensor})
+    both = {"tensor": tensor, "sequence_parallel": True, "recompute": "selective"}
+    return _kept_by_a_layer(model, both) / plain
+
+
+def _kept_by_a_layer(model: str, strategy: dict[str, Any]) -> float:
+    """Return the bytes a sample that one block of a transformer keeps on a rank, in fp16."""
+    run = read_experiment(
+        {
+            "model": {"name": model, "layers": 2},
+            "dataset": "webtext",
+            "machine": {"name": "selene", "devices_per_node": strategy["tensor"]},
+            "strategy": {"precision": "fp16", **strategy},
+        }
+    )
+    two, three = (
+        kept_bytes(parts(run.set({"model.layers": layers}), 0)[0], 2, run.strategy.recompute, False)
+        for layers in (2, 3)
+    )
+    return three - two
+
+
 DEFINITIONS: dict[str, Callable[..., Any]] = {
     "model_state_bytes": model_state_bytes,
     "attention_activation_saved": attention_activation_saved,
@@ -52,4 +87,6 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
     "file_operations": file_operations,
     "gradient_bandwidth": gradient_bandwidth,
     "ring_bus_bandwidth": ring_bus_bandwidth,
+    "training_time": training_time,
+    "activation_fraction": activation_fraction,
 }

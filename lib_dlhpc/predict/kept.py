@@ -44,13 +44,14 @@ def backward_extra(part: Part, size: int, recompute: str = "none") -> float:
     output at a time; a segment that is made again is there as a whole first.
     """
     model = part.model
-    held = np.cumsum(_kept(model, part.sends, size, recompute, True))
+    own = np.cumsum(_kept(model, part.sends, size, recompute, True))
+    held = own.copy()
     whole = _kept(model, part.sends, size, "none", True)
     for segment in segments(model, recompute):
         inside = slice(segment.first, segment.stop)
-        before = held[segment.first - 1] if segment.first else 0.0
+        before = own[segment.first - 1] if segment.first else 0.0
         held[inside] = before + np.cumsum(whole[inside])
-    total = float(_kept(model, part.sends, size, recompute, True).sum())
+    total = float(own[-1])
     moved = size * moved_elements(model)
     for index, layer in enumerate(model.layers):
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):

@@ -16,6 +16,13 @@ CASES = [
         {"parameters": 7.5e9, "precision": "fp16", "optimizer": "adam", "shards": 64, "stage": 1},
         7.5e9 * (4 + 12 / 64),
     ),
+    (
+        "training_time",
+        {"tokens": 300e9, "parameters": 174.6e9, "devices": 1024, "rate": 140e12},
+        8 * 300e9 * 174.6e9 / (1024 * 140e12),
+    ),
+    # (34 / t) / (10 + 24 / t + 5 a s / (h t)) of Korthikanti et al. 2022, table 2, with t = 8
+    ("activation_fraction", {"model": "mt-nlg-530b", "tensor": 8}, 4.25 / (10 + 3 + 8)),
 ]
 
 

@@ -266,3 +266,13 @@ def test_activations_are_what_korthikanti_count(tensor, sequence, recompute):
     if recompute == "full":
         each = 2 / t if sequence else 2
     assert found[1] - found[0] == pytest.approx(s * h * each, rel=0.03)
+
+
+def test_one_segment_at_a_time_is_made_again():
+    """What backward needs beside what is kept does not grow with the number of blocks."""
+
+    def extra(layers):
+        run = GPT.set({"model.layers": layers, "strategy.recompute": "full"})
+        return peak(run).terms["working set"]
+
+    assert extra(24) == pytest.approx(extra(6), rel=1e-12)

@@ -6,11 +6,12 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.predict import collectives, predict
-from lib_dlhpc.predict.validate import Row, left_out, results, summary, validate
+from lib_dlhpc.predict.validate import SPLIT_CLASSES, Row, left_out, results, summary, validate
 from lib_dlhpc.spec import catalog
 
 ROWS = validate()
 FAMILIES = {name: catalog.read("published", name) for name in catalog.names("published")}
+INPUTS = {entry["id"] for table in FAMILIES.values() for entry in table.get("inputs", [])}
 ENTRIES = [
     (name, {**entry, "id": identity})
     for name, table in FAMILIES.items()
@@ -30,21 +31,20 @@ def test_a_row_is_met_or_its_miss_has_a_reason(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_arithmetic_is_exact_to_the_publications_digits(row):
-    if row.group in ("memory", "checkpoint", "energy", "definition") and not row.reason:
+    if row.group in ("memory", "ZeRO", "checkpoint", "energy", "definition") and not row.reason:
         assert abs(row.error) <= 0.03
 
 
 def test_what_ran_is_predicted_to_fit():
-    """All rows that measured a throughput really ran; recomputation, which one family used, is not modelled."""
-    too_large = {
-        r.id for r in ROWS if r.quantity == "throughput" and not predict(r.experiment).fits
-    }
-    assert {name.split("-")[0] for name in too_large} <= {"dlgpt"}
+    """All rows that measured a rate really ran; one of them gathered again what is kept here."""
+    rates = ("throughput", "achieved_per_gpu", "iteration_time")
+    ran = [r for r in ROWS if r.quantity.startswith(rates) and r.experiment]
+    assert {r.id for r in ran if not predict(r.experiment).fits} == {"kort22-1t-present"}
 
 
 def test_every_row_of_the_families_is_scored_an_input_or_left_out_with_a_reason():
     scored, skipped = {row.id for row in ROWS}, left_out()
-    inputs = {entry["from"] for _, entry in ENTRIES if "from" in entry}
+    inputs = {entry["from"] for _, entry in ENTRIES if "from" in entry} | INPUTS
     assert not scored & set(skipped) and all(len(reason) > 20 for reason in skipped.values())
     prefixes = (
         "tf17-",
@@ -53,12 +53,20 @@ def test_every_row_of_the_families_is_scored_an_input_or_left_out_with_a_reason(
         "horovod18-",
         "zero20-",
         "mlps-ckpt-",
-        "dlgpt-dp_",
+        "dlgpt-",
+        "megatron21-",
+        "kort22-",
+        "mtnlg22-",
+        "gpipe19-",
+        "torchgpipe-",
+        "hypar20-",
+        "oyama",
+        "pipedream19-",
     )
     known = scored | set(skipped) | inputs
     alone = {row for row in results() if results()[row]["count"] == "1"}
     missing = {row for row in results() if row.startswith(prefixes)} - known - alone
-    assert {row for row in missing if "_pp_" not in row} == set()
+    assert missing == set()
 
 
 def test_the_rows_that_gave_the_jitter_are_not_scored():
@@ -71,13 +79,38 @@ def test_data_parallel_rows_are_accurate():
     assert found["median"] >= 0.95 and found["mean"] >= 0.85
 
 
+def test_split_networks_are_accurate():
+    """The mark to beat is 86.7 % over all strategies (Kahira et al. 2021, HPDC)."""
+    found = summary(ROWS)
+    assert found["all splits"]["mean"] >= 0.90
+    assert found["3-D"]["mean"] >= 0.94 and found["3-D"]["worst"] >= 0.88
+    errors = {row.id: abs(row.error) for row in ROWS}
+    megatron = [e for i, e in errors.items() if i.startswith("megatron21-") and "zero3" not in i
+                and "days" not in i]  # fmt: skip
+    assert sum(megatron) / len(megatron) <= 0.05 and max(megatron) <= 0.12
+    dlperf = [error for i, error in errors.items() if i.startswith("dlgpt-")]
+    assert len(dlperf) >= 9 and sum(dlperf) / len(dlperf) <= 0.20
+
+
+def test_one_measured_row_starts_all_of_a_machine():
+    """A family has few inputs, and no row that is scored starts from itself."""
+    for _, entry in ENTRIES:
+        for key in ("scale_from", "link_from"):
+            assert entry.get(key) != entry["id"]
+    starts = {entry["scale_from"] for _, entry in ENTRIES if "scale_from" in entry}
+    assert starts <= INPUTS
+    assert len({s for s in starts if s.startswith("megatron21") and "ptd" not in s}) == 1
+
+
 def test_misses_are_few():
-    models = [row for row in ROWS if row.quantity == "throughput" or row.group == "data parallel"]
+    models = [row for row in ROWS if row.quantity == "throughput"
+              or row.group in ("data parallel", *SPLIT_CLASSES)]  # fmt: skip
     assert sum(row.verdict == "miss" for row in models) <= len(models) / 10
     others = {row.id for row in ROWS if row.verdict == "miss"} - {row.id for row in models}
     assert others == {
         "arb32-524288", "arb32-1048576", "arb32-2097152",
         "dlperf-mem-mxnet128", "dlperf-mem-bert96", "mlps-ckpt-llama3-1t",
+        "hypar20-mem224", "hypar20-mem720",
     }  # fmt: skip
 
 
