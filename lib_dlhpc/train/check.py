@@ -37,6 +37,11 @@ def is_shared_out(experiment: Experiment) -> bool:
 def _check_shared_out(experiment: Experiment) -> None:
     """Raise SpecError for what a network that is shared out, or microbatches, cannot train with."""
     strategy, training = experiment.strategy, experiment.training
+    if strategy.update != "synchronous":
+        raise SpecError(
+            f"strategy.update = {strategy.update!r}: with what is made again or offloaded devices train in"
+            " step; the legal value is 'synchronous'."
+        )
     if strategy.precision == "fp16":
         raise SpecError(
             "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."

@@ -188,6 +188,7 @@ def test_snapshots_are_taken_as_often_as_is_asked_for(tmp_path, monkeypatch):
         ({"strategy.microbatches": 2, "strategy.precision": "fp16"}, "'fp64' or 'fp32'"),
         ({"strategy.zero": 1, "training.sparsity": 0.5}, "legal value is 0"),
         ({"strategy.offload": "all", "strategy.zero": 1}, "legal value is 0"),
+        ({"strategy.recompute": "full", "strategy.update": "local"}, "is 'synchronous'"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changes, words):
