@@ -55,6 +55,17 @@ def last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
     ]
 
 
+def gathers(model: Model) -> dict[str, int]:
+    """Return the exchanges that gather parts before a product, and add up its gradients, by name."""
+    return {
+        layer.name: index
+        for index, layer in enumerate(model.layers)
+        if layer.kind == "exchange"
+        and (layer.attributes["forward"], layer.attributes["backward"])
+        == ("all_gather", "reduce_scatter")
+    }
+
+
 def next_weights(table: Table, segments: Sequence[Segment]) -> dict[Visit, int]:
     """Return for each visit of a layer with weights the layer whose weights are asked for next."""
     ends = {segment.stop - 1: segment for segment in segments}

@@ -86,6 +86,8 @@ class Network:
         self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]
         self._read_last = graph.last_reads(model, self.sends)
         self._then = graph.next_weights(self.table, found)
+        # Gathered once more rather than kept; what is kept on disk costs no memory.
+        self._gathers = graph.gathers(model) if isinstance(self.aside, Here) else {}
         self._first = [
             min((p.start for p in sees.values() if p.layer == index), default=self.table.size)
             for index, sees in enumerate(self.table.of)
@@ -235,6 +237,8 @@ class Network:
             if not keeps or index in self._made_again:
                 own.kept[index].values.clear()
             else:
+                if self._inputs[index][0] in self._gathers:
+                    del own.kept[index].values["x"]
                 self.aside.put(own.away, (BACK, index), own.kept[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
@@ -281,6 +285,9 @@ class Network:
             self._again(self._ends[index], own)
         self.aside.get(own.away, (BACK, index), kept.values)
         dy = pending.pop(self.model.layers[index].name)
+        if self._inputs[index][0] in self._gathers and "x" not in kept.values:
+            place = self._gathers[self._inputs[index][0]]
+            kept.values["x"] = self.layers[place].again(own.kept[place])
         if self.table.of[index]:
             weights, gradients = self._take(BACK, index), self.store.target(index)
             dx = self.layers[index].backward(weights, gradients, kept, dy)

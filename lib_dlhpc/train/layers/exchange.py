@@ -32,11 +32,20 @@ class Exchange:
 
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y; where nothing is done it is x itself."""
+        if self.ways == ("all_gather", "reduce_scatter"):
+            kept.values["part"] = x
         return self._exchange(self.ways[0], kept, x, kept.inplace)
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
         return self._exchange(self.ways[1], kept, dy, True) if kept.wants_dx else None
+
+    def again(self, kept: Kept) -> Array:
+        """Return once more what forward gathered: parts are kept, the whole is not.
+
+        Source: Korthikanti et al. 2022, section 4.2.2.
+        """
+        return self._exchange(self.ways[0], kept, kept.values["part"], False)
 
     def _exchange(self, way: str, kept: Kept, x: Array, overwrite: bool) -> Array:
         comm = kept.context.groups.get(self.group)
