@@ -17,7 +17,9 @@ import numpy as np
 from lib_dlhpc import layout
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Instruction, Receive, Send
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
+from lib_dlhpc.train.bubble import with_bubble
 from lib_dlhpc.train.data import load, samples_of, share
 from lib_dlhpc.train.groups import Groups, groups_of
 from lib_dlhpc.train.layers.kept import Array
@@ -82,12 +84,15 @@ class Hybrid(Ranks):
         self.depth, self.microbatches = int(strategy.pipeline), int(strategy.microbatches)
         sizes = [self.depth, self.microbatches]
         sizes += [int(strategy.chunks)] if strategy.schedule == "interleaved" else []
-        schedule = PIPELINES[strategy.schedule](*sizes)
-        self.stream: tuple[Instruction, ...] = schedule.streams[place.pipeline]
+        self.pipeline = PIPELINES[strategy.schedule](*sizes)
+        self.stream: tuple[Instruction, ...] = self.pipeline.streams[place.pipeline]
         self.rows: slice | None = None
         if strategy.spatial > 1:
             rows = layout.rows_read(self.experiment.model, int(strategy.spatial))
             self.rows = slice(*rows[place.spatial])
+
+    def _told(self, timeline: Timeline | None) -> Timeline | None:
+        return timeline and with_bubble(self.experiment, self.pipeline, timeline)
 
     @property
     def _sent(self) -> float:

@@ -150,7 +150,7 @@ class Ranks:
                 saved = monotonic()
         seconds = monotonic() - begun
         self._unite()
-        timeline = gather(self.recorder, self.comm, shift)
+        timeline = self._told(gather(self.recorder, self.comm, shift))
         sent = self._sent / max(place.step - first, 1)
         return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
 
@@ -163,6 +163,10 @@ class Ranks:
     def _alone(self) -> bool:
         """Whether a rank moves by its own gradients."""
         return self.experiment.strategy.update == "local"
+
+    def _told(self, timeline: Timeline | None) -> Timeline | None:
+        """Return the timeline of all ranks, which rank 0 has, as the engine tells it."""
+        return timeline
 
     def _batches(self, place: Place) -> Iterator[tuple[float, Array]]:
         """Yield the global batches that are left, from `place` on; the caller moves `place`."""
