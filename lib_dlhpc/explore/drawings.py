@@ -249,9 +249,16 @@ def written() -> str:
         data_parallel_drawings,
         gantt_drawing,
         large_batch_drawings,
+        model_parallel_drawings,
     )
 
-    others = (allreduce_drawings, data_parallel_drawings, gantt_drawing, large_batch_drawings)
+    others = (
+        allreduce_drawings,
+        data_parallel_drawings,
+        gantt_drawing,
+        large_batch_drawings,
+        model_parallel_drawings,
+    )
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
     shown = {name: draw() for name, draw in drawings.items()}
     return json.dumps(shown, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,250 @@
+"""The same network shared out three ways on MPI ranks of this machine: its step, its terms, and the same loss.
+
+The rate of a run on one rank is all that predictions are told of this machine; its loss is what all other
+runs are held against.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.gantt import gantt_state
+from lib_dlhpc.explore.panels import problem_html, table_html
+from lib_dlhpc.explore.three_ways import three_ways
+from lib_dlhpc.explore.workbench import dropdown, slider, workbench
+from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.store import load
+
+WAYS = {
+    "data": "samples (data)",
+    "tensor": "every layer (tensor)",
+    "pipeline": "the row of layers (pipeline)",
+}
+RANKS, MICROBATCHES = (1, 2, 4), (1, 2, 4, 8)
+WIDTHS = [64, 384, 384, 384, 384, 384, 10]
+BATCH, EPOCHS = 240, 6
+SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
+LEAST = 1e-9  # s: a shorter term is rounding
+PAUSE = 0.1  # s between two looks at a run
+
+
+class Setting(NamedTuple):
+    """What the controls say: what is shared out, over how many ranks, and parts of the batch."""
+
+    way: str = "pipeline"
+    ranks: int = 1
+    microbatches: int = 4
+
+
+class Ran(NamedTuple):
+    """What came out of a run: samples/s, and the mean loss of the last epoch."""
+
+    rate: float
+    loss: float
+
+
+Runs = dict[Setting, Ran]
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: a perceptron on digits, the same global batch in float64 however it is shared out."""
+    whole = setting.ranks == 1
+    shared: dict[str, Any] = {
+        "nodes": 1, "devices_per_node": setting.ranks, "allreduce": "ring", "precision": "fp64",
+        "schedule": "1f1b", "microbatches": 1 if whole else setting.microbatches,
+        "batch": BATCH // setting.ranks if setting.way == "data" else BATCH,
+    }  # fmt: skip
+    if setting.way != "data":
+        shared[setting.way] = setting.ranks
+    return read_experiment(
+        {"model": {"family": "mlp", "widths": WIDTHS}, "dataset": "digits", "machine": "laptop",
+         "strategy": shared, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05}}
+    )  # fmt: skip
+
+
+def split_here(
+    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
+) -> ipywidgets.Box:
+    """Return controls, a button that trains, the step that was measured, and its terms three ways.
+
+    begin: what starts the ranks. thread: in what they are watched.
+    """
+    controls = {
+        "way": dropdown("Share out", "What the ranks divide among them",
+                        [(words, name) for name, words in WAYS.items()], "pipeline"),
+        "ranks": slider("Ranks", "One has it all", [(str(n), n) for n in RANKS], 1),
+        "microbatches": slider("Microbatches", "Parts of a rank's batch",
+                               [(str(n), n) for n in MICROBATCHES], 4),
+    }  # fmt: skip
+    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
+    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
+    asked, said = ipywidgets.HTML(), ipywidgets.HTML(_note("Nothing trained yet."))
+    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
+    runs: Runs = {}
+    stop = threading.Event()
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def ask() -> None:
+        asked.value = _note(asked_words(chosen()))
+
+    def work(setting: Setting) -> None:
+        job = None
+        try:
+            job = begin(experiment(setting), setting.ranks)
+            while job.state == "running":
+                if stop.wait(PAUSE):
+                    job.cancel()
+            told, timeline = job.wait(), load(job.folder / "timeline.npz")
+            runs[_key(setting)] = Ran(told["samples"] / told["seconds"], told["loss"])
+            figure.update(**gantt_state(one_step(timeline)))
+            below.children = (figure, result)
+            said.value = _note(came_out(setting, runs))
+            result.value = result_html(setting, told["terms"], runs)
+        except (JobError, SpecError) as reason:
+            said.value = _note("Cancelled.") if stop.is_set() else problem_html(str(reason))
+        finally:
+            if job is not None:
+                shutil.rmtree(job.folder, ignore_errors=True)
+            train_it.disabled, cancel.disabled = False, True
+
+    def clicked(_: Any) -> None:
+        train_it.disabled, cancel.disabled = True, False
+        stop.clear()
+        said.value = _note(f"{_ranks(chosen().ranks)} at work ...")
+        thread(target=work, args=(chosen(),), daemon=True).start()
+
+    train_it.on_click(clicked)
+    cancel.on_click(lambda _: stop.set())
+    row = ipywidgets.HBox([train_it, cancel])
+    note = (
+        "who stands still and why; and the loss, which must not care how the network is shared out."
+    )
+    return workbench(controls, [asked, row, said, below], ask, note)
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    if setting.ranks == 1:
+        return (
+            f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are held"
+            " against."
+        )
+    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
+    return {
+        "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
+        "tensor": f"{setting.ranks} ranks, each with a part of every layer; all see all {BATCH} samples, in {parts}.",
+        "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
+    }[setting.way]  # fmt: skip
+
+
+def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
+    """Return one step of each rank, from 0 s on: all from its update before to its update; the last if fewer."""
+    update, kept = timeline.where("compute", "update"), np.zeros(len(timeline.start), dtype=bool)
+    for rank in np.unique(timeline.rank):
+        own = timeline.rank == rank
+        ends = np.sort(timeline.stop[own & update])
+        at = min(number, len(ends) - 1)
+        begin = ends[at - 1] if at else -np.inf
+        kept |= own & (timeline.start >= begin) & (timeline.start < ends[at])
+    step = timeline.select(kept)
+    zero = step.start.min()
+    return replace(step, start=step.start - zero, stop=step.stop - zero)
+
+
+def came_out(setting: Setting, runs: Runs) -> str:
+    """Say how fast the run was, and how far its loss is from that of one rank."""
+    ran, alone = runs[_key(setting)], _alone(runs)
+    rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {_ranks(setting.ranks)}; loss {ran.loss:.12f}"
+    if alone is None or setting.ranks == 1:
+        return f"{rate}."
+    off = abs(ran.loss - alone.loss) / alone.loss
+    return (
+        f"{rate}, on one rank {alone.loss:.12f}: {f'they differ by {off:.0e} of it' if off else 'the same to the bit'}."
+        f" {ran.rate / alone.rate:.2g} times as fast as one rank."
+    )
+
+
+def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> str:
+    """Return the terms of this run three ways with errors, all runs so far, and why they part."""
+    alone = _alone(runs)
+    if alone is None:
+        return _note("Train on one rank as well: its rate is what the prediction starts from.")
+    ways = three_ways(calibrated(setting, alone.rate), measured)
+    lines = [["shared out", "ranks", "microbatches", "measured", "predicted", "error"]]
+    for each, ran in sorted(runs.items()):
+        if each.ranks == 1:
+            lines.append(
+                ["nothing", "1", "", show(ran.rate, "samples/s"), "what predictions know", ""]
+            )
+            continue
+        foretold = float(predict(calibrated(each, alone.rate)).throughput)
+        said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
+        rates = [show(ran.rate, "samples/s"), show(foretold, "samples/s")]
+        lines.append([*said, *rates, f"{foretold / ran.rate - 1:+.0%}"])
+    return (
+        errors_html(ways)
+        + table_html(lines)
+        + _note(
+            "<b>Why they part.</b> The prediction gives each rank a core of its own, knows the rate of whole"
+            " batches, and nothing of the Python around each layer and message. Parts of layers and microbatches"
+            " make arithmetic small and that work no smaller; ranks that share a core wait for their turn, which"
+            " the record calls communication or waiting. It cannot tell a pipeline's bubble from the messages that are"
+            " waited for: compare the sum of both. And a real run writes a snapshot after each epoch."
+        )
+    )
+
+
+def errors_html(ways: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the terms that any of the ways has, with what the prediction is off by, as a table."""
+    names = [
+        name
+        for name in ways["predicted"]
+        if any(terms.get(name, 0.0) > LEAST for terms in ways.values())
+    ]
+    lines = [["time of one step", *ways, "predicted less measured"]]
+    for name in [*names, "all"]:
+        row = [
+            sum(terms.values()) if name == "all" else max(0.0, terms.get(name, 0.0))
+            for terms in ways.values()
+        ]
+        off = row[0] - row[-1]
+        share = f" ({off / row[-1]:+.0%})" if row[-1] else ""
+        sign = "−" if off < 0 else "+"
+        lines.append([name, *(show(s, "s") for s in row), f"{sign}{show(abs(off), 's')}{share}"])
+    return table_html(lines)
+
+
+def calibrated(setting: Setting, rate: float) -> Experiment:
+    """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
+    known = {"calibration.rate": rate, "calibration.devices": 1, "calibration.batch": BATCH}
+    return experiment(setting).set(known)
+
+
+def _key(setting: Setting) -> Setting:
+    """One rank is one rank, whatever the other controls say."""
+    return Setting("data", 1, 1) if setting.ranks == 1 else setting
+
+
+def _alone(runs: Runs) -> Ran | None:
+    return next((ran for each, ran in runs.items() if each.ranks == 1), None)
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' if count > 1 else ''}"
+
+
+def _note(text: str) -> str:
+    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -1,0 +1,55 @@
+"""What was published of pipelines and of networks too deep for one device, beside what is predicted of them."""
+
+from functools import cache
+
+import ipywidgets
+
+from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+
+GPIPE = {  # row -> stages, microbatches
+    "gpipe19-tpu-tr-k8-m1": (8, 1),
+    "gpipe19-tpu-tr-k8-m4": (8, 4),
+    "gpipe19-tpu-tr-k8-m32": (8, 32),
+}
+HYPAR = "hypar20-512"
+
+
+def published_table() -> ipywidgets.HTML:
+    """Return the published figures, predictions and errors, as a table."""
+    lines = [["published", "what", "published", "predicted", "error"]]
+    known = {row.id: row for row in validate(["gpipe"])}
+    for name, (stages, microbatches) in GPIPE.items():
+        what = f"Transformer, {stages} stages, {microbatches} microbatch{'es' * (microbatches > 1)}, over 2 and 1"
+        row = known[name]
+        lines.append(
+            ["Huang et al. 2019, GPipe", what, *_shown(row.published, row.predicted, row.error)]
+        )
+    told, foretold = float(results()[HYPAR]["value"]), nodes_gain(512)
+    what = "ResNet-1001, 512 nodes over one, two stages a node"
+    lines.append(
+        ["Awan et al. 2020, HyPar-Flow", what, *_shown(told, foretold, foretold / told - 1)]
+    )
+    return ipywidgets.HTML(table_html(lines))
+
+
+def hypar(nodes: int) -> Experiment:
+    """Return ResNet-1001 on nodes of Frontera: a stage on each of the two sockets, a replica a node."""
+    shared = {"nodes": nodes, "pipeline": 2, "batch": 128, "microbatches": 8, "schedule": "gpipe"}
+    shared |= {"precision": "fp32", "optimizer": "momentum"}
+    return read_experiment(
+        {"model": "resnet1001", "dataset": "imagenet", "machine": "frontera", "storage": {"tier": ""},
+         "strategy": shared}
+    )  # fmt: skip
+
+
+@cache
+def nodes_gain(nodes: int) -> float:
+    """Return how many times as fast so many nodes are predicted to be as one."""
+    return float(predict(hypar(nodes)).throughput / predict(hypar(1)).throughput)
+
+
+def _shown(published: float, predicted: float, error: float) -> list[str]:
+    return [f"{published:.3g} times", f"{predicted:.3g} times", f"{error:+.0%}"]
