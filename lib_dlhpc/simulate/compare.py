@@ -103,6 +103,8 @@ def why(
         )
     if asynchronous:
         return reasons
+    if experiment.strategy.is_split:
+        return reasons + (_split_reasons(experiment, fidelity) if apart else [])
     out_of_step = bool(experiment.machine.jitter) or uneven
     exchange = _exchange_reasons(experiment, fidelity, out_of_step)
     if apart - {"waiting for the slowest"} and (
@@ -133,6 +135,30 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
         reasons.append(
             f"the prediction has the links of the {machine.topology}; fidelity rounds has only the NICs."
             " Try --fidelity events."
+        )
+    return reasons
+
+
+def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
+    strategy, reasons = experiment.strategy, []
+    if strategy.pipeline > 1:
+        reasons.append(
+            "stages are played one by one; the prediction is exact for equal stages and free messages, and takes"
+            " the longest round trip where they are not. It counts the update of the rank with the most"
+            " weights, the simulation the mean of all."
+        )
+    if strategy.spatial > 1 or (fidelity == "events" and strategy.tensor > 1):
+        reasons.append(
+            "the ranks of a group have parts that differ by a row or a feature; the prediction takes the largest."
+        )
+    if strategy.zero > 1:
+        reasons.append(
+            "weights and gradients share one wire in the order in which they are asked for; the prediction"
+            " adds up what does not fit behind the work."
+        )
+    if fidelity == "events":
+        reasons.append(
+            "groups that exchange at the same time share the links of the machine as their messages come."
         )
     return reasons
 

@@ -11,6 +11,7 @@ from lib_dlhpc.predict.replays import replay
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.compare import NOTABLE, why
 from lib_dlhpc.simulate.simulation import Traffic
+from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.timeline import breakdown
 
@@ -135,3 +136,25 @@ def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
     assert main(["simulate", "goyal-2017", *arguments]) == 2
     captured = capsys.readouterr()
     assert words in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+def test_why_a_split_network_differs():
+    run = loads(
+        """
+        [model]
+        name = "lenet5"
+        [dataset]
+        name = "mnist-5k"
+        [machine]
+        name = "laptop"
+        jitter = 0.0
+        [strategy]
+        devices_per_node = 2
+        pipeline = 2
+        microbatches = 4
+        """
+    )
+    simulated, predicted = breakdown(simulate(run)).terms, predict(run).terms
+    reasons = why(run, "rounds", simulated, predicted)
+    assert any("stages are played one by one" in reason for reason in reasons)
+    assert not why(run, "rounds", predicted, predicted)
