@@ -24,7 +24,7 @@ def compute_scale(
     if small is None:
         return 1.0
     if not small.strategy.is_split:
-        return float(whole(small))
+        return float(whole(replace(small, calibration=experiment.calibration)))
     seconds = float(small.global_batch / experiment.calibration.rate)
     return scale_of(seconds, lambda scale: step(small, scale), int(small.devices))
 

@@ -13,6 +13,7 @@ from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap, storage
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
+from lib_dlhpc.predict.offload import Need, way_out
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -43,6 +44,8 @@ class Breakdown:
     made_again: Any = 0.0  # the part of backward in which activations are made again
     messages: Mapping[str, Cost] = field(default_factory=dict)  # communication by what it is for
     exposed: Mapping[str, Any] = field(default_factory=dict)  # exposed communication likewise
+    offloaded: Any = 0.0  # B of the fullest rank that wait outside of its device
+    room_elsewhere: Any = np.inf  # B that a device has there
     server_load: Any = 0.0  # share of the time in which the slowest station of the servers is busy
 
     @property
@@ -102,9 +105,15 @@ class Breakdown:
 
     @property
     def fits(self) -> Any:
-        """Whether the ledger stays within the device's memory, and a server's part within that of its own."""
+        """Whether device, server and the place of what is offloaded have room for what they hold."""
         needed = np.maximum(self.memory_total, memory.server_bytes(self.experiment))
-        return (needed <= self.experiment.machine.device.memory)[()]
+        here = needed <= self.experiment.machine.device.memory
+        return (here & np.less_equal(self.offloaded, self.room_elsewhere))[()]
+
+    @property
+    def offloading(self) -> Need:
+        """The bandwidth that offloading asks for and what there is (scalar experiments that offload)."""
+        return hybrid.offloading(self.experiment, self.compute_scale)
 
     @property
     def moments(self) -> tuple[ledger.Moment, ...]:
@@ -227,6 +236,8 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     fetch = input_time(experiment)
     stall = max(float(fetch) - (step.total - exposed), 0.0)
     stall = max(stall - exposed, 0.0)
+    fullest = ledger.peak(experiment)
+    away = experiment.strategy.offload != "none"
     cost = Cost(0.0, 0.0, 0.0)
     for price in step.messages.values():
         cost += price
@@ -244,7 +255,9 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         exposed_communication=exposed,
         input_time=fetch,
         input_stall=stall,
-        memory=ledger.peak(experiment).terms,
+        memory=fullest.terms,
+        offloaded=max(moment.elsewhere for moment in ledger.moments(experiment)) if away else 0.0,
+        room_elsewhere=way_out(experiment).room if away else np.inf,
         pipeline_bubble=step.bubble,
         made_again=step.again,
         messages=step.messages,

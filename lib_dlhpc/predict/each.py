@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -77,4 +78,4 @@ def _stacked(values: list[Any], shape: Place) -> Any:
 
 def _none(entry: Any) -> Any:
     """Return what a table without this entry has of it: nothing."""
-    return entry.__class__(*[0.0 for _ in entry]) if isinstance(entry, tuple) else 0.0
+    return Cost(0.0, 0.0, 0.0) if isinstance(entry, tuple) else 0.0

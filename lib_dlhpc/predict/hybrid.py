@@ -15,14 +15,15 @@ from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.stage import StageCost, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
-from lib_dlhpc.predict import sharding
+from lib_dlhpc.predict import offload, sharding
+from lib_dlhpc.predict.kept import kept_bytes
 from lib_dlhpc.predict.pipelined import Ranks, free, pipeline_time
 from lib_dlhpc.predict.sharding import Exchange
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
 Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a pipeline
-KINDS = ("tensor", "halo", "pipeline", "data")
+KINDS = ("tensor", "halo", "pipeline", "data", "offload")
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
         max((chain[at] for chain in priced), key=lambda rank: sum(s.ahead + s.back for s in rank))
         for at in range(size.pipeline)
     ]
-    sharded = [
-        sharding.with_each_microbatch(experiment, rank_model(rank), costs)
+    beside = [
+        _beside(experiment, rank, costs, batch)
         for rank, costs in zip(chains[0], worst, strict=True)
     ]
-    ranks = _ranks(experiment, chains[0], worst, sharded, batch)
+    ranks = _ranks(experiment, chains[0], worst, beside, batch)
     alone = pipeline_time(free(ranks), many, strategy.schedule, chunks)
     talking = pipeline_time(ranks, many, strategy.schedule, chunks)
     mean = 1 / len(worst)
@@ -98,20 +99,21 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
             for kind, price in part.items():
                 messages[kind] += price.times(many * mean)
                 exposed[kind] += many * mean * price.total
-    for each in (exchange for both in sharded for exchange in both):
-        messages["data"] += each.cost.times(many * mean)
-        exposed["data"] += many * mean * each.exposed
+    for kind, each in ((kind, each) for rank in beside for kind, both in rank for each in both):
+        messages[kind] += each.cost.times(many * mean)
+        exposed[kind] += many * mean * each.exposed
     sent = _sent(experiment, chains[0], batch).times(2 * many * mean)
     messages["pipeline"] += sent
     exposed["pipeline"] += talking - alone
     inside = forward + backward + again + sum(exposed.values()) - exposed["pipeline"]
+    update = scale * max(_update(experiment, rank_model(rank)) for rank in chains[0])
     for kind, each in (
+        ("offload", _moved_in_update(experiment, chains[0], update)),
         ("data", _gradients(experiment, chains[0], worst, ranks)),
         ("pipeline", _tables(experiment, chains[0])),
     ):
         messages[kind] += each.cost
         exposed[kind] += each.exposed
-    update = scale * max(_update(experiment, rank_model(rank)) for rank in chains[0])
     longest = many * max(sum(c.forward + c.backward + c.again for c in rank) for rank in worst)
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
     waiting = (slowest - 1) * (longest + update)
@@ -130,22 +132,64 @@ def rank_model(held: tuple[Part, ...]) -> Model:
     return Model(f"{first.name} and more", layers, first.input_shape)
 
 
+def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
+    """Return what the rank that moves most through its link needs of it; scalar experiments that offload."""
+    batch = experiment.strategy.batch / int(experiment.strategy.microbatches)
+    found = []
+    for held in rank_parts(experiment)[0]:
+        costs = [stage_cost(experiment, part, batch, scale) for part in held]
+        passes = sum(float(c.ahead) for c in costs), sum(float(c.back) for c in costs)
+        update = float(scale * _update(experiment, rank_model(held)))
+        found.append(offload.need(experiment, _away(experiment, held, batch), passes, update))
+    return max(found, key=lambda need: need.required)
+
+
+def _beside(
+    experiment: Experiment, held: tuple[Part, ...], costs: list[StageCost], batch: float
+) -> list[tuple[str, tuple[Exchange, Exchange]]]:
+    """Return by kind what else goes on in each microbatch's forward and backward pass, while it computes."""
+    found = [("data", sharding.with_each_microbatch(experiment, rank_model(held), costs))]
+    if experiment.strategy.offload != "none":
+        away, way = _away(experiment, held, batch), offload.way_out(experiment)
+        ahead, back = (float(sum(getattr(c, name) for c in costs)) for name in ("ahead", "back"))
+        there = offload.in_a_pass(way, away.forward_out, away.forward_in, ahead)
+        home = offload.in_a_pass(way, away.backward_out, away.backward_in, back)
+        found.append(("offload", (there, home)))
+    return found
+
+
+def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> offload.Away:
+    strategy = experiment.strategy
+    size = compute.BYTES[strategy.precision]
+    kept = batch * sum(kept_bytes(part, size, strategy.recompute) for part in held)
+    return offload.moves(experiment, rank_model(held), kept)
+
+
+def _moved_in_update(experiment: Experiment, chain: Chain, update: float) -> Exchange:
+    """Return what the rank that moves most in its update moves then."""
+    if experiment.strategy.offload != "all":
+        return sharding.NONE
+    way = offload.way_out(experiment)
+    each = [_away(experiment, held, 1.0) for held in chain]
+    passes = [offload.in_a_pass(way, a.update_out, a.update_in, update) for a in each]
+    return max(passes, key=lambda one: one.exposed)
+
+
 def _ranks(
     experiment: Experiment,
     chain: Chain,
     costs: list[list[StageCost]],
-    sharded: list[tuple[Exchange, Exchange]],
+    beside: list[list[tuple[str, tuple[Exchange, Exchange]]]],
     batch: float,
 ) -> Ranks:
     """Return what a microbatch takes on each rank of a pipeline, and between them."""
-    ahead = [
-        sum(c.ahead for c in rank) + there.exposed
-        for rank, (there, _) in zip(costs, sharded, strict=True)
-    ]
-    back = [
-        sum(c.back for c in rank) + home.exposed
-        for rank, (_, home) in zip(costs, sharded, strict=True)
-    ]
+    ahead, back = (
+        [
+            sum(getattr(c, name) for c in rank) + sum(both[at].exposed for _, both in others)
+            for rank, others in zip(costs, beside, strict=True)
+        ]
+        for at, name in enumerate(("ahead", "back"))
+    )
     hops = [_hop(experiment, chain, rank, batch) for rank in range(len(chain))]
     latency = np.array([float(hop.total) for hop in hops[:-1]])
     transfer = np.array([float(hop.bandwidth) for hop in hops[:-1]])

@@ -57,7 +57,7 @@ def backward_extra(part: Part, size: int, recompute: str = "none") -> float:
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
         if layer.kind in NEITHER:
-            moved[index] -= whole[index]
+            moved[index] -= whole[index] - layer.mask_bytes * (whole[index] > 0)
     return max(0.0, float((held + moved).max(initial=0.0)) - total)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
     """Return one sentence for each broken limit of a scalar experiment; an empty list if it can run."""
-    walls = [_memory_wall, _server_wall, _storage_wall]
+    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall]
     return [sentence for wall in walls for sentence in wall(prediction)]
 
 
@@ -30,6 +30,14 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
     capacity, total = prediction.experiment.machine.device.memory, prediction.memory_total
     if total <= capacity:
         return []
+    if prediction.experiment.strategy.is_split:
+        fullest = max(prediction.moments, key=lambda moment: moment.total)
+        largest = max(fullest.terms, key=lambda name: fullest.terms[name])
+        return [
+            f"Memory: {fullest.when}, a device needs {format_quantity(total, 'B')} and has"
+            f" {format_quantity(capacity, 'B')}, {_too_much(total / capacity)};"
+            f" {format_quantity(total - capacity, 'B')} are missing, and most of it is {largest}."
+        ]
     most = largest_batch(prediction)
     way_out = (
         f"the largest batch a device that fits is {most}"
@@ -39,6 +47,18 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
     return [
         f"Memory: one device needs {format_quantity(total, 'B')} and has {format_quantity(capacity, 'B')},"
         f" {_too_much(total / capacity)}; {way_out}."
+    ]
+
+
+def _offload_wall(prediction: "Breakdown") -> list[str]:
+    needed, room = prediction.offloaded, prediction.room_elsewhere
+    if needed <= room:
+        return []
+    strategy = prediction.experiment.strategy
+    place = "host memory" if strategy.offload_to == "host" else strategy.offload_to
+    return [
+        f"Memory: a device offloads {format_quantity(needed, 'B')}, and its part of {place} is"
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}."
     ]
 
 

@@ -212,6 +212,12 @@ def _check_together(experiment: Experiment) -> None:
         )
     check_update(s)
     check_split(s)
+    if s.offload_to != "host" and s.offload_to not in machine.storage:
+        legal = ["host", *machine.storage]
+        raise SpecError(
+            f"strategy.offload_to = {s.offload_to!r}: {machine.name or 'the machine'} has"
+            f" {', '.join(legal)}.{suggest(s.offload_to, legal)}"
+        )
     if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
         raise SpecError(
             f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
@@ -309,7 +315,7 @@ def _model_table(model: Model) -> dict[str, Any]:
 def _machine_table(machine: Machine) -> dict[str, Any]:
     table = to_table(machine)
     table["device"] = _against_catalog("devices", table["device"])
-    for key in ("intra_node", "inter_node"):
+    for key in ("intra_node", "inter_node", "host_link"):
         table[key] = _against_catalog("links", table[key])
     return table
 

@@ -65,7 +65,10 @@ class StorageTier:
 
 @dataclass(frozen=True)
 class Machine:
-    """Nodes of equal devices, joined by `nics` links a node to a network."""
+    """Nodes of equal devices, joined by `nics` links a node to a network.
+
+    host_memory: of a node, beside that of its devices. host_link: between a device and it, for each device.
+    """
 
     device: Device
     intra_node: Link
@@ -82,6 +85,8 @@ class Machine:
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
+    host_memory: float = number("B", default=math.inf, positive=True)
+    host_link: Link = field(default_factory=lambda: Link(8e-6, 15.75e9, "pcie3", 0.76))
     name: str = text()
 
 
@@ -128,7 +133,7 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
     tiers = table.get("storage", {})
     if not isinstance(tiers, Mapping):
         raise SpecError(f"{path}.storage = {tiers!r}: expected one table for each storage tier.")
-    parts = {
+    parts: dict[str, Any] = {
         "device": read_device(table["device"], f"{path}.device"),
         "intra_node": read_link(table["intra_node"], f"{path}.intra_node"),
         "inter_node": read_link(table["inter_node"], f"{path}.inter_node"),
@@ -139,6 +144,8 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
             for name, tier in tiers.items()
         },
     }
+    if "host_link" in table:
+        parts["host_link"] = read_link(table["host_link"], f"{path}.host_link")
     machine: Machine = read_table(Machine, table, path, given=parts)
     return machine
 

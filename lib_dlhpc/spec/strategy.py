@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.schema import choice, flag, number, whole
+from lib_dlhpc.spec.schema import choice, flag, number, text, whole
 
 ALLREDUCES = (
     "ring",
@@ -48,8 +48,8 @@ class Strategy:
     "Megatron-LM"). sequence_parallel: what is between such layers is split by position (Korthikanti et
     al. 2022). zero: what replicas share out instead of copying: 1 optimiser state, 2 gradients too, 3
     weights too (Rajbhandari et al. 2020). recompute: activations that backward makes again: all within a
-    block (full), or of attention alone (selective). offload: what waits in host memory or on a disk until
-    it is needed: activations, or weights and optimiser state too (all).
+    block (full), or of attention alone (selective). offload: what waits in host memory, or in the storage
+    tier `offload_to`, until it is needed: activations, or weights and optimiser state too (all).
 
     update: synchronous devices exchange gradients every step; asynchronous ones push theirs to the
     nodes that hold the parameters and pull what has come of them, none waiting for the others; local
@@ -78,6 +78,7 @@ class Strategy:
     zero: int = whole(default=0, least=0, most=3)
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
+    offload_to: str = text(default="host")  # or one of the machine's storage tiers
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between two averages of the weights, with local updates
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound

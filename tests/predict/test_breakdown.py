@@ -155,6 +155,7 @@ TABLES = {
     "machine.device": Device,
     "machine.intra_node": Link,
     "machine.inter_node": Link,
+    "machine.host_link": Link,
     "machine.storage.nvme": StorageTier,
 }
 NUMBERS = [
@@ -183,6 +184,7 @@ SPECIAL = {
     "machine.nodes": [4, 40, 400],
     "machine.devices_per_node": [6, 7, 8],
     "machine.jitter": [0.0, 0.1, 0.2],
+    "machine.host_memory": [1e9, 1e10, 1e12],
     "machine.device.idle_power": [0.0, 10.0, 100.0],
     "machine.device.reserved_memory": [0.0, 1e9, 2e9],
     "machine.device.launch": [0.0, 1e-6, 1e-4],

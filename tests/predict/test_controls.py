@@ -58,15 +58,20 @@ TABLES = {
     "machine.device": Device,
     "machine.intra_node": Link,
     "machine.inter_node": Link,
+    "machine.host_link": Link,
     "machine.storage.nvme": StorageTier,
 }
 # What only labels, and the seed of other engines.
 LABELS = {"name", "seed"}
-NOUNS = {"machine.device", "machine.intra_node", "machine.inter_node", "machine.storage"}
+NOUNS = {
+    *("machine.device", "machine.intra_node", "machine.inter_node", "machine.host_link"),
+    "machine.storage",
+}
 UNCALIBRATED = {"calibration.rate": 0.0}
 BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
 ASYNCHRONOUS = {**UNCALIBRATED, "strategy.update": "asynchronous", "machine.jitter": 0.1}
 FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
+OFFLOADED = {**UNCALIBRATED, "strategy.offload": "all"}
 INTERLEAVED = {
     "strategy.pipeline": 3,
     "strategy.microbatches": 6,
@@ -98,6 +103,11 @@ CHANGES = {
     "strategy.zero": (1, {}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
+    "strategy.offload_to": ("nvme", OFFLOADED),
+    "machine.host_memory": (1e9, OFFLOADED),
+    "machine.host_link.latency": (1e-2, OFFLOADED),
+    "machine.host_link.bandwidth": (1e9, OFFLOADED),
+    "machine.host_link.efficiency": (0.1, OFFLOADED),
     "storage.tier": ("gpfs", {}),
     "storage.operations_per_file": (30.0, FILES_BOUND),
     "calibration.rate": (600.0, {}),

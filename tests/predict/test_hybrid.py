@@ -185,8 +185,16 @@ def test_a_measured_rate_is_met_exactly():
             continue
         again = run.set({"calibration.rate": rate, "calibration.devices": devices})
         assert predict(again).throughput == pytest.approx(rate, rel=1e-9)
-    alone = GPT.set({**SPLITS["three ways"], "calibration.rate": 5.0, "calibration.batch": 2})
-    assert predict(alone).compute_scale > 0
+
+
+def test_a_rate_of_one_device_is_that_of_the_whole_network_on_it():
+    measured = {"calibration.rate": 5.0, "calibration.batch": 2}
+    one = {"strategy.nodes": 1, "strategy.devices_per_node": 1, "strategy.batch": 2}
+    alone = predict(GPT.set({**one, **measured}))
+    assert alone.throughput == pytest.approx(5.0)
+    for name in ("three ways", "accumulated", "zero 3"):
+        split = predict(GPT.set({**SPLITS[name], **measured}))
+        assert split.compute_scale == pytest.approx(alone.compute_scale) != 1.0
 
 
 def test_a_rate_that_cannot_be_is_told():

@@ -1,0 +1,147 @@
+"""What makes a run fit in memory, and what it costs: recompute, shard, split, accumulate, offload, or more devices.
+
+The global batch stays. Each way is predicted; those that fit are returned, the quickest or the cheapest
+first. One change alone comes first, then pairs, then more devices: what one way does not achieve, another
+may complete.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from lib_dlhpc.predict.breakdown import Breakdown, predict
+from lib_dlhpc.predict.what_if import alone
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+
+ORDERS = ("step_time", "device_hours")
+MOST = 400  # predictions
+
+
+@dataclass(frozen=True)
+class Way:
+    """A change of an experiment with which it fits."""
+
+    words: str
+    changes: dict[str, Any]
+    prediction: Breakdown
+
+
+def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Way]:
+    """Return what makes a scalar experiment fit, ordered by `order`; it is there itself if it fits.
+
+    order: step_time, or device_hours of the run, which differ where more devices are among the ways. At
+    most `most` are tried. Raises SpecError for another order.
+    """
+    if order not in ORDERS:
+        raise SpecError(f"order = {order!r}: legal: {', '.join(ORDERS)}.")
+    base, found = alone(experiment), []
+    tried: set[frozenset[tuple[str, Any]]] = set()
+    for words, changes in _tries(base):
+        key = frozenset(changes.items())
+        if key in tried:
+            continue
+        if len(tried) == most:
+            break
+        tried.add(key)
+        try:
+            prediction = predict(base.set(changes))
+        except SpecError:  # not a legal combination, or a network that cannot be split so
+            continue
+        if prediction.fits:
+            found.append(Way(words, dict(changes), prediction))
+    return sorted(found, key=lambda way: float(getattr(way.prediction, order)))
+
+
+def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield changes with their words, the simple ones first."""
+    yield "as it is", {}
+    kinds = [list(kind(experiment)) for kind in (_recompute, _shards, _parts, _splits, _offload)]
+    for kind in kinds:
+        yield from kind
+    for several in (2, 3):
+        for chosen in combinations(kinds, several):
+            yield from _together(experiment, chosen)
+    for words, changes in _more(experiment):
+        yield words, changes
+        for kind in kinds[:3]:
+            for other, more in kind:
+                yield f"{words}, {other}", {**more, **changes}
+
+
+def _together(
+    experiment: Experiment, kinds: tuple[list[tuple[str, dict[str, Any]]], ...]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    first, *others = kinds
+    for words, changes in first:
+        if not others:
+            yield words, changes
+            continue
+        for more, added in _together(experiment, tuple(others)):
+            yield f"{words}, {more}", {**changes, **added}
+
+
+def _recompute(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    if experiment.strategy.recompute == "full":
+        return
+    attention = any(layer.kind == "attention" for layer in experiment.model.layers)
+    if attention and experiment.strategy.recompute == "none":
+        yield "attention made again", {"strategy.recompute": "selective"}
+    yield "activations made again", {"strategy.recompute": "full"}
+
+
+def _shards(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    for level in range(int(experiment.strategy.zero) + 1, 4):
+        yield f"ZeRO {level}", {"strategy.zero": level}
+
+
+def _parts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """More microbatches, up to one sample each."""
+    strategy = experiment.strategy
+    now, batch = int(strategy.microbatches), int(strategy.batch)
+    for many in sorted({now * 4, now * 16, batch}):
+        if now < many <= batch:
+            yield f"{many} microbatches", {"strategy.microbatches": many}
+
+
+def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """More devices for each replica, and fewer replicas; the global batch stays."""
+    strategy, devices = experiment.strategy, int(experiment.devices)
+    for name in ("tensor", "pipeline", "spatial"):
+        now = int(getattr(strategy, name))
+        for factor in (2, 4, 8, 16):
+            if devices % (int(strategy.replica) * factor):
+                continue
+            batch = int(strategy.batch) * factor
+            changes = {
+                f"strategy.{name}": now * factor,
+                "strategy.batch": batch,
+                "strategy.data": 0,
+            }
+            if name == "pipeline":
+                parts = min(batch, 4 * now * factor * max(1, int(strategy.microbatches)))
+                changes["strategy.microbatches"] = parts
+            yield f"{name} parallelism over {now * factor}", changes
+
+
+def _offload(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    words = {"activations": "activations offloaded", "all": "weights and state offloaded too"}
+    left = {"none": ("activations", "all"), "activations": ("all",), "all": ()}
+    for word in left[experiment.strategy.offload]:
+        yield words[word], {"strategy.offload": word}
+
+
+def _more(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """More nodes, each replica split over them."""
+    strategy, machine = experiment.strategy, experiment.machine
+    for factor in (2, 4, 8):
+        nodes = int(strategy.nodes) * factor
+        if nodes > machine.nodes:
+            return
+        for name in ("tensor", "pipeline", "spatial"):
+            now = int(getattr(strategy, name)) * factor
+            changes = {"strategy.nodes": nodes, f"strategy.{name}": now, "strategy.data": 0}
+            if name == "pipeline":
+                changes["strategy.microbatches"] = min(int(strategy.batch), 4 * now)
+            yield f"{nodes} nodes, {name} parallelism over {now}", changes

@@ -1,0 +1,55 @@
+"""Laws of fitting: what is returned fits, trains on the same batch, and the first is the cheapest found."""
+
+import pytest
+
+from lib_dlhpc import SpecError, loads
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.fit import ways_to_fit
+
+TOO_LARGE = loads("""
+[model]
+family = "gpt"
+layers = 24
+hidden = 2048
+heads = 16
+sequence = 1024
+vocabulary = 51200
+[dataset]
+name = "webtext"
+[machine]
+name = "dlperf-v100"
+[strategy]
+nodes = 1
+batch = 8
+precision = "fp16"
+optimizer = "adam"
+""")
+
+
+@pytest.mark.parametrize("order", ["step_time", "device_hours"])
+def test_ways_fit_and_keep_the_global_batch(order):
+    assert not predict(TOO_LARGE).fits
+    ways = ways_to_fit(TOO_LARGE, order)
+    assert len(ways) > 5
+    costs = [getattr(way.prediction, order) for way in ways]
+    assert costs == sorted(costs)
+    for way in ways:
+        assert way.prediction.fits and way.words
+        assert way.prediction.experiment.global_batch == TOO_LARGE.global_batch
+        assert way.prediction.memory_total <= TOO_LARGE.machine.device.memory
+
+
+def test_every_kind_of_way_is_among_them():
+    words = " ".join(way.words for way in ways_to_fit(TOO_LARGE))
+    for kind in ("made again", "ZeRO", "microbatches", "tensor", "pipeline", "offloaded", "nodes"):
+        assert kind in words, kind
+
+
+def test_what_fits_needs_no_way_round():
+    small = TOO_LARGE.set({"model.layers": 2, "model.hidden": 256, "strategy.batch": 1})
+    assert ways_to_fit(small, most=1)[0].words == "as it is"
+
+
+def test_an_unknown_order_is_named():
+    with pytest.raises(SpecError, match="step_time, device_hours"):
+        ways_to_fit(TOO_LARGE, "memory")
