@@ -67,7 +67,7 @@ def where_to_cut() -> ipywidgets.Box:
         "network": dropdown("Network", "What is cut", [(n, n) for n in NETWORKS], "ResNet-50"),
         "stages": slider("Stages", "One GPU each, in a node of its own", [(str(n), n) for n in STAGES], 4),
         "way": dropdown("Cut into", "What the stages have alike", [(n, n) for n in WAYS], WAYS[2]),
-        "shift": slider("Move first cut", "By so many places", [(f"{n:+d}" if n else "0", n) for n in range(-4, 5)], 0),
+        "shift": slider("Move first cut", "By so many places", [(f"{n:+d}" if n else "0", n) for n in range(-2, 3)], 0),
         "microbatches": slider("Microbatches", "1F1B", [(str(n), n) for n in (1, 2, 4, 8, 16, 32, 64)], 16),
         "link": slider("Link", "Between two stages", list(LINKS.items()), 200e9),
     }  # fmt: skip

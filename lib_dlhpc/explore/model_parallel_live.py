@@ -201,8 +201,9 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
             "<b>Why they part.</b> The prediction gives each rank a core of its own, knows the rate of whole"
             " batches, and nothing of the Python around each layer and message. Parts of layers and microbatches"
             " make arithmetic small and that work no smaller; ranks that share a core wait for their turn, which"
-            " the record calls communication or waiting. It cannot tell a pipeline's bubble from the messages that are"
-            " waited for: compare the sum of both. And a real run writes a snapshot after each epoch."
+            " the record calls communication or waiting. A pipeline's bubble is what its own passes would wait if"
+            " messages were free; what is waited for beyond that is communication. And a real run writes"
+            " a snapshot after each epoch."
         )
     )
 

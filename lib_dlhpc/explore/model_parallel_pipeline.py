@@ -1,6 +1,7 @@
 """A pipeline of GPUs: who computes what when, the bubble, and what is kept until it comes back.
 
-a_pipeline()   the experiment, on a Transformer of 48 equal layers, the one that GPipe was measured with
+a_pipeline()     the experiment, on a Transformer of 48 equal layers, the one that GPipe was measured with
+bubble_check()   a question with numbers of each learner's own
 """
 
 from functools import lru_cache
@@ -11,6 +12,7 @@ import numpy as np
 
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.gantt import gantt_state
+from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.model_parallel_charts import bubble_state, kept_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import Breakdown, predict
@@ -229,3 +231,18 @@ def _shown(ranks: int) -> list[int]:
 
 def _number(value: float) -> str:
     return f"{value:.3g}"
+
+
+def bubble_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
+    """Ask each learner for the share of a step that a pipeline of their own stands still."""
+    draw = np.random.default_rng(seed)
+    p, v = int(draw.choice([4, 8, 16])), int(draw.choice([1, 2, 4]))
+    m = p * int(draw.integers(1, 5))
+    bubble = (p - 1) / (v * m)
+    return lesson.compute(
+        f"{p} GPUs with equal stages, {m} microbatches, {v} chunk{'s' * (v > 1)} a GPU, free messages."
+        " What share of the step does a GPU stand still, in %?",
+        answer=100 * bubble / (1 + bubble),
+        unit="%",
+        hint="(p-1)/(v m) is the bubble over the work; of the step it is that over one more than that.",
+    )
