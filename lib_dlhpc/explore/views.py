@@ -80,6 +80,9 @@ def _over_devices(experiment: Experiment, scale: Any) -> Breakdown:
     else:
         most, now = int(machine.devices_per_node), int(experiment.devices_per_node)
         several = {"devices_per_node": node_counts(most, now)}
+    ((name, counts),), per_node = several.items(), int(experiment.devices_per_node)
+    devices = counts * per_node if name == "nodes" else counts * int(strategy.nodes)
+    several = {name: counts[devices % int(strategy.replica) == 0]}  # whole replicas
     return breakdown(replace(experiment, strategy=replace(strategy, **several)), scale)
 
 
