@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
-from lib_dlhpc.predict import explain_asynchronous
+from lib_dlhpc.predict import explain_asynchronous, explain_split
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
@@ -24,6 +24,12 @@ ALLREDUCE_FORMULAS = {
 
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
+    if prediction.experiment.strategy.is_split:
+        first, last = (_compute, _straggler), (_input, _energy, _time)
+        own = explain_split.explain_split(prediction)
+        return [
+            *(part(prediction) for part in first), *own, *(part(prediction) for part in last)
+        ]  # fmt: skip
     asynchronous = prediction.experiment.strategy.update == "asynchronous"
     exchange = explain_asynchronous.PARTS if asynchronous else EXCHANGE
     return [part(prediction) for part in (_compute, *exchange, *REST)]

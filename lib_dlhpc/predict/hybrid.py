@@ -99,6 +99,8 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
             for kind, price in part.items():
                 messages[kind] += price.times(many * mean)
                 exposed[kind] += many * mean * price.total
+        for kind, price in cost.hidden_messages.items():
+            messages[kind] += price.times(many * mean)
     for kind, each in ((kind, each) for rank in beside for kind, both in rank for each in both):
         messages[kind] += each.cost.times(many * mean)
         exposed[kind] += many * mean * each.exposed
@@ -255,7 +257,7 @@ def _tables(experiment: Experiment, chain: Chain) -> Exchange:
             others = sorted({stage % len(chain) for stage in stages} - {rank})
             for other in others:
                 way = _wire(experiment, min(rank, other), max(rank, other))
-                cost = way.cost(layer.parameters * size, 2)
+                cost = way.cost(layer.parameters * size)  # both ways at once
                 total, late = total + cost, max(late, cost.total)
     return Exchange(total.times(1 / len(chain)), late)
 

@@ -23,6 +23,8 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "communication": {
             key: float(value) for key, value in prediction.communication._asdict().items()
         },
+        "messages": {kind: float(cost.total) for kind, cost in prediction.messages.items()},
+        "exposed": {kind: float(seconds) for kind, seconds in prediction.exposed.items()},
         "throughput": float(prediction.throughput),
         "efficiency": float(prediction.efficiency),
         "speedup": float(prediction.speedup),
@@ -49,7 +51,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {int(e.strategy.nodes)} nodes, {int(e.devices)} devices,"
-        f" batch {int(e.global_batch):,} ({e.strategy.batch} a device),"
+        f" batch {int(e.global_batch):,} ({e.strategy.batch} a {'replica' if e.strategy.replica > 1 else 'device'}),"
         f" {e.strategy.precision}, {exchange_in_words(e.strategy)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
@@ -66,6 +68,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
         f" on {int(e.devices)} devices",
+        *_by_kind(prediction),
         *_staleness(prediction),
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
@@ -74,12 +77,45 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
     ]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
+    if not prediction.fits:
+        lines += _ways(prediction)
     if explained:
         for item in explain(prediction):
             lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
+
+
+def _by_kind(prediction: Breakdown) -> list[str]:
+    """Return a line for each kind of message of a split network, and the fullest moment."""
+    if not prediction.experiment.strategy.is_split:
+        return []
+    lines = [
+        f"    {kind:<19} {show(float(cost.total), 's'):>10}   {show(float(prediction.exposed[kind]), 's')} exposed"
+        for kind, cost in prediction.messages.items()
+        if cost.total
+    ]
+    if prediction.experiment.strategy.offload != "none":
+        need = prediction.offloading
+        lines.append(
+            f"  offloaded             {show(float(prediction.offloaded), 'B'):>10}   needs"
+            f" {show(need.required, 'B/s')}, has {show(need.there, 'B/s')}"
+        )
+    fullest = max(prediction.moments, key=lambda moment: moment.total)
+    return [*lines, f"  fullest               {fullest.when}"]
+
+
+def _ways(prediction: Breakdown) -> list[str]:
+    """Return the quickest ways to make a run fit, one a line."""
+    from lib_dlhpc.predict.fit import ways_to_fit
+
+    ways = ways_to_fit(prediction.experiment, most=150)[:3]
+    return [
+        f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} a step,"
+        f" {show(float(way.prediction.memory_total), 'B')} a device"
+        for way in ways
+    ] or ["  fits with             nothing that was tried"]
 
 
 def _staleness(prediction: Breakdown) -> list[str]:

@@ -1,5 +1,7 @@
 """Laws of an explanation: it shows the number that was used, and where that number comes from."""
 
+import re
+
 import pytest
 
 from lib_dlhpc import loads
@@ -116,3 +118,35 @@ def test_a_machine_written_out_has_no_source_but_you():
     assert {inputs_of(run, "compute")[n][1] for n in ("peak rate, fp32", "memory bandwidth")} == {
         "given"
     }
+
+
+SPLITS = {
+    "tensor": {"strategy.tensor": 6},
+    "pipeline": {"strategy.pipeline": 4, "strategy.microbatches": 8},
+    "spatial": {"strategy.spatial": 2},
+    "recompute": {"strategy.recompute": "full"},
+    "offload": {"strategy.offload": "all", "strategy.offload_to": "nvme"},
+    "zero": {"strategy.zero": 3},
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_split_network_is_explained_by_what_it_is(name):
+    prediction = predict(RUN.set(SPLITS[name]))
+    explained = {item.name: item for item in explain(prediction)}
+    assert all(item.source and item.assumes and item.value for item in explained.values())
+    for kind, cost in prediction.messages.items():
+        shown = any(kind in each for each in explained if each.endswith("messages") or kind == each)
+        assert shown == bool(cost.total > 0), kind
+    assert ("pipeline bubble" in explained) == (name == "pipeline")
+    assert ("made again" in explained) == (name == "recompute")
+    text = as_text(prediction, explained=True)
+    assert not re.search(r"\bnan\b|\bNone\b", text)  # Narayanan is a name
+    plain = as_dict(prediction)
+    assert sum(plain["terms"].values()) == pytest.approx(plain["step_time"])
+    assert sum(plain["exposed"].values()) == pytest.approx(plain["terms"]["exposed communication"])
+
+
+def test_a_run_that_does_not_fit_says_with_what_it_does():
+    text = as_text(predict(RUN.set({"strategy.batch": 512})))
+    assert "WALL" in text and "fits with" in text
