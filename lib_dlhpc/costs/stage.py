@@ -39,6 +39,7 @@ class StageCost:
     again: Any  # forward work done again in backward
     forward_messages: dict[str, Cost]
     backward_messages: dict[str, Cost]  # those that are made again included
+    hidden_messages: dict[str, Cost]  # behind the backward pass
     layer_forward: NDArray[np.float64]  # (layers,)
     layer_backward: NDArray[np.float64]  # (layers,), without what is made again
 
@@ -62,16 +63,17 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
     strategy, model = experiment.strategy, part.model
     times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
     repeated = made_again(model, strategy.recompute)
-    there, back, redone = messages(model, strategy.recompute)
+    there, back, redone, regathered = messages(model, strategy.recompute)
     size = batch * compute.BYTES[strategy.precision]
+    behind = _priced(experiment, regathered, size)
+    backward = _together(_priced(experiment, back, size), _priced(experiment, redone, size))
     return StageCost(
         forward=scale * times.forward.sum(),
         backward=scale * times.backward.sum(),
         again=scale * times.forward[repeated].sum(),
         forward_messages=_priced(experiment, there, size),
-        backward_messages=_together(
-            _priced(experiment, back, size), _priced(experiment, redone, size)
-        ),
+        backward_messages=backward if strategy.overlap else _together(backward, behind),
+        hidden_messages=behind if strategy.overlap else {},
         layer_forward=scale * times.forward,
         layer_backward=scale * times.backward,
     )
@@ -87,14 +89,33 @@ def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=4096)
-def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages]:
-    """Return what a part sends forward, backward, and again where forward is repeated."""
+def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages, Messages]:
+    """Return what a part sends forward, backward, again where forward is repeated, and to gather once more."""
     repeated = made_again(model, recompute)
     again = [layer for layer, twice in zip(model.layers, repeated, strict=True) if twice]
     return (
         _messages(model.layers, "forward"),
         _messages(model.layers, "backward"),
         _messages(tuple(again), "forward"),
+        _messages(tuple(gathered_again(model, recompute)), "forward"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def gathered_again(model: Model, recompute: str) -> tuple[Layer, ...]:
+    """Return the layers that gather what a product reads, and gather it once more for its gradients.
+
+    Only the parts are kept. While the product of the input's gradient is formed the other one's input
+    is on its way (Korthikanti et al. 2022, section 4.2.2).
+    """
+    repeated = made_again(model, recompute)
+    return tuple(
+        layer
+        for layer, twice in zip(model.layers, repeated, strict=True)
+        if not twice
+        and layer.kind == "exchange"
+        and (layer.attributes["forward"], layer.attributes["backward"])
+        == ("all_gather", "reduce_scatter")
     )
 
 

@@ -121,7 +121,7 @@ def bytes_sent(setting: Products) -> float:
 def exchanges(setting: Products) -> int:
     """Return how many exchanges a step has, forward and backward."""
     (part,) = parts(products(setting), 0)
-    there, back, _ = messages(part.model, "none")
+    there, back, *_ = messages(part.model, "none")
     return sum(many for way in (there, back) for _, _, many, _ in way.exchanges)
 
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.costs.stage import halo_elements, made_again, stage_cost
+from lib_dlhpc.costs.stage import gathered_again, halo_elements, made_again, stage_cost
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
@@ -53,12 +53,15 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
     size = float(batch * compute.BYTES[strategy.precision])
     forward: list[Item] = []
     backward: list[Item] = []
+    # With overlap it is behind the work.
+    twice = () if strategy.overlap else gathered_again(part.model, strategy.recompute)
     for number, (layer, ahead, back) in enumerate(
         zip(part.model.layers, cost.layer_forward, cost.layer_backward, strict=True)
     ):
         forward += [Work(float(ahead), number), *_talk(experiment, layer, "forward", size)]
         # Backward is gone through from its end.
         backward += [*_talk(experiment, layer, "backward", size), Work(float(back), number)]
+        backward += _talk(experiment, layer, "forward", size) if layer in twice else []
     again: list[Item] = [Work(float(cost.again))]
     for layer, twice in zip(
         part.model.layers, made_again(part.model, strategy.recompute), strict=True

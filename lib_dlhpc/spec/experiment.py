@@ -16,7 +16,14 @@ import tomli_w
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
 from lib_dlhpc.spec.errors import SpecError, suggest
-from lib_dlhpc.spec.machine import Machine, read_device, read_link, read_machine, storage_tier
+from lib_dlhpc.spec.machine import (
+    DEFAULT_HOST_LINK,
+    Machine,
+    read_device,
+    read_link,
+    read_machine,
+    storage_tier,
+)
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.schema import (
@@ -317,6 +324,9 @@ def _machine_table(machine: Machine) -> dict[str, Any]:
     table["device"] = _against_catalog("devices", table["device"])
     for key in ("intra_node", "inter_node", "host_link"):
         table[key] = _against_catalog("links", table[key])
+    entry = table.get("name") in catalog.names("machines")
+    if not entry and table["host_link"] == {"name": DEFAULT_HOST_LINK.name}:
+        del table["host_link"]
     return table
 
 

@@ -51,6 +51,9 @@ class Link:
     efficiency: float = number(default=1.0, positive=True, most=1.0)
 
 
+DEFAULT_HOST_LINK = Link(8e-6, 15.75e9, "pcie3", 0.76)
+
+
 @dataclass(frozen=True)
 class StorageTier:
     """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not."""
@@ -86,7 +89,7 @@ class Machine:
     pue: float = number(default=1.0, least=1.0)
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
     host_memory: float = number("B", default=math.inf, positive=True)
-    host_link: Link = field(default_factory=lambda: Link(8e-6, 15.75e9, "pcie3", 0.76))
+    host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)
     name: str = text()
 
 

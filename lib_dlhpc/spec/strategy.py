@@ -170,4 +170,21 @@ def exchange_in_words(strategy: Strategy) -> str:
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
         return f"asynchronous with {strategy.servers} server{several}{bound}"
     every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
-    return f"{strategy.allreduce}{every}"
+    return f"{strategy.allreduce}{every}{_split_in_words(strategy)}"
+
+
+def _split_in_words(strategy: Strategy) -> str:
+    """Say how the network is split, if it is."""
+    s = strategy
+    words = [
+        f"{name} {getattr(s, name)}"
+        for name in ("tensor", "pipeline", "spatial")
+        if getattr(s, name) > 1
+    ]
+    if s.pipeline > 1:
+        words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
+    words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
+    words += [f"ZeRO {s.zero}"] * bool(s.zero)
+    words += [f"recompute {s.recompute}"] * (s.recompute != "none")
+    words += [f"offload {s.offload}"] * (s.offload != "none")
+    return "".join(f", {word}" for word in words)

@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from lib_dlhpc import layout
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.train import pipe as pipes
+from lib_dlhpc.train.check import check
 from lib_dlhpc.train.layers.halo import Halo
 from lib_dlhpc.train.layers.receive import Receive
 from lib_dlhpc.train.pipe import Pipe
@@ -186,6 +189,49 @@ def every_layout():
 SOME = ("rows", "fields", "sequences")
 MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3}
 MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3}
+
+
+def random_ways(seed="0", number="40"):
+    """Any choice for every field, as often as that is legal: for as long as one likes, seed by seed.
+
+    mpiexec -n 4 python tests/mpi/hybrid_worker.py random_ways 7 500
+    """
+    draw = np.random.default_rng([int(seed), p])
+    legal, met = 0, {}
+
+    def one(*choices):
+        return choices[draw.integers(len(choices))]
+
+    while legal < int(number):
+        model = one(*MODELS)
+        shape = one(*shapes(model in ("images", "fields")))
+        split = {
+            **shape, "microbatches": one(1, 2, 3, 4, 6), "schedule": one("gpipe", "1f1b", "interleaved"),
+            "chunks": one(1, 1, 2, 3), "split": one("paired", "column", "row"),
+            "sequence_parallel": bool(one(0, 0, 1)), "zero": one(0, 1, 2, 3),
+            "recompute": one("none", "selective", "full"), "offload": one("none", "activations", "all"),
+        }  # fmt: skip
+        rule = {"optimizer": one("momentum", "adam", "sgd", "lamb")}
+        try:
+            run = experiment_of(model, devices_per_node=p, **split, **rule)
+            legal_here = check(run) is None and len(layout.parts(run, rank)) > 0
+        except SpecError:
+            legal_here = False
+        assert len({*comm.allgather(legal_here)}) == 1, ("not legal on all ranks", model, split)
+        if not legal_here:
+            continue
+        legal += 1
+        off = comm.bcast(error(model, rule, split))
+        assert off <= 1e-10, (model, rule, split, off)
+        for name, value in split.items():
+            if value not in (1, 0, False, "none"):
+                key = f"{name} {value if isinstance(value, str) else ''}".strip()
+                count, worst = met.get(key, (0, 0.0))
+                met[key] = count + 1, max(worst, off)
+    if rank == 0:
+        print(f"{legal} ways on {p} ranks; largest relative difference from one rank, by choice:")
+        for key in sorted(met):
+            print(f"  {key:<24} {met[key][0]:>5} ways  {met[key][1]:.1e}")
 
 
 def many_choices():
@@ -394,6 +440,9 @@ def told(kind, value, trace):
 
 if __name__ == "__main__":
     sys.excepthook = told
+    if sys.argv[1:2] == ["random_ways"]:
+        random_ways(*sys.argv[2:])
+        sys.exit()
     chosen = sys.argv[1:]
     checks = [every_layout, divergence_is_told, resumes_under_another_layout, what_is_taken_down]
     checks += [single_precision] if p in (2, 4) else []

@@ -118,6 +118,9 @@ def test_both_fidelities_are_one_without_contention(model, ways):
         (GPT, {"tensor": 4}),
         (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
         (GPT, {"data": 4, "zero": 1}),
+        (GPT, {"tensor": 4, "sequence_parallel": True}),
+        (GPT, {"tensor": 4, "sequence_parallel": True, "overlap": False}),
+        (IMAGES, {"spatial": 2, "data": 2}),
         (GPT, {"data": 4, "microbatches": 3, "batch": 6}),
     ],
 )
