@@ -248,6 +248,7 @@ def written() -> str:
         allreduce_drawings,
         data_parallel_drawings,
         gantt_drawing,
+        hybrid_parallel_drawings,
         large_batch_drawings,
         model_parallel_drawings,
     )
@@ -256,6 +257,7 @@ def written() -> str:
         allreduce_drawings,
         data_parallel_drawings,
         gantt_drawing,
+        hybrid_parallel_drawings,
         large_batch_drawings,
         model_parallel_drawings,
     )

@@ -1,0 +1,348 @@
+"""Networks shared out for real, on MPI ranks of this machine: the terms three ways, and equality with one rank.
+
+cubes   a small 3-D network on density fields: slabs, stages and replicas
+words   a small GPT on sentences: tensor ranks, stages and replicas; all three at once on eight ranks
+
+One rank runs first: its rate is the only thing that the prediction is told of this machine, and its losses
+are what the others must arrive at.
+"""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.gantt import gantt_state
+from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
+from lib_dlhpc.explore.three_ways import terms_html, three_ways
+from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.store import load
+
+MOST = 8  # ranks
+SHOWN = 5  # the step on the chart: the first ones make connections and fill caches
+PAUSE = 0.1  # s between two looks at a run
+CLOCK = 1e-9  # s; nothing shorter is told
+SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
+CUBES: dict[str, Any] = {
+    "family": "sequential", "input": [1, 16, 16, 16],
+    "layers": [
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "conv", "channels": 16, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
+        {"kind": "max_pool", "kernel": 2}, {"kind": "flatten"},
+        {"kind": "dense", "features": 32}, {"kind": "leaky_relu"}, {"kind": "dense", "features": 2},
+    ],
+}  # fmt: skip
+WORDS: dict[str, Any] = {
+    "family": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32,
+    "dropout": 0.0,
+}  # fmt: skip
+# network -> its model, data, global batch, learning rate, epochs, how a layer is split
+NETWORKS: dict[str, tuple[dict[str, Any], str, int, float, float, str]] = {
+    "cubes": (CUBES, "densities", 16, 0.001, 0.6, "spatial"),
+    "words": (WORDS, "words", 64, 0.1, 0.8, "tensor"),
+}
+NAMES = {"cubes": "3-D network, slabs", "words": "GPT, tensor ranks"}
+# What a rank stands still for, by how the record and the simulation begin to say it.
+STANDS = {
+    "inside layers: halos and sums": ("halo", "all_", "reduce_", "the halo", "the tensor"),
+    "from stage to stage": ("activation", "gradient", "what was sent"),
+    "gradients, and for the others": ("the exchange", "sum", "the others"),
+}
+
+
+class Setting(NamedTuple):
+    """What the controls say. inside: ranks that share a layer."""
+
+    network: str = "cubes"
+    inside: int = 2
+    stages: int = 1
+    replicas: int = 1
+    microbatches: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks run."""
+        return self.inside * self.stages * self.replicas
+
+    @property
+    def alone(self) -> "Setting":
+        """The same network on one rank."""
+        return Setting(self.network, 1)
+
+
+class Ran(NamedTuple):
+    """What came of a run: samples/s, losses on batches and on test samples, s of a step by term."""
+
+    rate: float
+    loss: float
+    test_loss: float
+    terms: dict[str, float]
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: the same global batch however it is shared out, in float64."""
+    model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
+    shared = {
+        "nodes": 1, "devices_per_node": setting.ranks, "precision": "fp64", "bucket": 100e3,
+        inside: setting.inside, "pipeline": setting.stages, "batch": batch // setting.replicas,
+        "microbatches": setting.microbatches,
+    }  # fmt: skip
+    return read_experiment(
+        {
+            "model": model, "dataset": dataset,
+            "machine": {"name": "laptop", "devices_per_node": MOST}, "strategy": shared,
+            "training": {"rate": rate}, "run": {"epochs": epochs},
+        }
+    )  # fmt: skip
+
+
+def share_out_here(
+    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
+) -> ipywidgets.Box:
+    """Return controls, a button that trains, one measured step, and what was foretold of it.
+
+    begin: what starts the ranks. thread: in what they are watched.
+    """
+    controls = {
+        "network": dropdown("Network", "What is trained", [(w, n) for n, w in NAMES.items()], "cubes"),
+        "inside": slider("Ranks a layer", "Slabs, or tensor ranks", [(str(n), n) for n in (1, 2, 4)], 2),
+        "stages": slider("Stages", "Of a pipeline", [(str(n), n) for n in (1, 2)], 1),
+        "replicas": slider("Replicas", "Data parallelism", [(str(n), n) for n in (1, 2)], 1),
+        "microbatches": slider("Microbatches", "Of a replica's batch", [(str(n), n) for n in (1, 2, 4, 8)], 1),
+    }  # fmt: skip
+    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
+    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
+    asked, wall = ipywidgets.HTML(), ipywidgets.HTML()
+    said = ipywidgets.HTML(_note("Nothing trained yet."))
+    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
+    known: dict[Setting, Ran] = {}
+    stop = threading.Event()
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def ask() -> None:
+        asked.value = _note(asked_words(chosen()))
+        wall.value = cores_html(chosen(), cores())
+
+    def run(setting: Setting) -> tuple[Ran, Timeline]:
+        job = begin(experiment(setting), setting.ranks)
+        try:
+            while job.state == "running":
+                if stop.wait(PAUSE):
+                    job.cancel()
+            told, timeline = job.wait(), load(job.folder / "timeline.npz")
+        finally:
+            shutil.rmtree(job.folder, ignore_errors=True)
+        rate = told["samples"] / told["seconds"]
+        known[setting] = Ran(rate, told["loss"], told["test_loss"], told["terms"])
+        return known[setting], timeline
+
+    def work(setting: Setting) -> None:
+        try:
+            if setting.alone not in known:
+                said.value = _note("One rank is at work, to calibrate and to compare with ...")
+                run(setting.alone)
+            said.value = _note(f"{_ranks(setting.ranks)} at work ...")
+            ran, timeline = run(setting)
+            said.value = equal_html(setting, ran, known[setting.alone])
+            figure.update(**gantt_state(one_step(timeline)))
+            result.value = result_html(setting, ran, known[setting.alone], timeline)
+            below.children = (figure, result)
+        except (JobError, SpecError) as reason:
+            said.value = _note("Cancelled.") if stop.is_set() else problem_html(str(reason))
+        finally:
+            train_it.disabled, cancel.disabled = False, True
+
+    def clicked(_: Any) -> None:
+        if problem_of(chosen()):
+            said.value = problem_html(problem_of(chosen()))
+            return
+        train_it.disabled, cancel.disabled = True, False
+        stop.clear()
+        thread(target=work, args=(chosen(),), daemon=True).start()
+
+    train_it.on_click(clicked)
+    cancel.on_click(lambda _: stop.set())
+    row = ipywidgets.HBox([train_it, cancel])
+    note = "which lane is filled with waiting, and for whom; then the last digits of the losses."
+    return workbench(controls, [asked, wall, row, said, below], ask, note)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def problem_of(setting: Setting) -> str:
+    """Say why a setting cannot be run, or nothing."""
+    if setting.ranks > MOST:
+        return f"{setting.ranks} ranks: {MOST} at most here. Take fewer replicas, stages or ranks a layer."
+    try:
+        experiment(setting)
+    except SpecError as reason:
+        return str(reason)
+    return ""
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    batch, inside = NETWORKS[setting.network][2], {"cubes": "slab", "words": "tensor rank"}
+    parts = [(setting.replicas, "replica"), (setting.stages, "stage"),
+             (setting.inside, inside[setting.network])]  # fmt: skip
+    named = " × ".join(f"{n} {word}{'s' * (n > 1)}" for n, word in parts)
+    several = "s" * (setting.microbatches > 1)
+    return (
+        f"<b>{named} = {_ranks(setting.ranks)}</b>; {batch} samples a step,"
+        f" {setting.microbatches} microbatch{'e' * bool(several)}{several} a replica; float64."
+    )
+
+
+def cores_html(setting: Setting, count: int) -> str:
+    """Say whether every rank has a core, as the prediction supposes."""
+    if problem_of(setting):
+        return wall_html(problem_of(setting), "")
+    if setting.ranks <= count:
+        return wall_html(
+            "", f"Each of {_ranks(setting.ranks)} has one of {count} cores, as predicted."
+        )
+    return notice_html(
+        f"Oversubscribed: {_ranks(setting.ranks)} on {count} core{'s' * (count > 1)}. The prediction gives"
+        " each a core of its own; here they take turns, and most of what is measured as waiting is waiting for"
+        " a core. The losses must be equal all the same."
+    )
+
+
+def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
+    """Say whether the run came to where one rank comes."""
+    if setting == setting.alone:
+        return _note(f"One rank: {show(ran.rate, 'samples/s')}; test loss {ran.test_loss:.15g}.")
+    off = max(
+        abs(ran.loss - alone.loss) / abs(alone.loss),
+        abs(ran.test_loss - alone.test_loss) / abs(alone.test_loss),
+    )
+    words = (
+        f"<b>Test loss {ran.test_loss:.15g}</b> on {_ranks(setting.ranks)}, {alone.test_loss:.15g} on one:"
+        f" the largest relative difference of the losses is {off:.1e}."
+    )
+    if off <= SAME:
+        return _note(
+            f"✓ {words} It is the same run, cut up; sums in another order change the last digit."
+        )
+    return problem_html(
+        f"✕ {ran.test_loss:.15g} is not {alone.test_loss:.15g}: difference {off:.1e}."
+    )
+
+
+def calibrated(setting: Setting, alone: Ran) -> Experiment:
+    """Return the run with the rate of one rank in the place of the catalog's laptop."""
+    batch = NETWORKS[setting.network][2]
+    known = {"calibration.rate": alone.rate, "calibration.devices": 1, "calibration.batch": batch}
+    return experiment(setting).set(known)
+
+
+def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
+    """Return one step of each rank, from 0 s on: from its update before to its own; the last if there are fewer."""
+    kept = np.zeros(len(timeline.start), dtype=bool)
+    update = timeline.where("compute", "update")
+    for rank in np.unique(timeline.rank):
+        own = timeline.rank == rank
+        ends = np.sort(timeline.stop[own & update])
+        at = min(number, len(ends) - 1)
+        begin = ends[at - 1] if at > 0 else -np.inf
+        kept |= own & (timeline.start >= begin) & (timeline.stop <= ends[at])
+    step = timeline.select(kept)
+    zero = step.start.min()
+    return replace(step, start=step.start - zero, stop=step.stop - zero)
+
+
+def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> str:
+    """Return the terms of a step three ways, what ranks stand still for, and why they part."""
+    there = calibrated(setting, alone)
+    steps = max(1, round(int(timeline.where("compute", "update").sum()) / timeline.ranks))
+    foretold, played = predict(there), simulate(there)
+    exposed = {name: float(seconds) for name, seconds in foretold.exposed.items()}
+    ways = {
+        "predicted": {
+            "inside layers: halos and sums": exposed.get("halo", 0.0) + exposed.get("tensor", 0.0),
+            "from stage to stage": exposed.get("pipeline", 0.0),
+            "gradients, and for the others": exposed["data"] + float(foretold.straggler_wait),
+        },
+        "simulated": stands(played, 1),
+        "measured": stands(timeline, steps),
+    }
+    lines = [["a rank stands still, of a step", *ways]]
+    lines += [[name, *(show(way[name], "s") for way in ways.values())] for name in STANDS]
+    rate = float(foretold.throughput)
+    off = rate / ran.rate - 1
+    terms = {
+        way: {name: seconds if seconds > CLOCK else 0.0 for name, seconds in values.items()}
+        for way, values in three_ways(there, ran.terms).items()
+    }
+    terms["measured - predicted"] = errors(terms["predicted"], terms["measured"])
+    return (
+        terms_html(terms)
+        + table_html(lines)
+        + _note(
+            f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
+            f" {off:+.0%}. {why(setting, cores(), float(foretold.compute))}"
+        )
+    )
+
+
+def stands(timeline: Timeline, steps: int) -> dict[str, float]:
+    """Return the seconds of a step for which a mean rank stands still, by STANDS; the bubble left out."""
+    found = dict.fromkeys(STANDS, 0.0)
+    for event in timeline.select(timeline.where("compute", "wait")):
+        whom = event.name.removeprefix("wait for ")
+        for name, begins in STANDS.items():
+            if whom.startswith(begins):
+                found[name] += (event.stop - event.start) / (timeline.ranks * steps)
+    return found
+
+
+def why(setting: Setting, count: int, compute: float) -> str:
+    """Say what the prediction does not know of such a run; compute: s of a step that each rank computes."""
+    if setting.ranks == 1:
+        return "One rank calibrates: what is left is rounding, and checks between steps."
+    small = (
+        "Arrays this small are handled by Python between two messages for longer than they are computed, and"
+        " parts of a layer are computed less efficiently than the whole"
+    )
+    if setting.ranks > count:
+        least = show(compute * setting.ranks / count, "s")
+        return (
+            f"{_ranks(setting.ranks)} share {count} core{'s' * (count > 1)}: what they compute takes {least} a step"
+            f" there, in turns, and an exchange waits for ranks that do not run. {small}."
+        )
+    return f"{small}."
+
+
+def errors(predicted: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
+    """Return measured less predicted seconds for each term that either has."""
+    names = {**predicted, **measured}
+    return {name: measured.get(name, 0.0) - predicted.get(name, 0.0) for name in names}
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' if count > 1 else ''}"
+
+
+def _note(text: str) -> str:
+    return f'<p class="dlhpc-verdict" role="status">{text}</p>'
