@@ -1,6 +1,6 @@
 """Columns and sentences for the drawings of the lesson on split networks; see charts.py for their use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -35,8 +35,13 @@ WORDS = {
 Floats = NDArray[Any]
 
 
-def parts_state(every: Sequence[tuple[Layer, ...]], rows: int, width: int, split: str) -> State:
-    """Who has what of X, A, Y, B and Z, by the layers of each rank, and which messages come in between."""
+def parts_state(
+    every: Sequence[tuple[Layer, ...]], again: Container[str], rows: int, width: int, split: str
+) -> State:
+    """Who has what of X, A, Y, B and Z, by the layers of each rank, and which messages come in between.
+
+    again: names of layers that gather once more for the gradients of weights.
+    """
     layers = [{layer.name: layer for layer in own} for own in every]
     ranks, first = len(layers), every[0]
     one, two = (layer for layer in first if layer.kind == "dense")
@@ -72,7 +77,7 @@ def parts_state(every: Sequence[tuple[Layer, ...]], rows: int, width: int, split
             )  # fmt: skip
         what = "all of it on every GPU" if not ranges else ("by columns" if axis else "by rows")
         said.append(f"{name} {what}")
-    sent = _messages(first)
+    sent = _messages(first, again)
     places = zip(sent["said"], sent["before"], sent["after"], strict=True)
     told = [f"{way} between {a} and {b}" for way, a, b in places]
     summary = f"Split {split} over {ranks} GPU{'s' * (ranks > 1)}: {', '.join(said)}."
@@ -97,7 +102,7 @@ def _weights(each: Sequence[Layer], size: tuple[int, ...]) -> tuple[int, list[tu
     return axis, [layer.attributes["part"]["weight"][1][0] for layer in each]
 
 
-def _messages(layers: Sequence[Layer]) -> dict[str, list[Any]]:
+def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[Any]]:
     """Return the exchanges of a rank: the gap in the drawing at which they are, and what goes which way."""
     columns: dict[str, list[Any]] = {n: [] for n in (
         "x", "line", "words", "said", "size", "before", "after")}  # fmt: skip
@@ -112,8 +117,11 @@ def _messages(layers: Sequence[Layer]) -> dict[str, list[Any]]:
         if gap == 3 and not of_next:
             gap = 2
         gap = 4 if gap == 5 else gap
-        for line, (way, arrow) in enumerate((("forward", "→"), ("backward", "←"))):
-            word = WORDS[layer.attributes[way]]
+        both = [(way, arrow, WORDS[layer.attributes[way]]) for way, arrow in
+                (("forward", "→"), ("backward", "←"))]  # fmt: skip
+        if layer.name in again:
+            both.append(("backward once more", "←", "gather"))
+        for line, (way, arrow, word) in enumerate(both):
             if not word:
                 continue
             size = max(prod(layer.input_shape), prod(layer.output_shape)) * BYTES

@@ -52,7 +52,7 @@ def parts_chart() -> dict[str, Any]:
     chart = alt.layer(pale.encode(tooltip=told), strong, words, named, size, said)
     return _finished(
         chart, "Who has what of X A = Y, Y B = Z (dark: GPU 0; below: what is sent, → forward, ← backward)",
-        HIGH, left=12, top=36, right=12, bottom=44,
+        HIGH, left=12, top=36, right=12, bottom=58,
         table={"messages": {"before": "between", "after": "and", "said": "message", "size": "bytes"},
                "parts": {"told": "who has what"}},
     )  # fmt: skip

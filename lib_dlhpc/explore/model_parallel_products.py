@@ -9,7 +9,7 @@ from typing import NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.costs.stage import messages
+from lib_dlhpc.costs.stage import gathered_again, messages
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.model_parallel_charts import bytes_state, parts_state, products_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
@@ -119,17 +119,19 @@ def bytes_sent(setting: Products) -> float:
 
 
 def exchanges(setting: Products) -> int:
-    """Return how many exchanges a step has, forward and backward."""
+    """Return how many exchanges a step has: forward, backward, and what is gathered once more."""
     (part,) = parts(products(setting), 0)
-    there, back, *_ = messages(part.model, "none")
-    return sum(many for way in (there, back) for _, _, many, _ in way.exchanges)
+    there, back, _, again = messages(part.model, "none")
+    return sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
 
 
 def parts_view(setting: Products) -> State:
     """Return the columns of the chart "product_parts"."""
     experiment = products(setting)
     every = [parts(experiment, rank)[0].model.layers for rank in range(setting.gpus)]
-    return parts_state(every, setting.tokens, setting.width, SPLITS[setting.split])
+    again = gathered_again(parts(experiment, 0)[0].model, "none")
+    names = {layer.name for layer in again}
+    return parts_state(every, names, setting.tokens, setting.width, SPLITS[setting.split])
 
 
 def time_view(setting: Products) -> State:
