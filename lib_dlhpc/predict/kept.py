@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.costs.stage import halo_elements
 from lib_dlhpc.layout import Part
 from lib_dlhpc.predict.memory import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements
 from lib_dlhpc.spec.model import Layer, Model
@@ -54,11 +55,25 @@ def backward_extra(part: Part, size: int, recompute: str = "none") -> float:
     total = float(own[-1])
     moved = size * moved_elements(model)
     for index, layer in enumerate(model.layers):
+        if layer.kind in ("exchange", "halo"):
+            moved[index] = size * _passed_on(layer)
+            continue
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
-        if layer.kind in NEITHER:
+        if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= whole[index] - layer.mask_bytes * (whole[index] > 0)
     return max(0.0, float((held + moved).max(initial=0.0)) - total)
+
+
+def _passed_on(layer: Layer) -> int:
+    """Return the elements that a layer of messages has at once: gradients, and copies while they travel."""
+    before, after = prod(layer.input_shape), prod(layer.output_shape)
+    if layer.kind == "halo":
+        return before + after + sum(halo_elements(layer))
+    forward, backward = layer.attributes["forward"], layer.attributes["backward"]
+    there = before + max(before, after) if forward in ("all_gather", "reduce_scatter") else 0
+    home = {"none": 0, "all_reduce": 0, "slice": before, "all_gather": 2 * before}
+    return max(there, after + home.get(backward, before + after))
 
 
 @lru_cache(maxsize=4096)

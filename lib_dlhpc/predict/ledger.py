@@ -7,13 +7,12 @@ are on the device. Fragmentation is not modelled.
 """
 
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.stage import halo_elements
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.predict.kept import backward_extra, kept_bytes, largest_kept
@@ -152,11 +151,6 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             )
             for word in ("receives", "sends")
         )
-        found += (before + after) * size
-    halos = [sum(halo_elements(layer)) for layer in model.layers if layer.kind == "halo"]
-    gathers = [
-        prod(layer.input_shape) + prod(layer.output_shape)
-        for layer in model.layers
-        if layer.kind == "exchange" and "none" not in (layer.attributes["forward"],)
-    ]
-    return found + size * max([*halos, *gathers], default=0)
+        # Each is sent from a copy and received into one; gradients are copied once more.
+        found += (2 * (before + after) + after) * size
+    return found
