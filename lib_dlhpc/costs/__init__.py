@@ -1,12 +1,14 @@
 """Prices that every engine shares: what compute, a bucket, a batch of input and a link cost.
 
-compute.py      layer times by roofline; optimiser update
-buckets.py      gradient buckets, and when backward has filled them
-segments.py     what recomputation makes again, and from what
-work.py         both together: one device's part of a step
-netsegments.py     what recomputation makes again, and from what
-work.py      the machine as an exchange sees it, congestion included
-stragglers.py   the slowest of many
-input.py        storage: input and the first listing of files
-calibration.py  compute_scale: from a measured rate
+compute.py            layer times by roofline; optimiser update
+buckets.py            gradient buckets, and when backward has filled them
+segments.py           what recomputation makes again, and from what
+work.py               one device's part of a step of data parallelism
+stage.py              a part of a split network for a microbatch: arithmetic and messages
+network.py            the machine as an exchange sees it, congestion included
+groups.py             the network that a group of ranks sees, and its exchanges
+stragglers.py         the slowest of many
+input.py              storage: input and the first listing of files
+calibration.py        compute_scale: from a measured rate
+split_calibration.py  the same for a network that is split
 """

@@ -4,7 +4,14 @@ breakdown.py    predict(experiment): one step and the whole run; compute_scale: 
 collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      gradient buckets against backward
+hybrid.py       a step of a network that is split; with
+                pipelined.py, the time of a pipeline, and sharding.py, what replicas exchange
 memory.py       ledger of one device; checkpoint sizes
+kept.py         what a part of a network keeps for its backward pass
+ledger.py       what each rank of a split network holds, and when
+offload.py      out of core: bytes, bandwidth needed, what shows of it
+fit.py          what makes a run fit, and what that costs
+each.py         split networks of an experiment with arrays, one by one
 storage.py      checkpoint time
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
@@ -12,7 +19,8 @@ sensitivity.py  what would help most
 what_if.py      an experiment changed, its measured compute time kept where it holds
 sweep.py        millions of what-ifs in one call
 explain.py      every number opened: formula, inputs, source, range of validity; with
-                explanation.py, where a number comes from, and explain_asynchronous.py
+                explanation.py, where a number comes from, explain_asynchronous.py and
+                explain_split.py
 validate.py     prediction against publication
 """
 
