@@ -156,7 +156,7 @@ def scaling_state(curves: Curves, published: Sequence[tuple[int, float, str]], n
 def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]) -> State:
     """The map of all ways; best: the quickest that fits; published: (tensor, pipeline)."""
     columns: dict[str, list[Any]] = {n: [] for n in (
-        "tensor", "pipeline", "data", "fits", "words", "short", "told", "mark", "colour", "ink")}  # fmt: skip
+        "tensor", "pipeline", "data", "fits", "legal", "words", "short", "told", "mark", "colour", "ink")}  # fmt: skip
     fitting = [cell.seconds for cell in cells if cell.fits]
     low, high = (min(fitting), max(fitting)) if fitting else (1.0, 1.0)
     for cell in cells:
@@ -165,7 +165,7 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
         words, told = _cell_words(cell)
         _append(
             columns, tensor=cell.tensor, pipeline=cell.pipeline, data=cell.data or "",
-            fits=cell.fits, words=words, short=words.split()[0] if cell.fits else words[:1],
+            fits=cell.fits, legal=not cell.illegal, words=words, short=words.split()[0] if cell.fits else words[:1],
             told=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {told}", mark=", ".join(marks),
             colour=_mixed(shade), ink="#ffffff" if shade > LIGHT else "#000000",
         )  # fmt: skip

@@ -145,7 +145,7 @@ def scaling_view(setting: Cubes) -> State:
     """Return the columns of the lines: cubes as they are cut, and cubes cut ever finer; what fits."""
     least = setting.gpus // setting.slabs  # GPUs where each sample has one
     strong = [finer(setting._replace(gpus=least, slabs=1), s) for s in SLABS]
-    weak = [setting._replace(gpus=p) for p in GPUS if p >= setting.slabs]
+    weak = [setting._replace(gpus=p) for p in (*GPUS, MOST_NODES * PER_NODE)]
     curves = {}
     for name, settings in (("weak", weak), ("strong", strong)):
         legal = [each for each in settings if PER_NODE <= each.gpus <= MOST_NODES * PER_NODE]

@@ -38,7 +38,7 @@ SAMPLES_SHOWN = "imagenet"
 class Deep(NamedTuple):
     """What the experiment sets. each: samples a device in a step; microbatch: samples at once."""
 
-    side: int = 224
+    side: int = 720
     machine: str = "lassen"
     devices: int = 256
     shared: int = 16
@@ -51,7 +51,7 @@ def the_deep(
 ) -> ipywidgets.Box:
     """Return the experiment. compute, thread: as in the map."""
     controls = {
-        "side": slider("Image", "Pixels along its side", [(f"{s} px", s) for s in SIDES], 224),
+        "side": slider("Image", "Pixels along its side", [(f"{s} px", s) for s in SIDES], 720),
         "machine": dropdown("Devices are", "What they hold differs",
                             [(words, name) for name, words in MACHINES.items()], "lassen"),
         "devices": slider("Devices", "In all", [(f"{p:,}", p) for p in DEVICES], 256),
@@ -131,9 +131,8 @@ def name_of(way: Way) -> str:
     """Return what a way is called on the charts."""
     if way.pipeline == way.spatial == 1:
         return "data alone"
-    stages = f"{way.pipeline} stage{'s' * (way.pipeline > 1)}"
-    slabs = f"{way.spatial} slab{'s' * (way.spatial > 1)}"
-    return f"{stages} × {slabs}"
+    named = ((way.pipeline, "stages"), (way.spatial, "slabs"))
+    return " × ".join(f"{n} {word}" for n, word in named if n > 1)
 
 
 def memory_view(setting: Deep, ways: Sequence[Way]) -> State:

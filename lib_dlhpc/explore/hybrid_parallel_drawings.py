@@ -16,7 +16,7 @@ def terms_chart() -> dict[str, Any]:
     """Stacked bars of a step's seconds: a combination beside two or three others."""
     chart = alt.layer(*_stacks("time of one step", "s", TERMS))
     return _finished(
-        chart, "Where the time of one step goes", 190, left=178, top=98, right=70, bottom=44,
+        chart, "Where the time of one step goes", 190, left=178, top=72, right=70, bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"}},
     )  # fmt: skip
 
@@ -29,9 +29,10 @@ def memory_chart() -> dict[str, Any]:
     said = wall.mark_text(
         align=alt.expr("datum.side"), baseline="bottom", dy=-4, fontWeight="bold"
     ).encode(y=alt.value(0), text="words:N")
-    chart = alt.layer(beyond, *_stacks("memory of the fullest device", "B", HELD), rule, said)
+    *bars, sums = _stacks("memory of the fullest device", "B", HELD)
+    chart = alt.layer(beyond, *bars, rule, sums, said)
     return _finished(
-        chart, "What one device must hold", 190, left=178, top=82, right=86, bottom=44,
+        chart, "What one device must hold", 190, left=178, top=66, right=86, bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "size", "share": "share"}},
     )  # fmt: skip
 
@@ -59,15 +60,15 @@ def scaling_chart() -> dict[str, Any]:
 
 def map_chart() -> dict[str, Any]:
     """All ways to share out the devices: tensor by pipeline, what is left is data."""
-    x = alt.X("pipeline:O", title="pipeline: stages", sort=None)
+    x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
     x = x.axis(_axis(labelAngle=0, grid=False, ticks=False, domain=False))
-    y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort=None)
+    y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")
     y = y.axis(_axis(grid=False, ticks=False, domain=False))
     cells = alt.Chart(alt.NamedData("cells")).encode(x=x, y=y)
     told = _tooltip("told")
     plain = cells.transform_filter("datum.fits").mark_rect(stroke="white", strokeWidth=1)
     plain = plain.encode(color=alt.Color("colour:N", scale=None), tooltip=told)
-    wall = cells.transform_filter("!datum.fits")
+    wall = cells.transform_filter("!datum.fits && datum.legal")
     pale = wall.mark_rect(color="#d55e00", opacity=0.12).encode(tooltip=told)
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.3, tooltip=None)
     marked = cells.transform_filter("datum.mark").mark_rect(
@@ -96,8 +97,8 @@ def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> lis
     y = alt.Y("row:N", title=None, sort=None).scale(paddingInner=0.25, paddingOuter=0.1)
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
     legend = alt.Legend(
-        title=None, orient="none", legendX=-170, legendY=-92 if unit == "s" else -72,
-        direction="horizontal", columns=4, symbolType="square", columnPadding=14, rowPadding=3,
+        title=None, orient="none", legendX=-170, legendY=-66 if unit == "s" else -60,
+        direction="horizontal", columns=5, symbolType="square", columnPadding=14, rowPadding=3,
         labelLimit=0, clipHeight=16,
     )  # fmt: skip
     colours = [colour for colour, _ in looks.values()]
