@@ -1,0 +1,294 @@
+"""The lesson on hybrid parallelism: every control moves something, walls stand where they say, laws hold."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.explore import charts, hybrid_parallel_drawings
+from lib_dlhpc.explore import hybrid_parallel_deep as deep
+from lib_dlhpc.explore import hybrid_parallel_map as ways
+from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.hybrid_parallel import comparisons, published_table, share_check, slab_check
+from lib_dlhpc.explore.hybrid_parallel_aside import Later, aside
+from lib_dlhpc.explore.hybrid_parallel_charts import (
+    HELD,
+    TERMS,
+    Way,
+    held_by,
+    map_state,
+    memory_state,
+    parts_of,
+    terms_state,
+)
+from lib_dlhpc.explore.hybrid_parallel_cosmos import (
+    SLABS,
+    Cubes,
+    cosmos,
+    cubes_wall,
+    finer,
+    published_step,
+    scaling_view,
+    slowness,
+    step_of,
+    the_cubes,
+)
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.predict import predict
+
+FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
+WALL = Way(1, 2, 1, 32, 1.0, 20e9, 16e9, "", (0.5,) * len(TERMS), (4e9,) * len(HELD))
+NEVER = Way(8, 2, 1, 0, illegal="64 GPUs are no multiple")
+STATES = {
+    "hybrid_terms": terms_state({"yours": parts_of(step_of(Cubes()))}),
+    "hybrid_memory": memory_state({"yours": held_by(step_of(Cubes()))}, 16e9),
+    "hybrid_scaling": scaling_view(Cubes()),
+    "hybrid_map": map_state([FITS, WALL, NEVER], FITS, (1, 2)),
+}
+
+
+class Now:
+    """A thread that runs at once."""
+
+    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
+        self.start = lambda: target(*args)
+
+
+def told(setting: Any) -> Iterator[Way]:
+    """Ways whose seconds say which setting they are of."""
+    mine = float(1 + sum(map(hash, setting)) % 1009)
+    if isinstance(setting, ways.Ways):
+        run = ways.RUNS[setting.run]
+        shapes = [(t, p, 1) for t in ways.TENSOR for p in run.stages]
+    else:
+        shapes = [(1, 1, 1), (1, setting.shared, 1), (1, 1, setting.shared)]
+    for t, p, s in shapes:
+        yield Way(t, p, s, 4, mine, mine * 1e8, 200e9, "", (mine / len(TERMS),) * len(TERMS),
+                  (mine * 1e8 / len(HELD),) * len(HELD))  # fmt: skip
+
+
+EXPERIMENTS: dict[str, Any] = {
+    "cubes": the_cubes,
+    "map": lambda: ways.the_map(told, Now),
+    "deep": lambda: deep.the_deep(told, Now),
+}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib_dlhpc.explore.hybrid_parallel_aside.REST", 0.0)
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def shown(page: Any) -> str:
+    """All that the results of an experiment show."""
+    results = page.children[1].children
+    return json.dumps([[w.data, w.summary] if isinstance(w, Figure) else w.value for w in results])
+
+
+@pytest.mark.parametrize("name", hybrid_parallel_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    spec, (data, summary) = charts.drawing(name), STATES[name]
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) <= {column for columns in data.values() for column in columns}
+    table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert table <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+
+
+@pytest.mark.parametrize("looks", [TERMS, HELD])
+def test_no_two_parts_of_a_bar_have_one_colour(looks: Any) -> None:
+    assert len({colour for colour, _ in looks.values()}) == len(looks)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    page = EXPERIMENTS[name]()
+    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(shown(page))
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+# the cubes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting", [Cubes(), Cubes(128, 8), Cubes(256, 32, 2048, 4), Cubes(tier="gpfs")]
+)
+def test_the_parts_of_a_bar_are_the_step_and_what_is_held_is_the_ledger(setting: Cubes) -> None:
+    step = step_of(setting)
+    assert sum(parts_of(step).values()) == pytest.approx(float(step.step_time), rel=1e-6)
+    assert sum(held_by(step).values()) == pytest.approx(float(step.memory_total))
+
+
+def test_the_published_rate_is_met_by_the_run_that_calibrates() -> None:
+    assert float(step_of(Cubes()).step_time) == pytest.approx(published_step())
+    assert slowness() > 1
+    assert step_of(Cubes()).experiment.devices == 512
+
+
+def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
+    held = [float(step_of(Cubes(slabs=s)).memory_total) for s in SLABS]
+    assert held == sorted(held, reverse=True)
+    assert step_of(finer(Cubes())).experiment.global_batch == cosmos().global_batch
+
+
+@pytest.mark.parametrize(
+    ("changes", "wall"),
+    [
+        ({}, ""), ({"slabs": 1}, "Memory"), ({"slabs": 2}, "Memory"), ({"tier": "gpfs"}, "Input"),
+        ({"tier": "nvme"}, ""), ({"edge": 256, "slabs": 32}, "The surface"),
+        ({"edge": 128, "slabs": 8}, "The sum of the gradients"),
+    ],
+)  # fmt: skip
+def test_each_wall_of_the_cubes_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+    said = cubes_wall(Cubes(**changes))
+    assert said.startswith(wall) and bool(said) == bool(wall)
+
+
+# the map --------------------------------------------------------------------------------------------
+
+SMALL = ways.Ways("18 B, 256 GPUs", 4)
+
+
+def test_another_process_finds_what_this_one_does() -> None:
+    found = list(aside("map")(SMALL))
+    assert len(found) == len(ways.TENSOR) * len(ways.RUNS[SMALL.run].stages)
+    (there,) = (way for way in found if way[:2] == (8, 1))
+    here = ways.predicted(SMALL, 8, 1)
+    assert there.seconds == pytest.approx(here.seconds) and there.fits
+    assert tuple(there.parts) == pytest.approx(here.parts)
+
+
+def test_a_process_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="status"):
+        list(aside("nonsense")(SMALL))
+
+    def fails(setting: Any) -> Iterator[Way]:
+        yield FITS
+        raise RuntimeError("It ended with status 1.")
+
+    assert "did not come through" in shown(ways.the_map(fails, Now))
+
+
+def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> None:
+    for name, run in ways.RUNS.items():
+        there = ways.experiment_of(ways.as_published(name), run.tensor, run.pipeline)
+        assert there.devices == run.gpus and there.global_batch == run.batch
+        assert there.model.parameters / 1e9 == pytest.approx(
+            {"GPT": 174.6, "39 B": 39.1, "18 B": 18.4}[name.split(",")[0].split("-")[0]], rel=0.005
+        )
+
+
+@pytest.mark.parametrize("way", [(16, 48), (1, 7), (5, 4)])
+def test_a_way_that_cannot_be_says_why(way: tuple[int, int]) -> None:
+    found = ways.predicted(ways.Ways(), *way)
+    assert (not found.fits and "no multiple" in found.illegal) or "cannot be shared" in found.illegal
+
+
+def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:
+    for name, run in ways.RUNS.items():
+        there = ways.predicted(ways.as_published(name), run.tensor, run.pipeline)
+        off = there.seconds / ways.published_step(name) - 1
+        assert there.fits and abs(off) < (1e-6 if name == ways.CALIBRATES else 0.06)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wall"),
+    [
+        ({}, ""), ({"node": 2}, "The network: tensor groups of 8 span 4 nodes"),
+        ({"microbatch": 8}, "The bubble"), ({"recompute": "none"}, "Memory"), ({"schedule": "gpipe"}, "Memory"),
+    ],
+)  # fmt: skip
+def test_each_wall_of_the_map_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+    setting = ways.Ways(**changes)
+    run = ways.RUNS[setting.run]
+    said = ways.map_wall(setting, [ways.predicted(setting, run.tensor, run.pipeline)])
+    assert said.startswith(wall) and bool(said) == bool(wall)
+
+
+def test_what_does_not_fit_is_never_the_best() -> None:
+    assert ways.best_of([WALL, FITS, NEVER]) == FITS
+    assert ways.best_of([WALL, NEVER]) is None
+    data, _ = map_state([FITS, WALL, NEVER], FITS, (1, 2))
+    assert data["cells"]["words"] == ["2 s", "✗ 20 GB", "–"]
+    assert data["cells"]["mark"] == ["best", "published", ""]
+
+
+# the deep network -----------------------------------------------------------------------------------
+
+
+def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
+    setting = deep.Deep(side=224, shared=4)
+    found = list(deep.ways_of(setting))
+    assert [deep.name_of(way) for way in found] == [
+        "data alone", "4 stages", "2 stages × 2 slabs", "4 slabs",
+    ]  # fmt: skip
+    for way in found:
+        assert way.pipeline * way.spatial * way.data == setting.devices
+        batch = deep.experiment_of(setting, way.pipeline, way.spatial).global_batch
+        assert batch == setting.devices * setting.each
+
+
+def test_a_replica_that_fits_nowhere_is_told() -> None:
+    assert "None of these" in deep.deep_words([WALL, WALL])
+    assert "more devices a replica" in deep.deep_wall([WALL])
+    assert deep.deep_wall([FITS]) == ""
+
+
+# the lesson -----------------------------------------------------------------------------------------
+
+
+def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:
+    made = []
+    later = Later(lambda: made.append(1) or the_cubes())
+    asks = later.gives(lambda: 2.0)
+    assert not made and not later.box.children
+    assert asks() == asks() == 2.0
+    assert made == [1] and len(later.box.children) == 1
+    assert Later(the_cubes).gives("a choice")() == "a choice"
+
+
+def test_the_table_shows_each_publication_with_its_error() -> None:
+    html = published_table().value
+    assert html.count("<tr>") == 1 + len(comparisons())
+    for _, shape, told_, found, _ in comparisons():
+        assert shape.format(told_) in html and f"{found / told_ - 1:+.0%}" in html
+
+
+def test_the_ledger_halves_what_keeping_every_output_takes() -> None:
+    for name, _, told_, found, _ in comparisons()[2:]:
+        side = int(re.findall(r"(\d+)²", name)[0])
+        every = predict(deep.experiment_of(deep.Deep(side, each=1), 1, 1)).experiment.model
+        outputs = 4e-9 * float(every.layer_output_elements.sum())
+        assert found < outputs < told_ < 1.3 * outputs
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("check", [slab_check, share_check])
+def test_a_learners_numbers_have_an_answer(check: Any, seed: int) -> None:
+    card = check(Lesson(), seed)
+    question = card.children[0].value
+    numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?=[ ³])", question)]
+    entry, button = card.children[1].children
+    if check is slab_check:
+        entry.value = str(100 * 2 * numbers[1] / numbers[0])
+    else:
+        gpus, tensor, pipeline, batch = numbers[:4]
+        entry.value = str(100 * (pipeline - 1) / (batch / (gpus / tensor / pipeline)))
+    button.click()
+    assert "✓" in card.children[2].value, question
