@@ -1,0 +1,113 @@
+"""The lesson on split networks as a learner uses it: guesses unlock, every control is seen to move something."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    SHOWN,
+    choose,
+    commit,
+    experiment,
+    largest_kernel,
+    slider,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "04_model_parallel.ipynb"
+PLOTS = 9
+QUESTIONS = 9
+SLIDERS = {
+    0: ["GPUs", "Width", "Rows", "GPUs a node", "NIC"],
+    1: ["GPUs", "Microbatches", "Batch"],
+    2: ["Stages", "Move first cut", "Microbatches", "Link"],
+}
+DROPDOWNS = {
+    0: [("Split", "columns twice")],
+    1: [("Schedule", "1F1B"), ("Activations", "made again")],
+    2: [("Cut into", "equal weights"), ("Network", "VGG-16")],
+}
+GUESSES = {0: "1.8", 1: "8", 2: "10", 3: 3}  # a number: that choice of a list
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
+    assert closed.get_by_text("HyPar-Flow, 512 nodes over 1").count() == 1
+    commit(closed, 1, GUESSES[1])
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(1).locator(".dlhpc-feedback")
+    eventually(lambda: "it is 4.0" in told.first.inner_text())
+    eventually(lambda: "a factor of 1.9" in closed.locator("table").last.inner_text())
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    box = experiment(page, index)
+    for label in SLIDERS[index]:
+        handle = box.get_by_role("slider", name=label, exact=True)
+        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
+        before = page.evaluate(DRAWN, index)
+        handle.press("ArrowLeft")
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+    for label, choice in DROPDOWNS[index]:
+        before = page.evaluate(SHOWN, index)
+        choose(page, index, label, choice)
+        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "tensor parallelism starves" in wall(page, 0))
+    slider(page, 0, "GPUs").press("ArrowLeft")
+    eventually(lambda: "Computing takes longer" in wall(page, 0))
+    eventually(lambda: "The bubble: 27%" in wall(page, 1))
+    slider(page, 1, "Batch").press("ArrowRight")
+    eventually(lambda: "Memory" in wall(page, 1))
+    choose(page, 1, "Schedule", "1F1B")
+    slider(page, 1, "Microbatches").press("ArrowRight")
+    eventually(lambda: "It fits" in wall(page, 1))
+    slider(page, 1, "Microbatches").press("End")
+    eventually(lambda: "more than the 32 samples" in wall(page, 1))
+    eventually(lambda: "Stage 0 sets the pace" in wall(page, 2))
+    slider(page, 2, "Link").press("Home")
+    eventually(lambda: "The message" in wall(page, 2))
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Yes, model parallel is for speed").click()
+    eventually(lambda: page.get_by_text("It is for what does not fit").count() == 1)
+    page.get_by_role("button", name="No: replicas first").click()
+    eventually(lambda: page.get_by_text("Yes: split within a node only").count() == 1)
+
+
+def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
+    page: Any, eventually: Any
+) -> None:
+    panel = experiment(page, 3)
+    for ranks, told in ((1, "1 rank"), (2, "2 ranks")):
+        slider(page, 3, "Ranks").press("Home" if ranks == 1 else "ArrowRight")
+        eventually(lambda t=told: panel.get_by_text(t).count() >= 1)
+        panel.get_by_role("button", name="Train").click()
+        eventually(lambda t=told: f"on {t};" in panel.inner_text(), seconds=60)
+    eventually(lambda: panel.locator("table").count() == 2)
+    for words in ("predicted less measured", "simulated", "what predictions know", "one rank"):
+        assert words in panel.inner_text()
+    assert panel.locator(".dlhpc-plot svg").count() == 1
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(".dlhpc-plot").all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+    print("kernel", largest_kernel(lesson[1]) / 1e6)
