@@ -157,5 +157,5 @@ def _memory(p: Breakdown) -> Explanation:
             ("capacity", show(e.machine.device.memory, "B"), source_of(p, "device", "memory")),
         ),
         "layer shapes; Narayanan et al. 2021 (passes under way); Korthikanti et al. 2022; Rajbhandari et al. 2020",
-        "No fragmentation. What is gathered along the sequence before a product is kept.",
+        "No fragmentation. What is gathered before a product is gathered again in backward, but for out of core.",
     )

@@ -101,6 +101,8 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
                 exposed[kind] += many * mean * price.total
         for kind, price in cost.hidden_messages.items():
             messages[kind] += price.times(many * mean)
+        for kind, price in cost.hidden_messages.items():
+            messages[kind] += price.times(many * mean)
     for kind, each in ((kind, each) for rank in beside for kind, both in rank for each in both):
         messages[kind] += each.cost.times(many * mean)
         exposed[kind] += many * mean * each.exposed
@@ -163,7 +165,7 @@ def _beside(
 def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> offload.Away:
     strategy = experiment.strategy
     size = compute.BYTES[strategy.precision]
-    kept = batch * sum(kept_bytes(part, size, strategy.recompute) for part in held)
+    kept = batch * sum(kept_bytes(part, size, strategy.recompute, True) for part in held)
     return offload.moves(experiment, rank_model(held), kept)
 
 

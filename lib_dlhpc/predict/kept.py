@@ -23,31 +23,31 @@ COPIES = ("add", "halo", "exchange")  # kinds that need nothing of their input a
 NEITHER = (*NEED_INPUT_ONLY, "halo", "exchange")
 
 
-def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = True) -> float:
+def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
     """Return the bytes of a sample that a part keeps; `size`: bytes of an element.
 
-    gathered: whether what is gathered along the sequence before a product is kept whole, as the trainer
-    does; else backward gathers it again (Korthikanti et al. 2022, section 4.2.2).
+    gathered: whether what is gathered before a product is kept whole, as it is out of core; else backward
+    gathers it again (Korthikanti et al. 2022, section 4.2.2).
     """
     return float(_kept(part.model, part.sends, size, recompute, gathered).sum())
 
 
 def largest_kept(part: Part, size: int, recompute: str = "none") -> float:
-    """Return the bytes of a sample of the layer that keeps the most."""
+    """Return the bytes of a sample of the layer that keeps the most, out of core."""
     return float(_kept(part.model, part.sends, size, recompute, True).max(initial=0.0))
 
 
 @lru_cache(maxsize=4096)
-def backward_extra(part: Part, size: int, recompute: str = "none") -> float:
+def backward_extra(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
     """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps.
 
     Backward lets go of layers from the last to the first, and has the gradients of one layer's input and
     output at a time; a segment that is made again is there as a whole first.
     """
     model = part.model
-    own = np.cumsum(_kept(model, part.sends, size, recompute, True))
+    own = np.cumsum(_kept(model, part.sends, size, recompute, gathered))
     held = own.copy()
-    whole = _kept(model, part.sends, size, "none", True)
+    whole = _kept(model, part.sends, size, "none", gathered)
     for segment in segments(model, recompute):
         inside = slice(segment.first, segment.stop)
         before = own[segment.first - 1] if segment.first else 0.0

@@ -74,14 +74,15 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
     size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
     passes = under_way(rank, len(chain), many, strategy.schedule, chunks)
-    each = [kept_bytes(part, size, strategy.recompute) for part in held]
+    out = strategy.offload != "none"
+    each = [kept_bytes(part, size, strategy.recompute, out) for part in held]
     keeps = batch * passes * sum(each) / chunks
-    extra = batch * max(backward_extra(part, size, strategy.recompute) for part in held)
+    extra = batch * max(backward_extra(part, size, strategy.recompute, out) for part in held)
     fixed, away = _state(experiment, rank_model(held))
     fixed["input batch"] = _samples(experiment, held) * size
     fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
-    if strategy.offload != "none":
+    if out:
         near = min(
             keeps,
             AT_ONCE * batch * max(largest_kept(part, size, strategy.recompute) for part in held),

@@ -266,7 +266,7 @@ def test_activations_are_what_korthikanti_count(tensor, sequence, recompute):
     base = GPT.set({"model.heads": a, "strategy.tensor": t, "strategy.recompute": recompute})
     base = base.set({"strategy.sequence_parallel": sequence})
     found = [
-        kept_bytes(parts(base.set({"model.layers": layers}), 0)[0], 2, recompute, gathered=False)
+        kept_bytes(parts(base.set({"model.layers": layers}), 0)[0], 2, recompute)
         for layers in (3, 4)
     ]
     scores = 5 * a * s / h / t if recompute == "none" else 0.0

@@ -36,10 +36,10 @@ def test_arithmetic_is_exact_to_the_publications_digits(row):
 
 
 def test_what_ran_is_predicted_to_fit():
-    """All rows that measured a rate really ran; one of them gathered again what is kept here."""
+    """All rows that measured a rate really ran."""
     rates = ("throughput", "achieved_per_gpu", "iteration_time")
     ran = [r for r in ROWS if r.quantity.startswith(rates) and r.experiment]
-    assert {r.id for r in ran if not predict(r.experiment).fits} == {"kort22-1t-present"}
+    assert {r.id for r in ran if not predict(r.experiment).fits} == set()
 
 
 def test_every_row_of_the_families_is_scored_an_input_or_left_out_with_a_reason():
