@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
             "split_convolution",
             ["All 3 hold.", "All 4 hold.", "4 real ranks"],
         ),
+        ("06_fit_the_model", "fit_the_model", ["All 3 hold.", "1 of 3 hold", "4 real ranks"]),
     ],
 )
 def test_a_solved_lab_says_so(

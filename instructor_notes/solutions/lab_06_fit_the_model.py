@@ -1,0 +1,52 @@
+"""Lab 6, fit the model: a solution, and mistakes by name."""
+
+
+def state(parameters, each, data, zero):
+    """Return the bytes of weights, gradients and optimiser state on a GPU."""
+    weight, gradient, rest = each
+    return parameters * (
+        weight / (data if zero >= 3 else 1)
+        + gradient / (data if zero >= 2 else 1)
+        + rest / (data if zero >= 1 else 1)
+    )
+
+
+def activations(s, b, h, a, t, recompute):
+    """Return the bytes that a block keeps on a GPU (Korthikanti et al. 2022, Table 2)."""
+    scores = 5 * a * s / (h * t)
+    factor = {"none": 10 + 24 / t + scores, "selective": 10 + 24 / t, "full": 2}[recompute]
+    return s * b * h * factor
+
+
+def seconds(alone, gpus, p, m, recompute):
+    """Return the seconds that a step computes, the bubble included."""
+    again = 4 / 3 if recompute == "full" else 1
+    return alone / gpus * again * (1 + (p - 1) / m)
+
+
+def small_peak(weights, widths, batch, microbatches):
+    """Return the bytes at the peak of a step of the small network."""
+    return 12 * weights + 4 * batch / microbatches * sum(widths)
+
+
+# mistake -> (function, text, what stands there instead, the law that must break, its words)
+MISTAKES = {
+    "no ZeRO": ("state", "zero >= 1", "zero >= 9", "Weights", "no GPU has whole"),
+    "all is shared out": ("state", "zero >= 3", "zero >= 1", "Weights", "One too many here"),
+    "level 2 like level 1": ("state", "zero >= 2", "zero >= 3", "Weights", "One too many here"),
+    "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given: `each`"),
+    "no scores": ("activations", "+ scores", "", "Activations", "without the scores"),
+    "all is split": ("activations", "10 + 24 / t + scores", "34 / t + scores", "Activations", "is on each GPU"),
+    "nothing is split": ("activations", "24 / t, \"full\"", "24, \"full\"", "Activations", "too much"),
+    "selective like full": (
+        "activations", '"selective": 10 + 24 / t', '"selective": 2', "Activations", "and nothing else"),
+    "selective like none": (
+        "activations", '"selective": 10 + 24 / t', '"selective": 10 + 24 / t + scores', "Activations",
+        "What is made again is not kept"),
+    "one sample": ("activations", "s * b * h", "s * h", "Activations", "Twice as many samples"),
+    "no bubble": ("seconds", " * (1 + (p - 1) / m)", "", "Time", "Who waits for the first"),
+    "made again for nothing": ("seconds", "4 / 3", "1", "Time", "takes time"),
+    "twice as long": ("seconds", "4 / 3", "2", "Time", "What share of both"),
+    "p times as fast": ("seconds", "alone / gpus", "alone / gpus / p", "Time", "are among the GPUs already"),
+    "it stops": ("seconds", "alone / gpus", "alone / 0", "Time", "stopped with ZeroDivisionError"),
+}  # fmt: skip

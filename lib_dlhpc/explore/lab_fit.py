@@ -1,0 +1,155 @@
+"""A learner's ledger beside the library's: what a GPU holds, what a block keeps, how long a step computes.
+
+state_finding(state, parameters)           weights, gradients and optimiser state, ZeRO 0 to 3
+activations_finding(activations, own)      a block of a transformer, split and made again
+seconds_finding(seconds, seed)             compute, recomputation and the bubble of a pipeline
+A formula that is wrong is compared with what comes out when one thing is forgotten.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.predict.hybrid import rank_parts
+from lib_dlhpc.predict.kept import kept_bytes
+from lib_dlhpc.predict.memory import model_state_bytes
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.lab.findings import Finding, broken, kept
+from lib_dlhpc.train.lab.mistakes import LabError
+
+CLOSE = 0.01  # of a formula
+MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
+PLAIN = (4, 4, 4)  # fp32 and momentum
+STATE = "Weights, gradients, optimiser: what a GPU holds"
+KEPT = "Activations: what a block keeps for backward"
+TIME = "Time: how long the GPUs compute, and wait for the pipeline"
+# samples, tensor group, recomputation; the simple ones first
+BLOCKS = ((1, 1, "none"), (3, 1, "none"), (2, 1, "full"), (2, 1, "selective"), (1, 4, "none"),
+          (2, 2, "selective"), (1, 4, "full"))  # fmt: skip
+# stages, microbatches, recomputation
+STEPS = ((1, 1, "none"), (4, 8, "none"), (1, 1, "full"), (4, 4, "full"), (8, 64, "selective"))
+Slips = Iterable[tuple[str, float]]  # what may have been forgotten, and what comes out then
+
+
+class Case(NamedTuple):
+    """A formula's arguments, what is right, and what mistakes give."""
+
+    about: str
+    arguments: tuple[Any, ...]
+    right: float
+    slips: Slips
+
+
+def told(function: Callable[..., Any], *arguments: Any) -> float:
+    """Return the number that a learner's formula gives. Raises LabError where it gives none."""
+    try:
+        return float(function(*arguments))
+    except Exception as error:
+        words = f"{function.__name__}{arguments}"
+        raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
+
+
+def compared(
+    law: str, function: Callable[..., Any], cases: Iterable[Case], words: str, near: float = CLOSE
+) -> Finding:
+    """Return whether a formula gives what is right, to `near`; else what it looks like."""
+    for about, arguments, right, slips in cases:
+        try:
+            found = told(function, *arguments)
+        except LabError as error:
+            return broken(law, str(error))
+        if not abs(found - right) <= near * right:
+            like = (said for said, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
+            size = "much" if found > right else "little"
+            return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, '')}".strip())
+    return kept(law, words)
+
+
+def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
+    """Return whether `state(parameters, each, data, zero)` is the library's ledger."""
+    cases = [_mixed(parameters, zero, data) for zero, data in product(range(4), (1, 4, 32))]
+    for zero, data in ((0, 1), (3, 8)):
+        words = "The bytes of a weight, a gradient and the rest are given: `each`."
+        slips = [(words, sum(MIXED) * 1000 / data)]
+        about = f"fp32 and momentum, ZeRO {zero} over {data}"
+        cases.append(Case(about, (1000, PLAIN, data, zero), sum(PLAIN) * 1000 / data, slips))
+    return compared(STATE, state, cases, "For all levels of ZeRO, as in the library's ledger.")
+
+
+def _mixed(parameters: int, zero: int, data: int) -> Case:
+    right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
+    w, g, rest = (parameters * size for size in MIXED)
+    further = (
+        "1: optimiser; 2: gradients as well; 3: weights as well. One too many here, or one too few."
+    )
+    slips = [
+        ("What ZeRO of this level shares out, no GPU has whole.", w + g + rest),
+        ("Who still needs all weights? Only level 3 lets go of them.", (w + g + rest) / data),
+        ("The fp32 weights are the optimiser's as well.", w + g + (rest * 2 / data + rest) / 3),
+        (further, w + (g + rest) / data),
+        (further, w + g + rest / data),
+    ]
+    about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
+    return Case(about, (parameters, MIXED, data, zero), right, slips)
+
+
+def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recompute: str) -> float:
+    """Return what a block keeps on a GPU, by the library. one(layers, **strategy): a run of so many."""
+    found = []
+    for layers in (2, 3):
+        parts = rank_parts(one(layers, tensor=tensor, recompute=recompute))
+        found.append(kept_bytes(parts[0][0][0], 2, recompute))
+    return samples * (found[1] - found[0])
+
+
+def activations_finding(
+    activations: Callable[..., Any], one: Callable[..., Experiment], shape: tuple[int, int, int]
+) -> Finding:
+    """Return whether `activations(s, b, h, a, t, recompute)` is the library's; shape: s, h, a."""
+    s, h, a = shape
+    cases = []
+    for samples, tensor, recompute in BLOCKS:
+        right = block_bytes(one, samples, tensor, recompute)
+        area, scores = samples * s * h, 5 * a * s / h
+        split = 34 if tensor == 1 else 10 + 24 / tensor
+        slips = [
+            ("That is the input of the block alone. What do the layers inside keep?", 2 * area),
+            ("That is without the scores of attention, s x s numbers a head.", split * area),
+            ("What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
+             area * (34 + scores) / tensor),
+            ("What lies inside a pair of products, and the scores, is shared out.", area * (34 + scores)),
+            ("Twice as many samples keep twice as much.", right / samples),
+            ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
+        ]  # fmt: skip
+        if recompute != "none":
+            slips.insert(0, ("What is made again is not kept.", area * (split + scores / tensor)))
+        if recompute == "selective":
+            words = "Selective: the scores are made again, and nothing else."
+            slips.insert(0, (words, 2 * area))
+        about = f"{samples} sample{'s' * (samples > 1)}, tensor {tensor}, recompute {recompute}"
+        cases.append(Case(about, (s, samples, h, a, tensor, recompute), right, slips))
+    return compared(KEPT, activations, cases, "As the library counts them, layer by layer.")
+
+
+def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
+    """Return whether `seconds(alone, gpus, p, m, recompute)` is that of a pipeline of equal stages."""
+    rng, cases = np.random.default_rng([seed, 7]), []
+    for p, m, recompute in STEPS:
+        alone, gpus = float(rng.integers(20, 200)), int(rng.choice([16, 32]))
+        again, waits = (4 / 3 if recompute == "full" else 1), 1 + (p - 1) / m
+        share = alone / gpus
+        right = share * again * waits
+        part = "Backward takes twice as long as forward. What share of both is done once more?"
+        slips = [
+            ("Who waits for the first microbatch to come, and who for the last?", share * again),
+            ("What is made again takes time.", share * waits),
+            (part, share * 2 * waits),
+            (part, share * 1.5 * waits),
+            ("The stages of a pipeline are among the GPUs already.", right / p),
+            ("What selective recomputation makes again you may neglect.", share * 4 / 3 * waits),
+        ]
+        about = f"{alone:g} s on one of {gpus} GPUs, {p} stages, {m} microbatches, recompute {recompute}"
+        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))
+    return compared(TIME, seconds, cases, "Messages, and stages that are not equal, come on top.")

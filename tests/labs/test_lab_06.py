@@ -1,0 +1,238 @@
+"""Lab 6: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+
+import inspect
+import linecache
+
+import pytest
+
+from lib_dlhpc.explore import lab_small_run
+from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.lab_fit import KEPT, STATE, TIME, block_bytes
+from lib_dlhpc.explore.lab_small_run import CAP, CHEAP, SMALL, cheapest
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.ledger import peak
+from lib_dlhpc.train.lab.capped import available
+from lib_dlhpc.train.lab.findings import as_text, passed
+
+LAB = "06_fit_the_model"
+NAMES = ["your name", "another", "x"]
+FORMULAS = ("state", "activations", "seconds")
+real = pytest.mark.skipif(not available(), reason="this system does not tell a peak")
+
+
+@pytest.fixture(scope="module")
+def own(checks):
+    return checks(LAB)
+
+
+@pytest.fixture(scope="module")
+def solved(solution):
+    return solution(LAB)
+
+
+def found(findings, law):
+    (finding,) = [each for each in findings if each.law.startswith(law)]
+    return finding
+
+
+def as_cell(function, *changes):
+    """The function as from a cell, with text of it replaced."""
+    source = inspect.getsource(function)
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    name, scope = f"<cell {hash(source)}>", {}
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    exec(compile(source, name, "exec"), scope)
+    return scope[function.__name__]
+
+
+def text_of(own, name, **fields):
+    """The [strategy] of a learner who found the quickest."""
+    fields = own.best(name)[1] | fields
+    batch = (
+        own.task_of(name).batch * fields["tensor"] * fields["pipeline"] // own.task_of(name).gpus
+    )
+    fields = {"batch": batch, "sequence_parallel": fields["tensor"] > 1} | fields
+    shown = {
+        k: str(v).lower() if isinstance(v, bool) else repr(v).replace("'", '"')
+        for k, v in fields.items()
+    }
+    return lambda: "[strategy]\n" + "\n".join(f"{k} = {v}" for k, v in shown.items())
+
+
+def small(own, name):
+    return own.small_of(own.seed_of(name))
+
+
+def way_of(own, name):
+    """How the learner's small run gets under its cap."""
+    way = cheapest(small(own, name))
+    return lambda: {way: {"microbatches": 8, "recompute": "full", "offload": "all"}[way]}
+
+
+def formulas(own, solved, name, function="", *changes):
+    given = [
+        as_cell(getattr(solved, each), *(changes if each == function else ())) for each in FORMULAS
+    ]
+    return own.formulas_findings(*given, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_formulas_and_the_choice_of_the_solution_hold(own, solved, name):
+    findings = formulas(own, solved, name) + own.choice_findings(text_of(own, name), name)
+    assert passed(findings), as_text(findings)
+
+
+def both_kinds(own):
+    """A name for each kind of small run."""
+    names = {cheapest(small(own, f"learner {k}")): f"learner {k}" for k in range(12)}
+    return names
+
+
+def test_learners_get_small_runs_of_different_kinds(own):
+    assert {"microbatches", "offload"} <= set(both_kinds(own))
+
+
+@real
+@pytest.mark.parametrize("way", ["microbatches", "offload"])
+def test_the_small_run_of_the_solution_holds(own, solved, way):
+    name = both_kinds(own)[way]
+    findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
+    assert passed(findings), as_text(findings)
+    assert "Measured" in found(findings, CAP).words
+
+
+@real
+def test_what_is_too_large_is_refused_and_a_dear_way_is_told(own, solved):
+    name = both_kinds(own)["microbatches"]
+    refused = own.small_findings(lambda: {"microbatches": 1}, solved.small_peak, small(own, name))
+    assert "Refused by the system" in found(refused, CAP).words
+    dear = own.small_findings(lambda: {"offload": "all"}, solved.small_peak, small(own, name))
+    assert found(dear, CAP).right and "a cheaper way" in found(dear, CHEAP).words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_starter_fails_with_useful_words(own, starter, name, monkeypatch):
+    monkeypatch.setattr(lab_small_run, "available", lambda: False)
+    scope = {}
+    for each in ("state", "activations", "seconds", "choice", "small", "small_peak"):
+        exec(starter(LAB, f"def {each}("), scope)
+    findings = own.findings(scope, name)
+    assert not any(each.right for each in findings if each.law not in (own.LEGAL,))
+    assert "no GPU has whole" in found(findings, STATE).words
+    assert "input of the block alone" in found(findings, KEPT).words
+    assert "Who waits for the first microbatch" in found(findings, TIME).words
+    assert "What makes" in found(findings, own.FITS).words
+    assert "what each layer keeps" in found(findings, SMALL).words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_mistake_is_told_what_it_is(own, solved, name):
+    for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
+        finding = found(formulas(own, solved, name, function, (old, new)), law)
+        assert finding.right is False and words in finding.words, (mistake, finding)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[strategy]\ntensor = 3", "tensor"),
+        ("[strategy]\nbatch = 1", "A step is"),
+        ("[strategy]\nzero = 4", "zero"),
+        ("[strategy]\nnodes = 1", "not yours to choose"),
+        ("[machine]\nnodes = 1", "not yours to choose"),
+        ("strategy", "TOML"),
+        ("[strategy]\npipeline = 2\nzero = 3", "zero"),
+    ],
+)
+def test_a_choice_that_is_not_legal_is_told_why(own, text, said):
+    finding = found(own.choice_findings(lambda: text, "x"), own.LEGAL)
+    assert finding.right is False and said in finding.words
+
+
+@pytest.mark.parametrize("name", [f"learner {k}" for k in range(6)])
+def test_every_learner_must_choose_and_can(own, name):
+    plain = own.experiment_of(own.task_of(name))
+    assert peak(plain).total > 1.2 * plain.machine.device.memory
+    seconds, fields = own.best(name)
+    slow = own.choice_findings(text_of(own, name, recompute="full", microbatches=1, zero=0), name)
+    assert fields and seconds > 0
+    assert not passed(slow)
+
+
+def test_what_is_too_slow_is_told_what_costs_the_most(own):
+    name = "x"
+    fields = own.best(name)[1]
+    dear = own.choice_findings(
+        text_of(own, name, recompute="full", microbatches=fields["microbatches"]), name
+    )
+    assert found(dear, own.FITS).right
+    assert found(dear, own.QUICK).right is False
+    assert "The largest part that is not a must is" in found(dear, own.QUICK).words
+
+
+def test_a_block_of_the_library_is_that_of_the_paper(own, solved):
+    task = own.task_of("x")
+
+    def one(layers, **strategy):
+        return own.experiment_of(task._replace(layers=layers), **strategy)
+
+    for tensor, recompute in ((1, "none"), (4, "none"), (2, "selective"), (1, "full")):
+        told = solved.activations(task.sequence, 3, task.hidden, task.heads, tensor, recompute)
+        assert block_bytes(one, 3, tensor, recompute) == pytest.approx(told)
+
+
+def test_seconds_are_those_of_a_pipeline_of_equal_stages(own, solved):
+    from lib_dlhpc.schedules import PIPELINES
+    from lib_dlhpc.schedules.pipeline_proof import bubble
+
+    for p, m in ((4, 8), (2, 1)):
+        waits = bubble(PIPELINES["1f1b"](p, m))
+        assert solved.seconds(p * 1.0, p, p, m, "none") == pytest.approx(1 + waits)
+
+
+def test_the_quickest_of_the_search_is_not_beaten_by_what_the_library_finds(own):
+    for name in NAMES:
+        seconds, fields = own.best(name)
+        again = own.experiment_of(
+            own.task_of(name), **fields, sequence_parallel=fields["tensor"] > 1,
+            batch=own.task_of(name).batch * fields["tensor"] * fields["pipeline"] // own.task_of(name).gpus,
+        )  # fmt: skip
+        assert float(predict(again).step_time) == pytest.approx(seconds)
+        assert predict(again).fits
+
+
+def test_learners_have_tasks_of_their_own(own):
+    assert len({own.task_of(f"learner {k}") for k in range(12)}) > 6
+    assert len({str(own.best(f"learner {k}")[1]) for k in range(4)}) > 1
+
+
+def test_what_the_notebook_shows_is_shown(own, solved):
+    assert "Target: it fits" in own.task("x").value
+    assert "Cap:" in own.small_task("x").value
+    assert own.largest_term("x") in ("weights", "gradients", "optimiser state", "activations")
+    assert (
+        "All 3 hold" in own.check_formulas(*(getattr(solved, each) for each in FORMULAS), "x").value
+    )
+    assert "All 3 hold" in own.check_choice(text_of(own, "x"), "x").value
+
+
+def test_nothing_is_started_before_the_formulas_hold(own, solved, monkeypatch):
+    monkeypatch.setattr(own, "HERE", None)
+    wrong = as_cell(solved.state, ("zero >= 1", "zero >= 9"))
+    rest = (
+        solved.activations,
+        solved.seconds,
+        text_of(own, "x"),
+        way_of(own, "x"),
+        solved.small_peak,
+    )
+    assert "Not yet" in own.on_ranks("x", wrong, *rest).value
+
+
+@real
+def test_zero_on_real_ranks_takes_what_the_formula_says(own, solved, on_ranks, tmp_path):
+    file = save(solved.state, tmp_path / "step.py")
+    text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=4)
+    assert "4 real ranks" in text and "All 3 hold" in text, text
