@@ -1,0 +1,183 @@
+"""What module 05 and its notes say is what the library computes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lib_dlhpc.explore import hybrid_parallel_cosmos as cosmos
+from lib_dlhpc.explore import hybrid_parallel_deep as deep
+from lib_dlhpc.explore import hybrid_parallel_map as ways
+from lib_dlhpc.explore.hybrid_parallel import comparisons
+from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way
+from lib_dlhpc.explore.hybrid_parallel_cosmos import Cubes, finer, step_of
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.validate import results
+
+
+def part(way: Way, name: str) -> float:
+    return dict(zip(TERMS, way.parts, strict=True))[name]
+
+
+def deep_ways(**changes) -> dict[str, Way]:
+    return {deep.name_of(way): way for way in deep.ways_of(deep.Deep(**changes))}
+
+
+def column(setting: ways.Ways, tensor: int, stages: tuple[int, ...]) -> list[Way]:
+    return [ways.predicted(setting, tensor, p) for p in stages]
+
+
+# the published table --------------------------------------------------------------------------------
+
+
+def test_the_published_figures_are_those_of_the_catalog():
+    row = results()["oyama19-512"]
+    assert (row["count"], row["batch_global"], row["value"]) == ("512", "128", "1.42")
+    there = results()["megatron21-ptd-174-384"]
+    assert int(there["count"]) == 8 * 12 * 4 and "tp=8, pp=12" in there["notes"]
+
+
+def test_a_prediction_from_nothing_is_far_off_and_one_that_is_calibrated_is_near():
+    errors = [found / told - 1 for _, _, told, found, _ in comparisons()]
+    assert errors[0] > 1 and abs(errors[1]) < 0.1
+    assert all(-0.55 < error < -0.4 for error in errors[2:])  # "about twice as much"
+    assert 1 / cosmos.slowness() == pytest.approx(1 / 3, abs=0.05)  # "a third"
+
+
+# the cubes ------------------------------------------------------------------------------------------
+
+
+def test_a_cube_is_two_gigabytes_and_training_on_it_ten_times_as_much():
+    shape = cosmos.cosmos().dataset.sample_shape
+    assert 4 * shape[0] * shape[1] ** 3 / 1e9 == pytest.approx(2.1, abs=0.06)
+    assert 8 < cosmos.memory_alone() / 2.1 < 12
+    assert step_of(Cubes(slabs=1)).memory["activations"] > 0.5e9 * cosmos.memory_alone()
+
+
+def test_four_gpus_a_sample_are_the_fewest_that_fit_and_replicas_do_not_help():
+    assert next(s for s in cosmos.SLABS if step_of(Cubes(slabs=s)).fits) == 4
+    assert not step_of(Cubes(slabs=2, gpus=2048)).fits
+
+
+def test_finer_cuts_shorten_the_step_and_more_samples_do_not():
+    yours = float(step_of(Cubes()).step_time)
+    assert float(step_of(finer(Cubes())).step_time) < 0.6 * yours
+    assert float(step_of(Cubes(gpus=1024)).step_time) == pytest.approx(yours, rel=0.02)
+    assert 4 < cosmos.strong_gain() < 6  # of the eight that 32 GPUs a sample might be
+
+
+def test_cubes_of_256_on_many_slabs_are_mostly_not_computing_for_long():
+    step = step_of(Cubes(256, 32))
+    assert float(step.efficiency) < 0.6
+    assert float(step.exposed["data"]) > float(step.exposed["halo"])
+
+
+def test_the_shared_file_system_is_too_slow_and_the_drives_of_the_nodes_are_not():
+    assert float(step_of(Cubes(tier="gpfs")).input_stall) > 0.8 * cosmos.published_step()
+    assert float(step_of(Cubes(tier="nvme")).input_stall) == 0
+
+
+def test_halos_do_not_shrink_while_slabs_get_thinner():
+    inside = [step_of(Cubes(slabs=s, gpus=2048)).messages["halo"] for s in (8, 16, 32)]
+    cost = [float(halo.bandwidth) for halo in inside]
+    assert cost[0] <= cost[1] <= cost[2]
+    computing = [float(step_of(Cubes(slabs=s)).compute) for s in (8, 16, 32)]
+    assert computing[0] > 1.7 * computing[1] > 2.5 * computing[2]
+
+
+# the map --------------------------------------------------------------------------------------------
+
+
+def test_tensor_groups_across_nodes_double_the_step():
+    assert ways.tensor_across() == pytest.approx(2, abs=0.3)
+
+
+def test_less_tensor_with_as_many_stages_is_predicted_to_be_quicker_than_what_was_published():
+    there, less = (ways.predicted(ways.Ways(), t, 12) for t in (8, 4))
+    assert less.fits and less.seconds < 0.95 * there.seconds
+    assert part(less, "tensor sums") < 0.5 * part(there, "tensor sums")
+    assert less.memory > 1.5 * there.memory
+
+
+def test_larger_microbatches_cost_the_rows_with_little_tensor_most_and_all_columns_alike():
+    def longer(tensor: int, stages: int) -> float:
+        small, large = (ways.predicted(ways.Ways(microbatch=n), tensor, stages) for n in (1, 8))
+        assert part(large, "compute") < part(small, "compute")
+        return part(large, "pipeline bubble") - part(small, "pipeline bubble")
+
+    assert longer(4, 12) > 1.5 * longer(8, 12)
+    assert longer(8, 48) == pytest.approx(longer(8, 12), rel=0.1)
+
+
+def test_in_nodes_of_two_less_tensor_is_best():
+    at = ways.Ways(node=2)
+    ranked = [ways.predicted(at, t, p) for t, p in ((8, 12), (4, 12), (2, 24), (1, 48))]
+    best = ways.best_of(ranked)
+    assert best is not None and best.tensor <= 2
+
+
+def test_gpipe_keeps_too_much_whatever_the_way():
+    for t, p in ((8, 12), (4, 24), (1, 48), (16, 12)):
+        assert not ways.predicted(ways.Ways(schedule="gpipe"), t, p).fits
+
+
+def test_the_edge_of_memory_runs_from_many_stages_to_much_tensor():
+    fits = {t: [way.fits for way in column(ways.Ways(), t, (1, 12, 48))] for t in (1, 4, 8)}
+    assert fits == {1: [False, False, True], 4: [False, True, True], 8: [False, True, True]}
+
+
+# the deep network -----------------------------------------------------------------------------------
+
+
+def test_on_v100_neither_stages_alone_nor_slabs_alone_are_best_for_images_of_720():
+    found = deep_ways()
+    best = deep.best_of(list(found.values()))
+    assert best is not None and best.pipeline > 1 and best.spatial > 1
+    assert not found["data alone"].fits and not found["16 stages"].fits and found["16 slabs"].fits
+    assert part(found["16 slabs"], "halos") < 0.05 * found["16 slabs"].seconds
+    assert part(found["16 slabs"], "compute") > 2 * part(found["data alone"], "compute")
+
+
+def test_small_images_and_large_memories_want_data_alone():
+    for changes in ({"side": 224}, {"machine": "frontera"}):
+        found = deep_ways(**changes)
+        assert deep.best_of(list(found.values())) == found["data alone"]
+        assert all(way.fits for way in found.values())
+
+
+# the formula ----------------------------------------------------------------------------------------
+
+
+def test_six_sums_a_layer_and_microbatch_where_activations_are_made_again():
+    run, setting = ways.RUNS[ways.CALIBRATES], ways.as_published(ways.CALIBRATES)
+    for recompute, sums in (("none", 4), ("full", 6)):
+        there = ways.experiment_of(setting._replace(recompute=recompute), run.tensor, run.pipeline)
+        link = there.machine.intra_node
+        size = 2 * setting.microbatch * 2048 * run.hidden  # B of the activations of a microbatch
+        one = 2 * (run.tensor - 1) / run.tensor * size / (link.bandwidth * link.efficiency)
+        many = int(there.strategy.microbatches) * run.layers / run.pipeline
+        told = float(predict(there).messages["tensor"].bandwidth)
+        assert told == pytest.approx(sums * many * one, rel=0.06)  # beside it the two ends
+
+
+def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
+    there = ways.predicted(ways.Ways(), 8, 12)
+    passes = sum(part(there, name) for name in ("compute", "made again", "tensor sums"))
+    assert 11 / 384 < part(there, "pipeline bubble") / passes < 3 * 11 / 384
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    file = repository / "modules" / "05_hybrid_parallel.ipynb"
+    cells = json.loads(file.read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    for part_ in (
+        "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
+        "Do it for real", "Check yourself", "What surprised you",
+        "In five lines", "Where the model fails", "Further reading", "doi.org",
+    ):  # fmt: skip
+        assert part_ in text
+    assert len(re.findall(r"lesson\.predict", text)) == 4
+    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 5
+    for cell in cells:
+        assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
