@@ -39,7 +39,20 @@ def largest_kept(part: Part, size: int, recompute: str = "none") -> float:
 
 @lru_cache(maxsize=4096)
 def backward_extra(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
-    """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps.
+    """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps."""
+    total = kept_bytes(part, size, recompute, gathered)
+    return max(0.0, float(backward_bytes(part, size, recompute, gathered).max(initial=0.0)) - total)
+
+
+def forward_bytes(part: Part, size: int, recompute: str = "none") -> Floats:
+    """Return the bytes of a sample that are kept when each layer has gone forward, shape (layers,)."""
+    return np.cumsum(_kept(part.model, part.sends, size, recompute, False))
+
+
+def backward_bytes(
+    part: Part, size: int, recompute: str = "none", gathered: bool = False
+) -> Floats:
+    """Return the bytes of a sample that a part holds while each layer goes backward, shape (layers,).
 
     Backward lets go of layers from the last to the first, and has the gradients of one layer's input and
     output at a time; a segment that is made again is there as a whole first.
@@ -52,7 +65,6 @@ def backward_extra(part: Part, size: int, recompute: str = "none", gathered: boo
         inside = slice(segment.first, segment.stop)
         before = own[segment.first - 1] if segment.first else 0.0
         held[inside] = before + np.cumsum(whole[inside])
-    total = float(own[-1])
     moved = size * moved_elements(model)
     for index, layer in enumerate(model.layers):
         if layer.kind in ("exchange", "halo"):
@@ -62,7 +74,7 @@ def backward_extra(part: Part, size: int, recompute: str = "none", gathered: boo
             moved[index] -= size * model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= whole[index] - layer.mask_bytes * (whole[index] > 0)
-    return max(0.0, float((held + moved).max(initial=0.0)) - total)
+    return held + moved
 
 
 def _passed_on(layer: Layer) -> int:
