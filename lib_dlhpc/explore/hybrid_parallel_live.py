@@ -301,7 +301,8 @@ def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> s
         + table_html(lines)
         + _note(
             f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
-            f" {off:+.0%}. {why(setting, cores(), float(foretold.compute))}"
+            f" {off:+.0%}. {why(setting, cores(), float(foretold.compute))} Simulation and record count waiting"
+            " for a slower rank where it happens, inside layers too; the prediction under <em>for the others</em>."
         )
     )
 

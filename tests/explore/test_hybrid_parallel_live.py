@@ -1,0 +1,192 @@
+"""Networks shared out on real ranks from the page: equal to one rank, terms three ways; failures are told."""
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.explore import hybrid_parallel_live as live
+from lib_dlhpc.explore.hybrid_parallel_live import (
+    MOST,
+    NETWORKS,
+    STANDS,
+    Ran,
+    Setting,
+    calibrated,
+    cores_html,
+    equal_html,
+    errors,
+    experiment,
+    one_step,
+    problem_of,
+    share_out_here,
+    stands,
+)
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+
+NAMES = {"network": "Network", "inside": "Ranks a layer", "stages": "Stages", "replicas": "Replicas",
+         "microbatches": "Microbatches"}  # fmt: skip
+ALL_THREE = {"network": "words", "inside": 2, "stages": 2, "replicas": 2, "microbatches": 4}
+RAN = Ran(100.0, 1.5, 1.25, {"forward": 1.0})
+
+
+class Now:
+    """A thread that runs at once."""
+
+    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
+        self.start = lambda: target(*args)
+
+
+class Fails:
+    """A run that ends at once, by itself or because it is cancelled."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.state = folder, "running"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+    def wait(self) -> dict[str, Any]:
+        raise JobError("rank 2: ValueError: a bad day (step 3)")
+
+
+def choose(panel: Any, **changes: Any) -> None:
+    controls = {c.description: c for c in panel.children[0].children if hasattr(c, "options")}
+    for name, value in changes.items():
+        controls[NAMES[name]].value = value
+
+
+def click(panel: Any, name: str) -> Any:
+    (button,) = [b for b in panel.children[1].children[2].children if b.description == name]
+    button.click()
+    return button
+
+
+def told(panel: Any) -> str:
+    asked, wall, _, said, below = panel.children[1].children
+    words = [asked, wall, said, *below.children]
+    return "".join(str(getattr(w, "value", "")) for w in words)
+
+
+def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
+    panel = share_out_here()
+    for control in [c for c in panel.children[0].children if hasattr(c, "options")]:
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(panel.children[1].children[0].value)
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("split", [(1, 1, 1), (2, 1, 1), (4, 1, 2), (2, 2, 2)])
+def test_the_batch_is_the_same_however_it_is_shared_out(network: str, split: Any) -> None:
+    there = experiment(Setting(network, *split))
+    assert there.global_batch == NETWORKS[network][2]
+    assert there.devices == split[0] * split[1] * split[2]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"inside": 2}, ALL_THREE], ids=["two slabs", "three ways at once"]
+)
+def test_what_is_shared_out_equals_one_rank_and_stands_beside_what_was_foretold(
+    changes: Any,
+) -> None:
+    pytest.importorskip("mpi4py")
+    panel = share_out_here(thread=Now)
+    choose(panel, **changes)
+    click(panel, "Train")
+    text = told(panel)
+    assert "✓ <b>Test loss" in text
+    off = float(re.findall(r"losses is (\d.*?e-?\d+)", text)[0])
+    assert off < 1e-12
+    for words in ("predicted", "simulated", "measured", "measured - predicted", *STANDS, "Error."):
+        assert words in text
+
+
+def test_more_ranks_than_cores_is_said_before_the_run() -> None:
+    setting = Setting(**ALL_THREE)
+    assert "Oversubscribed: 8 ranks on 2 cores" in cores_html(setting, 2)
+    assert "✓" in cores_html(setting, 8) and "Oversubscribed" not in cores_html(setting, 8)
+    assert "share 2 cores" in live.why(setting, 2, 1e-3) and "4 ms" in live.why(setting, 2, 1e-3)
+    assert "share" not in live.why(setting, 8, 1e-3)
+
+
+def test_too_many_ranks_are_refused_before_anything_starts() -> None:
+    panel = share_out_here(lambda *_: pytest.fail("it was started"), Now)
+    choose(panel, inside=4, stages=2, replicas=2)
+    assert f"16 ranks: {MOST} at most" in told(panel)
+    assert not click(panel, "Train").disabled
+    assert problem_of(Setting("cubes", 4, 2, 2)) and not problem_of(Setting(**ALL_THREE))
+
+
+def test_another_loss_is_no_equality() -> None:
+    setting = Setting(inside=2)
+    assert "✓" in equal_html(setting, RAN, RAN._replace(test_loss=1.25 * (1 + 1e-15)))
+    assert "✕" in equal_html(setting, RAN, RAN._replace(loss=1.5 * (1 + 1e-6)))
+
+
+@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
+def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str, tmp_path: Path) -> None:
+    def begin(_: Any, ranks: int) -> Any:
+        if reason == "no MPI":
+            raise SpecError("There is no mpiexec here.")
+        job = Fails(tmp_path / "run")
+        job.state = "failed"
+        return job
+
+    panel = share_out_here(begin, Now)
+    assert not click(panel, "Train").disabled
+    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
+    ended, running = threading.Event(), threading.Event()
+
+    def begin(_: Any, ranks: int) -> Any:
+        running.set()
+        return Fails(tmp_path / "run")
+
+    class Ends(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            ended.set()
+
+    panel = share_out_here(begin, Ends)
+    train = click(panel, "Train")
+    assert train.disabled and running.wait(10)
+    click(panel, "Cancel")
+    assert ended.wait(10)
+    assert "Cancelled." in told(panel) and not train.disabled
+
+
+@pytest.mark.parametrize("changes", [{"inside": 4}, ALL_THREE])
+def test_what_a_simulated_rank_stands_still_for_is_all_that_it_waits(changes: Any) -> None:
+    there = calibrated(Setting(**changes), RAN).set({"machine.jitter": 0.0})
+    played = simulate(there)
+    waits = played.select(played.where("compute", "wait"))
+    whole = float((waits.stop - waits.start).sum()) / played.ranks
+    assert sum(stands(played, 1).values()) == pytest.approx(whole)
+    layers = sum(float(predict(there).exposed.get(kind, 0.0)) for kind in ("halo", "tensor"))
+    assert stands(played, 1)[next(iter(STANDS))] == pytest.approx(layers, rel=0.5)
+
+
+def test_one_step_is_from_update_to_update() -> None:
+    whole = simulate(experiment(Setting("words", 2, 2, 1, 4)), steps=4)
+    parts = [one_step(whole, number) for number in range(4)]
+    for step in parts:
+        assert step.where("compute", "update").sum() == whole.ranks and step.start.min() == 0
+    # What sticks out of a step, such as a message under way during an update, is in none of them.
+    assert 0.9 * len(whole) <= sum(map(len, parts)) <= len(whole)
+
+
+def test_an_error_is_told_for_each_term_that_either_has() -> None:
+    assert errors({"a": 1.0, "b": 2.0}, {"b": 5.0, "c": 1.0}) == {"a": -1.0, "b": 3.0, "c": 1.0}
