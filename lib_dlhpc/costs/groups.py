@@ -98,6 +98,19 @@ def everyone(n: Any, net: Network, times: Any = 1) -> Cost:
     return gather(n, net, times) + scatter(n, net, times)
 
 
+def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
+    """Return the cost of `times` exchanges of everyone with everyone; each rank sends n bytes in all, evenly.
+
+    What stays in a node and what leaves it go at once; a rank has its part of the NICs of its group.
+    """
+    near, far = net.inner.ranks, net.outer.ranks
+    ranks = near * far
+    inside = (near - 1) / ranks * n * net.inner.beta
+    across = (ranks - near) / ranks * n * near * net.outer.beta * net.all_to_all
+    alpha, _ = slowest(net)
+    return Cost(times * (ranks - 1) * alpha, np.maximum(inside, across), 0.0)
+
+
 def exchange_cost(way: str, n: Any, net: Network, times: Any) -> Cost:
     """Return the cost of `times` exchanges of n bytes in all, forward or backward `way` of a layer."""
     prices = {"all_reduce": everyone, "all_gather": gather, "reduce_scatter": scatter}

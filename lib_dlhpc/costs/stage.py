@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.layout import Part
+from lib_dlhpc.layout import Part, stride
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -67,11 +67,15 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
     size = batch * compute.BYTES[strategy.precision]
     behind = _priced(experiment, regathered, size)
     backward = _together(_priced(experiment, back, size), _priced(experiment, redone, size))
+    routed = _routed(experiment, part, size)
+    backward = _together(backward, routed)
+    if strategy.recompute == "full":
+        backward = _together(backward, routed)
     return StageCost(
         forward=scale * times.forward.sum(),
         backward=scale * times.backward.sum(),
         again=scale * times.forward[repeated].sum(),
-        forward_messages=_priced(experiment, there, size),
+        forward_messages=_together(_priced(experiment, there, size), routed),
         backward_messages=backward if strategy.overlap else _together(backward, behind),
         hidden_messages=behind if strategy.overlap else {},
         layer_forward=scale * times.forward,
@@ -162,6 +166,17 @@ def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
     start, stop = _common(one, other)
     return max(0, stop - start)
+
+
+def _routed(experiment: Experiment, part: Part, size: Any) -> dict[str, Cost]:
+    """Return the cost of sending positions to their experts and back, in one pass (Lepikhin et al. 2020)."""
+    shared = int(experiment.strategy.experts)
+    layers = [layer for layer in part.model.layers if layer.kind == "experts"]
+    if shared == 1 or not layers:
+        return {}
+    net = groups.spread(experiment, shared, stride(experiment, "data"))
+    elements = sum(layer.attributes["chosen"] * prod(layer.output_shape) for layer in layers)
+    return {"experts": groups.all_to_all(2 * elements * size, net, 2 * len(layers))}
 
 
 def _priced(experiment: Experiment, sent: Messages, size: Any) -> dict[str, Cost]:

@@ -14,6 +14,8 @@ BUBBLES = {
 FORMULAS = {
     "tensor": "each exchange round a ring of t ranks: 2 (t-1) α + 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half"
     " of it for a gather or a reduce-scatter; forward, backward, and again where forward is made again",
+    "experts": "two exchanges of everyone with everyone for each layer of experts and pass: (e-1) α + (e-1)/e n β, n"
+    " being the positions times the experts that each takes",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late of it is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
@@ -23,6 +25,7 @@ FORMULAS = {
 }
 SOURCES = {
     "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism)",
+    "experts": "Lepikhin et al. 2020 (GShard); Fedus et al. 2022 (Switch transformers)",
     "halo": "Dryden et al. 2019",
     "pipeline": "Huang et al. 2019 (GPipe); Narayanan et al. 2021",
     "data": "Li et al. 2020 (PyTorch Distributed); Rajbhandari et al. 2020 (ZeRO)",
@@ -60,12 +63,17 @@ def _bubble(p: Breakdown) -> Explanation:
 
 def _messages(p: Breakdown, kind: str) -> Explanation:
     e, cost = p.experiment, p.messages[kind]
-    ranks = {"tensor": "tensor", "halo": "spatial", "pipeline": "pipeline", "data": "data"}.get(
-        kind
-    )
+    ranks = {
+        "tensor": "tensor",
+        "halo": "spatial",
+        "pipeline": "pipeline",
+        "data": "data",
+        "experts": "data",
+    }.get(kind)
     inputs = []
     if ranks:
-        inputs.append(("ranks of a group", f"{getattr(sizes(e), ranks)}", "given"))
+        members = getattr(sizes(e), ranks) if kind != "experts" else int(e.strategy.experts)
+        inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += link_inputs(p, "intra_node", "inside a node")
         inputs += link_inputs(p, "inter_node", "between nodes")
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))

@@ -32,6 +32,7 @@ SPLIT_FIELDS = (
     "zero",
     "recompute",
     "offload",
+    "experts",
 )
 TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 
@@ -50,6 +51,7 @@ class Strategy:
     weights too (Rajbhandari et al. 2020). recompute: activations that backward makes again: all within a
     block (full), or of attention alone (selective). offload: what waits in host memory, or in the storage
     tier `offload_to`, until it is needed: activations, or weights and optimiser state too (all).
+    experts: as many replicas share out the experts of each layer that has some (predicted only).
 
     update: synchronous devices exchange gradients every step; asynchronous ones push theirs to the
     nodes that hold the parameters and pull what has come of them, none waiting for the others; local
@@ -78,6 +80,7 @@ class Strategy:
     zero: int = whole(default=0, least=0, most=3)
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
+    experts: int = whole(default=1)  # replicas that share out the experts of their layers
     offload_to: str = text(default="host")  # or one of the machine's storage tiers
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between two averages of the weights, with local updates
@@ -121,7 +124,7 @@ def check_update(strategy: Strategy) -> None:
 def check_split(strategy: Strategy) -> None:
     """Raise SpecError for numbers that describe how a network is split and contradict each other."""
     s = strategy
-    for name in ("tensor", "pipeline", "spatial", "microbatches", "zero"):
+    for name in ("tensor", "pipeline", "spatial", "microbatches", "zero", "experts"):
         value, none = getattr(s, name), 0 if name == "zero" else 1
         if s.update != "synchronous" and np.any(np.not_equal(value, none)):
             raise SpecError(
@@ -152,6 +155,11 @@ def check_split(strategy: Strategy) -> None:
         (
             s.sequence_parallel & np.equal(s.tensor, 1),
             "strategy.sequence_parallel = true: it needs strategy.tensor above 1; legal here: false.",
+        ),
+        (
+            np.greater(s.experts, 1) & np.greater(s.zero, 0),
+            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal value is 0; replicas have"
+            " different experts.",
         ),
         (
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1),

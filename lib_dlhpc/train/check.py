@@ -18,6 +18,10 @@ def check(experiment: Experiment) -> None:
             f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
             f" {', '.join(PRECISIONS)}."
         )
+    if strategy.experts > 1:
+        raise SpecError(
+            f"strategy.experts = {strategy.experts}: predicted only; the legal value here is 1."
+        )
     if strategy.update == "asynchronous":
         _check_asynchronous(experiment)
     if is_shared_out(experiment):

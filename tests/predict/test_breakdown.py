@@ -174,6 +174,7 @@ SPECIAL = {
     "strategy.microbatches": [1, 4, 8],
     "strategy.chunks": [1, 1, 1],
     "strategy.zero": [0, 2, 3],
+    "strategy.experts": [1, 1, 1],
     "strategy.local_steps": [1, 1, 1],
     "strategy.staleness": [0, 0, 0],
     "strategy.servers": [1, 1, 1],
@@ -249,7 +250,8 @@ OTHERWISE = {  # what is legal and does something with these updates
     (update, f"strategy.{name}"): [none] * 3  # only synchronous devices can share out a network
     for update in UPDATED
     for name, none in [
-        *(("tensor", 1), ("pipeline", 1), ("spatial", 1), ("microbatches", 1), ("zero", 0))
+        *(("tensor", 1), ("pipeline", 1), ("spatial", 1), ("microbatches", 1), ("zero", 0)),
+        ("experts", 1),
     ]
 }
 

@@ -71,6 +71,12 @@ UNCALIBRATED = {"calibration.rate": 0.0}
 BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
 ASYNCHRONOUS = {**UNCALIBRATED, "strategy.update": "asynchronous", "machine.jitter": 0.1}
 FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
+MOE = {
+    **UNCALIBRATED,
+    "model.name": "gpt-1536x16",
+    "model.layers": 2,
+    "model.experts": 8,
+}
 OFFLOADED = {**UNCALIBRATED, "strategy.offload": "all"}
 INTERLEAVED = {
     "strategy.pipeline": 3,
@@ -103,6 +109,7 @@ CHANGES = {
     "strategy.zero": (1, {}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
+    "strategy.experts": (4, MOE),
     "strategy.offload_to": ("nvme", OFFLOADED),
     "machine.host_memory": (1e9, OFFLOADED),
     "machine.host_link.latency": (1e-2, OFFLOADED),

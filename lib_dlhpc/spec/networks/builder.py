@@ -291,6 +291,36 @@ class Builder:
             attributes={"heads": heads, "causal": causal, "dropout": dropout},
         )
 
+    def experts(
+        self,
+        experts: int,
+        chosen: int,
+        features: int,
+        name: str = "",
+        after: tuple[str, str] = ("", ""),
+    ) -> str:
+        """Feed-forward networks of which each position takes the `chosen` best by its scores.
+
+        after: the positions, and their scores for each expert. features: between an expert's two products.
+        The load is even: each expert has as many positions as any other (Fedus et al. 2022, "Switch
+        transformers", section 2.2, which adds a loss for that).
+        """
+        name = self._name("experts", name)
+        positions, width = self.shape(after[0])
+        if not 1 <= chosen <= experts:
+            raise SpecError(f"{name}: chosen = {chosen}; legal: 1 to the {experts} experts.")
+        taken = chosen * positions
+        return self._append(
+            "experts",
+            name,
+            after,
+            (positions, width),
+            parameters=experts * (2 * width * features + features + width),
+            forward_flop=4.0 * taken * width * features,
+            stored=taken * (2 * features + width),
+            attributes={"experts": experts, "chosen": chosen, "features": features},
+        )
+
     # -- pools and shapes ------------------------------------------------------------------------
 
     def max_pool(

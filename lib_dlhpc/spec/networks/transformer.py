@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 
@@ -14,6 +15,8 @@ def gpt(
     sequence: int = 1024,
     vocabulary: int = 51200,
     dropout: float = 0.1,
+    experts: int = 0,
+    chosen: int = 2,
 ) -> Builder:
     """GPT; one sample is a sequence of `sequence` words.
 
@@ -22,7 +25,12 @@ def gpt(
     last layer norm that it leaves out), needs 24 s l h^2 (1 + s / 6h + V / 12lh) FLOP forward (a
     third of eq. 3 without recomputation) and keeps sh (34 + 5as / h) bytes a layer in fp16
     (Korthikanti et al. 2022, table 2), plus 5sh + 4sV around them (section 4.4).
+
+    experts: in the place of each feed-forward network, so many of them, of which each word takes the
+    `chosen` best (Lepikhin et al. 2020, "GShard"); 0: none.
     """
+    if experts < 0:
+        raise SpecError(f"experts = {experts}: legal: 0, or at least `chosen`.")
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, name="words")
     net.position_embedding(name="positions")
@@ -34,7 +42,10 @@ def gpt(
             _attention(net, hidden, heads, dropout, causal=True)
             source = net.add((net.last, source))
             net.layer_norm()
-            _feed_forward(net, hidden, dropout)
+            if experts:
+                _experts(net, hidden, dropout, experts, chosen)
+            else:
+                _feed_forward(net, hidden, dropout)
             net.add((net.last, source))
     net.layer_norm()
     net.dense(vocabulary, bias=False, fp32=True, tied="words", name="logits")
@@ -100,4 +111,11 @@ def _feed_forward(net: Builder, hidden: int, dropout: float) -> None:
     net.dense(4 * hidden, name="expand")
     net.gelu()
     net.dense(hidden, keep=False, name="contract")
+    net.dropout(dropout)
+
+
+def _experts(net: Builder, hidden: int, dropout: float, experts: int, chosen: int) -> None:
+    words = net.last
+    scores = net.dense(experts, bias=False, name="router")
+    net.experts(experts, chosen, 4 * hidden, name="experts", after=(words, scores))
     net.dropout(dropout)
