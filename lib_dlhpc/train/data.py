@@ -43,6 +43,11 @@ class Data:
         """Whether the targets are classes, so that there is an accuracy."""
         return bool(np.issubdtype(self.y.dtype, np.integer))
 
+    @property
+    def size(self) -> int:
+        """B of all samples and targets."""
+        return sum(int(array.nbytes) for array in (self.x, self.y, self.test_x, self.test_y))
+
 
 def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     """Return the samples that an experiment trains on and tests with, shaped for its model.
@@ -62,6 +67,11 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     x = x.reshape(len(x), *shape)
     test, train = np.split(order, [_tested(experiment)])
     return Data(x[train], y[train], x[test], y[test])
+
+
+def precision_of(experiment: Experiment) -> Any:
+    """Return the type of the numbers in memory; with 16 bits it is what travels that has them."""
+    return np.float64 if experiment.strategy.precision == "fp64" else np.float32
 
 
 def check_data(experiment: Experiment) -> None:

@@ -20,7 +20,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.bubble import with_bubble
-from lib_dlhpc.train.data import load, samples_of, share
+from lib_dlhpc.train.data import Data, precision_of, samples_of, share
 from lib_dlhpc.train.groups import Groups, groups_of
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.microbatches import Step, cut, through, where_numbers_end
@@ -39,17 +39,17 @@ TEST_BATCH = 256  # samples
 def train_hybrid(
     experiment: Experiment,
     comm: Any,
+    data: Data,
     folder: Path | None,
     report: Report,
     begins: Callable[[int], None],
 ) -> Run:
     """Train on the ranks of `comm`, one for each device; arguments and errors are those of `train`."""
-    precision = np.float64 if experiment.strategy.precision == "fp64" else np.float32
+    precision = precision_of(experiment)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
     with ExitStack() as stack:
         groups = stack.enter_context(groups_of(experiment, comm))
-        data = load(experiment, precision)
         stages = [
             Stage(
                 experiment, part, groups, precision, recorder, stack, folder or Path(gettempdir())

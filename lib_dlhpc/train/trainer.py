@@ -7,7 +7,7 @@ it is the mean that counts.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
 from time import monotonic
@@ -20,11 +20,13 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.check import check, is_shared_out
 from lib_dlhpc.train.compress import compressed, plain
-from lib_dlhpc.train.data import Data, global_batches, load, samples_of, share
+from lib_dlhpc.train.data import Data, global_batches, load, precision_of, samples_of, share
 from lib_dlhpc.train.exchange import Exchange, exchange_of
 from lib_dlhpc.train.layers.kept import Array
+from lib_dlhpc.train.layers.room import give_back
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
+from lib_dlhpc.train.peak import Memory, Peak
 from lib_dlhpc.train.rates import batch_at, rate_at
 from lib_dlhpc.train.record import MOST_STEPS, Recorder, gather, offset
 from lib_dlhpc.train.snapshot import Place, restore, save
@@ -52,6 +54,7 @@ class Run:
     seconds: float
     sent: float = 0.0  # B that a rank gives to the exchange in a mean step
     updates: Updates | None = None  # asynchronous ones
+    memory: list[Memory] = field(default_factory=list)  # of each rank, on rank 0
 
     @property
     def gradients(self) -> int:
@@ -75,13 +78,28 @@ def train(
     loss is no number, SpecError for what cannot be trained.
     """
     check(experiment)
+    peak = Peak()
+    data = load(experiment, precision_of(experiment))
+    give_back()
     if is_shared_out(experiment):
-        from lib_dlhpc.train.hybrid import train_hybrid
+        from lib_dlhpc.train.hybrid import train_hybrid as way
+    else:
+        way = _train_replicas
+    run = way(experiment, comm, data, folder, report, begins)
+    run.memory = comm.gather(peak.memory(data.size)) or []
+    return run
 
-        return train_hybrid(experiment, comm, folder, report, begins)
-    precision = np.float64 if experiment.strategy.precision == "fp64" else np.float32
-    data = load(experiment, precision)
-    network = Network(experiment.model, precision, experiment.run.seed)
+
+def _train_replicas(
+    experiment: Experiment,
+    comm: Any,
+    data: Data,
+    folder: Path | None,
+    report: Report,
+    begins: Callable[[int], None],
+) -> Run:
+    """Train where each rank has a whole network."""
+    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
     if experiment.training.normalisation == "global" and comm.size > 1:
         network.context.sum_over_ranks = sums(comm)
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)

@@ -163,6 +163,8 @@ def _end_with(parent: int) -> None:
 
 
 def _result(run: Any, ranks: int) -> dict[str, Any]:
+    from dataclasses import asdict
+
     from lib_dlhpc.timeline import breakdown
 
     terms = breakdown(run.timeline).terms if len(run.timeline) else {}
@@ -177,6 +179,7 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
         "sent": run.sent,
         "gradients": run.gradients,
         "staleness": run.updates.as_dict() if run.updates else None,
+        "memory": [asdict(each) | {"total": each.total} for each in run.memory],
     }
 
 

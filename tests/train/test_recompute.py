@@ -99,8 +99,8 @@ def test_less_is_kept():
     assert peak(deep, 512, "full") < 0.45 * peak(deep, 512, "none")
     none, selective, full = (peak(gpt, 8, way) for way in ("none", "selective", "full"))
     assert full < 0.5 * selective
-    # Of a block, with their mask; those of one block are there at a time.
-    scores = 8 * 4 * 96 * 96 * (4 + 1)
+    # Of a block, before and after dropout, with its mask; those of one block are there at a time.
+    scores = 8 * 4 * 96 * 96 * (4 + 4 + 1)
     assert none - selective == pytest.approx(5 * scores, rel=0.03)
     residual = build("resnet_cifar", {"depth": 29})
     assert peak(residual, 4, "full") < 0.6 * peak(residual, 4, "none")

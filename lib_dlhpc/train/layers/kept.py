@@ -28,6 +28,14 @@ def parts(x: Array) -> Iterator[slice]:
     yield from (slice(start, start + step) for start in range(0, len(x), step))
 
 
+def together(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield the same part of each of some arrays of one shape, for work on one element at a time."""
+    if all(array.flags.c_contiguous for array in arrays):
+        arrays = tuple(array.reshape(-1) for array in arrays)
+    for part in parts(arrays[0]):
+        yield tuple(array[part] for array in arrays)
+
+
 def alone(values: Array) -> Array:
     """The sum over ranks of a run on one rank."""
     return values

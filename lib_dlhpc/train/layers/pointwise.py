@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.train.layers.kept import Array, Context, Kept, Tensors, parts
+from lib_dlhpc.train.layers.kept import PART, Array, Context, Kept, Tensors, together
 from lib_dlhpc.train.layers.slices import Part, part_of
 
 ROOT = sqrt(2 / pi)  # of Python's own kind, which leaves float32 as it is
@@ -27,8 +27,8 @@ class Relu:
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
         y = kept.values["y"]
-        for part in parts(dy):
-            dy[part] *= y[part] > 0
+        for down, own in together(dy, y):
+            down *= own > 0
         return dy
 
 
@@ -41,15 +41,15 @@ class LeakyRelu:
     def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
         """Return y."""
         y = kept.values["y"] = _room(kept, x)
-        for part in parts(x):
-            np.multiply(x[part], _slopes(x[part], self.slope), out=y[part])
+        for up, own in together(x, y):
+            np.multiply(up, _slopes(up, self.slope), out=own)
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx; the sign of y is that of x."""
         y = kept.values["y"]
-        for part in parts(dy):
-            dy[part] *= _slopes(y[part], self.slope)
+        for down, own in together(dy, y):
+            down *= _slopes(own, self.slope)
         return dy
 
 
@@ -103,17 +103,16 @@ class Gelu:
         """Return y; x is kept, as it cannot be had back from y."""
         kept.values["x"] = x
         y = kept.array(x.shape, x.dtype)
-        for part in parts(x):
-            np.multiply(x[part], 0.5 * (1 + self._tanh(x[part])), out=y[part])
+        for up, own in together(x, y):
+            np.multiply(up, 0.5 * (1 + self._tanh(up)), out=own)
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx."""
-        for part in parts(dy):
-            x = kept.values["x"][part]
+        for down, x in together(dy, kept.values["x"]):
             t = self._tanh(x)
             inner = ROOT * (1 + 3 * 0.044715 * x * x)
-            dy[part] *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
+            down *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
         return dy
 
     @staticmethod
@@ -170,13 +169,15 @@ def survivors(
     blocks = -(-many // 16)  # a count of the generator gives 16 numbers of 16 bits
     key = context.seed + (((context.step << 32) + stream) << 64)
     generator = np.random.Philox(counter=context.first_sample * blocks, key=key)
-    numbers = generator.random_raw(shape[0] * blocks * 4).view(np.uint16)
-    mask = numbers.reshape(shape[0], blocks * 16)[:, :many] >= round(rate * 65536)
-    mask = np.ascontiguousarray(mask).reshape(shape)
-    if elements is None:
-        return mask
-    axis, ranges = elements
-    return np.ascontiguousarray(part_of(mask, (axis + 1, ranges)))
+    part = None if elements is None else (elements[0] + 1, elements[1])
+    mask = np.empty((shape[0], *part_of(np.empty((0, *shape[1:])), part).shape[1:]), np.bool_)
+    step = max(1, PART // max(1, many))  # samples at a time, so that nothing but the mask is large
+    for first in range(0, shape[0], step):
+        own = mask[first : first + step]
+        numbers = generator.random_raw(len(own) * blocks * 4).view(np.uint16)
+        stays = numbers.reshape(len(own), blocks * 16)[:, :many] >= round(rate * 65536)
+        own[...] = part_of(stays.reshape(len(own), *shape[1:]), part)
+    return mask
 
 
 def stream_of(layer: Layer) -> int:

@@ -6,6 +6,8 @@ one stretch of memory, beside those that live when it does and over those that d
 2018, "Profile-guided memory optimization for deep neural networks").
 """
 
+import ctypes
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from math import inf, prod
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.train.layers.places import LINE, Life, places
 
 SMALL = 32 * 1024  # bytes; below this the system's own memory is as quick
+TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 Block = NDArray[np.uint8]
 
@@ -52,6 +55,7 @@ class Room:
             self._watch = _Watch()
         elif self._stretch.length < max(self._lengths.values()):
             self._stretch = _Stretch(0)
+            give_back()
             self._stretch = _Stretch(max(self._lengths.values()))
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -73,6 +77,12 @@ class Room:
         self._plans.pop(self._key, None)  # not what was watched: the next pass is watched anew
         self._lengths.pop(self._key, None)
         return None
+
+
+def give_back() -> None:
+    """Let the system have what the allocator still keeps of memory that nobody uses: glibc may keep 64 MB."""
+    if TRIM is not None:
+        TRIM(0)
 
 
 class _Watch:

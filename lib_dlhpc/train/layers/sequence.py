@@ -101,20 +101,21 @@ class Attention:
         if self.rate and kept.context.training:
             shape = (p.shape[0], self.all_heads, *p.shape[2:])
             mask = survivors(kept.context, self.stream, shape, self.rate, self.elements)
-        kept.values.update(x=x, p=p, mask=mask)
+        left = self._dropped(kept, p, mask)
+        kept.values.update(x=x, p=p, mask=mask, left=left)
         y = kept.array((*x.shape[:2], self.features), x.dtype)
         (heads,) = self._heads(y)
-        heads[...] = self._dropped(p, mask) @ v
+        self._product(kept, left, v, heads)
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
         """Return dx: the gradients of queries, keys and values side by side."""
-        x, p, mask = (kept.values[name] for name in ("x", "p", "mask"))
+        x, p, mask, left = (kept.values[name] for name in ("x", "p", "mask", "left"))
         q, k, v = self._heads(x)
         dx = kept.array(x.shape, x.dtype)
         dq, dk, dv = self._heads(dx)
         (dy,) = self._heads(dy)
-        dv[...] = self._dropped(p, mask).swapaxes(-1, -2) @ dy
+        self._product(kept, left.swapaxes(-1, -2), dy, dv)
         dp = kept.array(p.shape, p.dtype)
         np.matmul(dy, v.swapaxes(-1, -2), out=dp)
         if mask is not None:
@@ -123,9 +124,15 @@ class Attention:
         dp -= np.einsum("...i,...i->...", dp, p)[..., None]
         dp *= p
         dp *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
-        dq[...] = dp @ k
-        dk[...] = dp.swapaxes(-1, -2) @ q
+        self._product(kept, dp, k, dq)
+        self._product(kept, dp.swapaxes(-1, -2), q, dk)
         return dx
+
+    @staticmethod
+    def _product(kept: Kept, a: Array, b: Array, out: Array) -> None:
+        """Put a b into `out`, by way of an array in one piece: products into a view are slow."""
+        y = kept.array(out.shape, out.dtype)
+        out[...] = np.matmul(a, b, out=y)
 
     def _heads(self, x: Array) -> list[Array]:
         """Return views of shape (batch, heads, positions, features of a head), one for each third."""
@@ -133,9 +140,9 @@ class Attention:
         split = x.reshape(*x.shape[:2], x.shape[2] // self.features, self.heads, size)
         return [split[:, :, third].swapaxes(1, 2) for third in range(split.shape[2])]
 
-    def _dropped(self, p: Array, mask: Array | None) -> Array:
+    def _dropped(self, kept: Kept, p: Array, mask: Array | None) -> Array:
         if mask is None:
             return p
-        left = p * mask
+        left = np.multiply(p, mask, out=kept.array(p.shape, p.dtype))
         left *= p.dtype.type(1 / (1 - self.rate))
         return left
