@@ -80,7 +80,7 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
     moved += np.array([_score_passes(layer) for layer in model.layers])
     moved = np.where(np.isin(kinds, VIEWS), 0.0, moved)
-    return moved, np.where(np.isin(kinds, ["embedding"]), 0.0, model.layer_parameters)
+    return moved, np.where(np.isin(kinds, ["embedding", "table"]), 0.0, model.layer_parameters)
 
 
 def _score_passes(layer: Layer) -> float:
