@@ -146,7 +146,7 @@ def stages_chart() -> dict[str, Any]:
     hatched = bars.transform_filter("datum.term == 'message on'")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     notes = alt.Chart(alt.NamedData("notes")).mark_text(
-        align="left", dx=6, fontWeight="bold", **HALO
+        align="right", dx=-6, fontWeight="bold", **HALO
     )
     notes = notes.encode(x=alt.X("stop:Q"), y=y, text="words:N")
     mean = alt.Chart(alt.NamedData("mean")).encode(x=alt.X("x:Q"))

@@ -33,6 +33,7 @@ SCHEDULES = {
     "interleaved, 2 chunks": ("interleaved", 2),
     "interleaved, 3 chunks": ("interleaved", 3),
 }
+APART = 0.2  # of the formula's bubble, from which stages are said not to be equal
 LARGE = 0.25  # share of a step from which the bubble is a wall
 
 
@@ -181,14 +182,25 @@ def pipeline_words(setting: Pipe) -> str:
     """Say how long a step takes, how large the bubble is, three ways, and what is kept."""
     step, terms = predicted(setting), breakdown(played(setting)).terms
     simulated = terms["pipeline bubble"] / (terms["forward"] + terms["backward"])
-    stages = setting.ranks * SCHEDULES[setting.schedule][1]
-    uneven = "" if LAYERS % stages == 0 else f" {LAYERS} layers do not make {stages} equal stages."
     return (
         f"<b>{setting.ranks} GPUs are {speed_up(setting):.3g} times as fast as one.</b> A step takes"
         f" {show(float(step.step_time), 's')} predicted, {show(sum(terms.values()), 's')} simulated. Bubble over work:"
         f" {formula(setting):.1%} by the formula, {bubble_of(setting):.1%} predicted, {simulated:.1%} simulated."
-        f" Rank 0 keeps {_number(kept(setting)[0])} of {setting.microbatches} microbatches at once.{uneven}"
+        f" Rank 0 keeps {_number(kept(setting)[0])} of {setting.microbatches} microbatches at once."
+        f"{uneven_words(setting)}"
     )
+
+
+def uneven_words(setting: Pipe) -> str:
+    """Say why the stages are not equal, or nothing where they are."""
+    stages = setting.ranks * SCHEDULES[setting.schedule][1]
+    if LAYERS % stages:
+        return f" {LAYERS} layers do not make {stages} equal stages."
+    if bubble_of(setting) > (1 + APART) * formula(setting):
+        return (
+            " The stages are not equal: those that keep more microbatches were given fewer layers."
+        )
+    return ""
 
 
 def gantt_words(setting: Pipe) -> str:

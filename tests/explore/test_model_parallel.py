@@ -59,6 +59,7 @@ from lib_dlhpc.explore.model_parallel_pipeline import (
     pipeline,
     pipeline_wall,
     played,
+    uneven_words,
 )
 from lib_dlhpc.explore.model_parallel_pipeline import predicted as pipe_predicted
 from lib_dlhpc.explore.model_parallel_products import (
@@ -233,6 +234,19 @@ def test_the_bubble_is_the_formulas_predicted_and_simulated(
     )
 
 
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        (Pipe(), ""),
+        (Pipe(16, 16, "interleaved, 2 chunks", 64), "48 layers do not make 32"),
+        (Pipe(4, 64, "1F1B", 64), ""),
+        (Pipe(16, 16, "interleaved, 3 chunks", 64), ""),
+    ],
+)
+def test_stages_that_are_not_equal_are_told_with_the_reason(setting: Pipe, why: str) -> None:
+    assert why in uneven_words(setting) and bool(uneven_words(setting)) == bool(why)
+
+
 def test_one_gpu_does_the_work_of_all() -> None:
     step = pipe_predicted(Pipe(4, 1))
     work = 4 * float(step.forward + step.backward)
@@ -271,6 +285,10 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
         assert max(data["tops"]["y"]) == pytest.approx(
             float(predict(pipeline(setting)).memory_total)
         )
+        ledger = predict(pipeline(setting)).memory
+        kept = [b - a for term, a, b in zip(*(data["bars"][n] for n in ("term", "start", "stop")),
+                                            strict=True) if term == "kept for backward"]  # fmt: skip
+        assert max(kept) == pytest.approx(ledger["activations"] + ledger["working set"])
 
 
 def test_each_learner_has_a_bubble_of_their_own() -> None:
