@@ -250,6 +250,7 @@ def written() -> str:
         gantt_drawing,
         hybrid_parallel_drawings,
         large_batch_drawings,
+        memory_wall_drawings,
         model_parallel_drawings,
     )
 
@@ -259,6 +260,7 @@ def written() -> str:
         gantt_drawing,
         hybrid_parallel_drawings,
         large_batch_drawings,
+        memory_wall_drawings,
         model_parallel_drawings,
     )
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
