@@ -159,10 +159,10 @@ def share_out_here(
                 run(setting.alone)
             said.value = _note(f"{_ranks(setting.ranks)} at work ...")
             ran, timeline = run(setting)
-            said.value = equal_html(setting, ran, known[setting.alone])
             figure.update(**gantt_state(one_step(timeline)))
             result.value = result_html(setting, ran, known[setting.alone], timeline)
             below.children = (figure, result)
+            said.value = equal_html(setting, ran, known[setting.alone])
         except (JobError, SpecError) as reason:
             said.value = _note("Cancelled.") if stop.is_set() else problem_html(str(reason))
         finally:

@@ -1,0 +1,135 @@
+"""The lesson on hybrid parallelism as a learner uses it: guesses unlock, every control is seen to move something."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    choose,
+    commit,
+    experiment,
+    largest_kernel,
+    slider,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "05_hybrid_parallel.ipynb"
+PLOTS = 7
+QUESTIONS = 9
+SLIDERS = {
+    0: ["Edge", "GPUs a sample", "GPUs", "Samples at once"],
+    1: ["Microbatch", "GPUs a node"],
+    2: ["Image", "Devices", "Devices a replica", "Samples a device", "Microbatch"],
+}
+DROPDOWNS = {
+    0: [("Cubes are in", "GPFS, shared by all")],
+    1: [("Run", "18 B, 256 GPUs"), ("Schedule", "GPipe")],
+    2: [("Devices are", "Xeon sockets of 96 GB (Frontera)")],
+}
+GUESSES = {0: "10", 1: "3", 2: 3, 3: 1}  # a number: that choice of a list
+AT_THE_START = ("Samples at once", "Microbatch")
+LONG = 120.0  # s for a map, on a machine that does other things as well
+# The map or the bars of an experiment, when all ways of a setting are there.
+DONE = {0: "a step:", 1: "ways", 2: "fit"}
+
+
+def verdict(page: Any, index: int) -> str:
+    return str(experiment(page, index).locator(".dlhpc-results").inner_text())
+
+
+def settled(page: Any, eventually: Any, index: int) -> None:
+    """Wait until what is under way aside has come."""
+    eventually(
+        lambda: DONE[index] in verdict(page, index) and "computed ..." not in verdict(page, index),
+        seconds=LONG,
+        what=f"experiment {index}",
+    )
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
+    assert closed.get_by_text("Oyama et al. 2019: cubes of 512³").count() == 1
+    commit(closed, 0, GUESSES[0])
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
+    eventually(lambda: "it is 21.8 GB" in told.first.inner_text())
+    eventually(lambda: "a factor of 2.18" in closed.locator("table").last.inner_text())
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    box = experiment(page, index)
+    settled(page, eventually, index)
+    for label in SLIDERS[index]:
+        handle = box.get_by_role("slider", name=label, exact=True)
+        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
+        before = page.evaluate(DRAWN, index)
+        handle.press("ArrowRight" if label in AT_THE_START else "ArrowLeft")
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, LONG, f"a change by {label}")
+        settled(page, eventually, index)
+    for label, choice in DROPDOWNS[index]:
+        before = page.evaluate(DRAWN, index)
+        choose(page, index, label, choice)
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, LONG, f"a change by {label}")
+        settled(page, eventually, index)
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    slider(page, 0, "GPUs a sample").press("Home")
+    eventually(lambda: "Memory: a GPU needs" in wall(page, 0))
+    slider(page, 0, "GPUs a sample").press("End")
+    choose(page, 0, "Cubes are in", "GPFS, shared by all")
+    eventually(lambda: "Input: a batch is" in wall(page, 0))
+    slider(page, 1, "GPUs a node").press("Home")
+    eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1), seconds=LONG)
+    eventually(lambda: "Memory: data alone needs" in wall(page, 2), seconds=LONG)
+
+
+def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any) -> None:
+    handle = slider(page, 1, "Microbatch")
+    for _ in range(3):
+        handle.press("ArrowRight")
+    for _ in range(3):
+        handle.press("ArrowLeft")
+    eventually(lambda: "It took" in verdict(page, 1), seconds=LONG)
+    assert "The published 8 × 12 × 4 would take" in verdict(page, 1)
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Tensor: each GPU has less to do").click()
+    eventually(lambda: page.get_by_text("Model parallel is for memory").count() == 1)
+    page.get_by_role("button", name="Data", exact=True).click()
+    eventually(lambda: page.get_by_text("Yes: one sum a step").count() == 1)
+
+
+def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
+    panel = experiment(page, 3)
+    choose(page, 3, "Network", "GPT, tensor ranks")
+    for label, presses in (("Stages", 1), ("Replicas", 1), ("Microbatches", 2)):
+        for _ in range(presses):
+            slider(page, 3, label).press("ArrowRight")
+    eventually(lambda: "= 8 ranks" in panel.inner_text())
+    panel.get_by_role("button", name="Train").click()
+    eventually(lambda: "It is the same run, cut up" in panel.inner_text(), seconds=LONG)
+    for words in ("predicted", "simulated", "measured", "measured - predicted", "inside layers"):
+        eventually(lambda w=words: w in panel.inner_text())
+    assert panel.locator(".dlhpc-plot svg").count() == 1
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(".dlhpc-plot").all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+
+
+def test_a_learner_costs_little_memory(page: Any, eventually: Any, lesson: tuple[str, int]) -> None:
+    settled(page, eventually, 1)
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
