@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.costs.kept import kept_bytes
+from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.predict.hybrid import rank_parts
-from lib_dlhpc.predict.kept import kept_bytes
-from lib_dlhpc.predict.memory import model_state_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.lab.findings import Finding, broken, kept
 from lib_dlhpc.train.lab.mistakes import LabError

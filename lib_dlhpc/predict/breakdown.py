@@ -9,11 +9,12 @@ import numpy as np
 from lib_dlhpc.costs import calibration, compute, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
+from lib_dlhpc.costs.offload import way_out
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap, storage
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
-from lib_dlhpc.predict.offload import Need, way_out
+from lib_dlhpc.predict.offload import Need
 from lib_dlhpc.spec.experiment import Experiment
 
 

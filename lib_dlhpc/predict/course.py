@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, update_time
+from lib_dlhpc.costs.kept import backward_bytes, forward_bytes
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import made_again, stage_cost
 from lib_dlhpc.layout import Part
 from lib_dlhpc.predict.hybrid import rank_model, rank_parts
-from lib_dlhpc.predict.kept import backward_bytes, forward_bytes
 from lib_dlhpc.predict.ledger import moments
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment

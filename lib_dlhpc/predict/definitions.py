@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.predict.collectives import bus_bandwidth, ring
 from lib_dlhpc.predict.energy import facility_energy
-from lib_dlhpc.predict.kept import kept_bytes
-from lib_dlhpc.predict.memory import attention_activation_saved, model_state_bytes
+from lib_dlhpc.predict.memory import attention_activation_saved
 from lib_dlhpc.spec.experiment import read_experiment
 
 

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lib_dlhpc.costs import compute, groups, stragglers
+from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.offload import Away, moves, way_out
 from lib_dlhpc.costs.stage import StageCost, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.predict import offload, sharding
-from lib_dlhpc.predict.kept import kept_bytes
 from lib_dlhpc.predict.pipelined import Ranks, free, pipeline_time
 from lib_dlhpc.predict.sharding import Exchange
 from lib_dlhpc.spec.errors import SpecError
@@ -184,7 +185,7 @@ def _beside(
     """Return by kind what else goes on in each microbatch's forward and backward pass, while it computes."""
     found = [("data", sharding.with_each_microbatch(experiment, rank_model(held), costs))]
     if experiment.strategy.offload != "none":
-        away, way = _away(experiment, held, batch), offload.way_out(experiment)
+        away, way = _away(experiment, held, batch), way_out(experiment)
         ahead, back = (float(sum(getattr(c, name) for c in costs)) for name in ("ahead", "back"))
         there = offload.in_a_pass(way, away.forward_out, away.forward_in, ahead)
         home = offload.in_a_pass(way, away.backward_out, away.backward_in, back)
@@ -192,18 +193,18 @@ def _beside(
     return found
 
 
-def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> offload.Away:
+def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> Away:
     strategy = experiment.strategy
     size = compute.BYTES[strategy.precision]
     kept = batch * sum(kept_bytes(part, size, strategy.recompute, True) for part in held)
-    return offload.moves(experiment, rank_model(held), kept)
+    return moves(experiment, rank_model(held).parameters, kept)
 
 
 def _moved_in_update(experiment: Experiment, chain: Chain, update: float) -> Exchange:
     """Return what the rank that moves most in its update moves then."""
     if experiment.strategy.offload != "all":
         return sharding.NONE
-    way = offload.way_out(experiment)
+    way = way_out(experiment)
     each = [_away(experiment, held, 1.0) for held in chain]
     passes = [offload.in_a_pass(way, a.update_out, a.update_in, update) for a in each]
     return max(passes, key=lambda one: one.exposed)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.kept import backward_extra, kept_bytes, largest_kept
+from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
-from lib_dlhpc.predict.kept import backward_extra, kept_bytes, largest_kept
-from lib_dlhpc.predict.memory import MASTER_BYTES
 from lib_dlhpc.predict.pipelined import under_way
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model

@@ -7,13 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.kept import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements
+from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-
-MASTER_BYTES = 4
-# Kinds whose backward needs their input and not their output, or neither.
-NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
-ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
 
 
 def ledger(experiment: Experiment) -> dict[str, Any]:
@@ -85,13 +82,6 @@ def working_set(model: Model) -> float:
     return max(0.0, float((held + moved).max() - held[-1]))
 
 
-def moved_elements(model: Model) -> NDArray[np.float64]:
-    """Return the elements of a sample that each layer reads and puts out or keeps, shape (layers,)."""
-    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
-    most = np.maximum(model.layer_output_elements, model.layer_stored)
-    return np.where(views, 0.0, model.layer_input_elements + most)
-
-
 def server_bytes(experiment: Experiment) -> Any:
     """Return the bytes on one parameter server: its part of weights, optimiser state and a gradient."""
     strategy = experiment.strategy
@@ -99,21 +89,6 @@ def server_bytes(experiment: Experiment) -> Any:
         return 0.0
     whole = model_state_bytes(experiment.model.parameters, strategy.precision, strategy.optimizer)
     return whole / strategy.servers + experiment.machine.device.reserved_memory
-
-
-def model_state_bytes(
-    parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0
-) -> Any:
-    """Return bytes of weights, gradients and optimiser state (with master weights) on one device.
-
-    stage: what is split over `shards` devices: 0 nothing, 1 optimiser state, 2 gradients too, 3
-    weights too (ZeRO, Rajbhandari et al. 2020, Figure 1).
-    """
-    size = BYTES[precision]
-    master = MASTER_BYTES if precision in MIXED else 0
-    state = master + STATE[optimizer] * max(size, MASTER_BYTES)
-    split = [shards if stage >= level else 1 for level in (3, 2, 1)]
-    return parameters * (size / split[0] + size / split[1] + state / split[2])
 
 
 def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:

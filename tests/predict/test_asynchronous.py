@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.compute import update_time
+from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.predict import predict, what_if
-from lib_dlhpc.predict.memory import model_state_bytes, server_bytes
+from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.predict.report import as_dict, as_text
 from lib_dlhpc.spec.strategy import ALLREDUCES
 

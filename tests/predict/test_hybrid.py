@@ -258,8 +258,8 @@ def test_zero_splits_state_over_replicas():
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_activations_are_what_korthikanti_count(tensor, sequence, recompute):
     """Table 2 of Korthikanti et al. 2022: bytes a layer, in fp16 with dropout."""
+    from lib_dlhpc.costs.kept import kept_bytes
     from lib_dlhpc.layout import parts
-    from lib_dlhpc.predict.kept import kept_bytes
 
     s, h, a, t = 512, 768, 12, tensor
     a = 16

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from lib_dlhpc import SpecError, loads
+from lib_dlhpc.costs.offload import Away, Way
 from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.offload import PAGE_FAULT, Away, Way, in_a_pass, paged_time
+from lib_dlhpc.predict.offload import PAGE_FAULT, in_a_pass, paged_time
 from lib_dlhpc.spec.machine import Link, read_link
 
 RUN = loads("""

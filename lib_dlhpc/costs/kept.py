@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import halo_elements
 from lib_dlhpc.layout import Part
-from lib_dlhpc.predict.memory import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements
 from lib_dlhpc.spec.model import Layer, Model
 
 Floats = NDArray[np.float64]
+# Kinds whose backward needs their input and not their output, or neither.
+NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
+ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
 COPIES = ("add", "halo", "exchange")  # kinds that need nothing of their input any more
 NEITHER = (*NEED_INPUT_ONLY, "halo", "exchange")
 
@@ -139,3 +141,10 @@ def _copies(layer: Layer) -> bool:
 def _gathers(layer: Layer) -> bool:
     """Whether a layer puts together what the ranks have of a sequence, before a product."""
     return layer.kind == "exchange" and layer.attributes["backward"] == "reduce_scatter"
+
+
+def moved_elements(model: Model) -> NDArray[np.float64]:
+    """Return the elements of a sample that each layer reads and puts out or keeps, shape (layers,)."""
+    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
+    most = np.maximum(model.layer_output_elements, model.layer_stored)
+    return np.where(views, 0.0, model.layer_input_elements + most)

@@ -1,0 +1,22 @@
+"""The bytes that a device holds for each parameter: weights, gradients, optimiser state."""
+
+from typing import Any
+
+from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+
+MASTER_BYTES = 4  # of a weight in mixed precision, beside the 2-byte one
+
+
+def model_state_bytes(
+    parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0
+) -> Any:
+    """Return bytes of weights, gradients and optimiser state (with master weights) on one device.
+
+    stage: what is split over `shards` devices: 0 nothing, 1 optimiser state, 2 gradients too, 3
+    weights too (ZeRO, Rajbhandari et al. 2020, Figure 1).
+    """
+    size = BYTES[precision]
+    master = MASTER_BYTES if precision in MIXED else 0
+    state = master + STATE[optimizer] * max(size, MASTER_BYTES)
+    split = [shards if stage >= level else 1 for level in (3, 2, 1)]
+    return parameters * (size / split[0] + size / split[1] + state / split[2])
