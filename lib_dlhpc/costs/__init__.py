@@ -11,7 +11,7 @@ stragglers.py         the slowest of many
 input.py              storage: input and the first listing of files
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a network that is split
-kept.py                what layers keep for their backward pass
-state.py               bytes a parameter: weights, gradients, optimiser state
-offload.py             what moves out of core, and the way it takes
+kept.py               what layers keep for their backward pass
+state.py              bytes a parameter: weights, gradients, optimiser state
+offload.py            what moves out of core, and the way it takes
 """

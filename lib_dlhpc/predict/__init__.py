@@ -7,7 +7,6 @@ overlap.py      gradient buckets against backward
 hybrid.py       a step of a network that is split; with
                 pipelined.py, the time of a pipeline, and sharding.py, what replicas exchange
 memory.py       ledger of one device; checkpoint sizes
-kept.py         what a part of a network keeps for its backward pass
 ledger.py       what each rank of a split network holds, and when
 offload.py      out of core: bytes, bandwidth needed, what shows of it
 fit.py          what makes a run fit, and what that costs

@@ -25,7 +25,7 @@ from lib_dlhpc.schedules import ALGORITHMS, schedule
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulate import rounds
 from lib_dlhpc.simulate.messages import Recorder
-from lib_dlhpc.simulate.split import Floats, Stage, stages
+from lib_dlhpc.simulate.split import Floats, Stage, stages, update_moving
 from lib_dlhpc.simulate.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, breakdown, columns, from_rows, join, mark_bubble
@@ -177,6 +177,9 @@ class _Step:
                 self._add(place, "compute", "wait", name, since, until, into=self.waits)
             updated = flush + self.factor[place] * update_time(self.experiment, held[place], scale)
             self._add(place, "compute", "update", "update", flush, updated)
+            moved = np.maximum(updated, flush + update_moving(self.experiment, held[place]))
+            self._add(place, "compute", "wait", "wait for what is offloaded", updated, moved)
+            updated = moved
             given = self._handed_out(held[place])
             handed.append(np.maximum(updated, updated.max() + given) if given else updated)
             self._add(place, "compute", "wait", "wait for the weights", updated, handed[-1])
@@ -241,6 +244,12 @@ class _Step:
             end = comes.ends(start, met)
             self._add(place, "compute", "wait", "wait for weights and gradients", met, end)
             self._talk(place, f"weights and gradients: {name}", start, end, comes.bytes)
+        if stage.moving[back]:
+            fetched = start + stage.moving[back]
+            name = "wait for what is offloaded"
+            self._add(place, "compute", "wait", name, end, np.maximum(end, fetched))
+            self._talk(place, f"offloaded: {name}", start, fetched, stage.moved[back])
+            end = np.maximum(end, fetched)
         if back:
             self.last[place, step.chunk] = (start, end)
         self.clock[place] = end

@@ -25,6 +25,7 @@ from lib_dlhpc.simulate.events import Script, take_part
 from lib_dlhpc.simulate.platform import Platform
 from lib_dlhpc.simulate.program import Program, Talk, program
 from lib_dlhpc.simulate.simulation import Message, Process, Record, Simulation, Traffic
+from lib_dlhpc.simulate.split import offloaded, update_moving
 from lib_dlhpc.simulate.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -48,6 +49,7 @@ class Replay:
         ranks = range(sim.platform.ranks)
         self.held = [parts(experiment, rank) for rank in ranks]
         self.programs = [[program(experiment, part, scale) for part in held] for held in self.held]
+        self.moving = [[offloaded(experiment, part)[0] for part in held] for held in self.held]
         self.rows: list[Row] = []
         self.waits: list[Row] = []  # those of the pipeline, some of which is bubble
         self._letters: dict[tuple[Any, ...], Message] = {}
@@ -214,10 +216,17 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
                     filled[item.layer].succeed()
             if experiment.strategy.zero > 1 and not ahead:
                 yield from wire.drain()
+            begun = sim.env.now
+            yield sim.until(since + replay.moving[rank][instruction.chunk][not ahead])
+            behind = sim.env.now - begun
             replay.rows.append((rank, "compute", kind, name, since, since + worked, 0))
-            if since + worked < sim.env.now:
+            if behind:
+                end = sim.env.now
+                name = "wait for what is offloaded"
+                replay.rows.append((rank, "compute", "wait", name, end - behind, end, 0))
+            if since + worked < sim.env.now - behind:
                 named = f"wait for the {WORDS['tensor' if len(group(experiment, rank, 'tensor')) > 1 else 'spatial']}"
-                replay.rows.append((rank, "compute", "wait", named, since + worked, sim.env.now, 0))
+                replay.rows.append((rank, "compute", "wait", named, since + worked, begun, 0))
         since = sim.env.now
         yield from wire.drain()
         yield from _tables(replay, rank)
@@ -228,6 +237,9 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
         since = sim.env.now
         yield sim.compute(rank, update * slow)
         row("update", "update", since)
+        begun = sim.env.now
+        yield sim.until(since + update_moving(experiment, replay.held[rank]))
+        row("wait", "wait for what is offloaded", begun)
         since = sim.env.now
         if experiment.strategy.zero in (1, 2):
             yield from replay.collective(rank, data, "ring_allgather", wire.whole, "weights")

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import groups
-from lib_dlhpc.layout import Place, parts, rank_at, sizes, stride
+from lib_dlhpc.costs import compute, groups, offload
+from lib_dlhpc.costs.kept import kept_bytes
+from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.simulate.program import Item, Work, program
 from lib_dlhpc.simulate.sharded import Sharded, sharded
 from lib_dlhpc.spec.experiment import Experiment
@@ -47,6 +48,10 @@ class Stage:
     sends: float  # s that the message to the next stage takes
     bytes: float  # of it
     sharded: tuple[Sharded, Sharded] | None  # what comes with a forward and with a backward pass
+    moving: tuple[
+        float, float
+    ]  # s that what is offloaded moves in a forward and in a backward pass
+    moved: tuple[float, float]  # B of it, both directions together
 
 
 def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
@@ -70,9 +75,35 @@ def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
                 float(way.cost(most).total) if most else 0.0,
                 most,
                 sharded(experiment, part, scale) if experiment.strategy.zero > 1 else None,
+                *offloaded(experiment, part),
             )
         )
     return found
+
+
+def update_moving(experiment: Experiment, held: tuple[Part, ...]) -> float:
+    """Return the seconds that a rank's offloaded state moves in an update."""
+    parameters = sum(part.model.parameters for part in held)
+    away = offload.moves(experiment, parameters, 0.0)
+    return offload.way_out(experiment).seconds(away.update_out, away.update_in)
+
+
+def offloaded(
+    experiment: Experiment, part: Part
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return s and B of what moves to where it waits and back, in a forward and in a backward pass."""
+    strategy = experiment.strategy
+    if strategy.offload == "none":
+        return (0.0, 0.0), (0.0, 0.0)
+    size, batch = compute.BYTES[strategy.precision], strategy.batch / strategy.microbatches
+    left = batch * kept_bytes(part, size, strategy.recompute)
+    way, away = (
+        offload.way_out(experiment),
+        offload.moves(experiment, part.model.parameters, left),
+    )
+    both = ((away.forward_out, away.forward_in), (away.backward_out, away.backward_in))
+    seconds, moved = [way.seconds(*each) for each in both], [sum(each) for each in both]
+    return (seconds[0], seconds[1]), (moved[0], moved[1])
 
 
 def _pass(every: list[tuple[Item, ...]]) -> Pass:

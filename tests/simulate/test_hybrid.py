@@ -95,6 +95,7 @@ SPLITS = [
     (GPT, {"data": 4, "microbatches": 2, "zero": 2}),
     (GPT, {"data": 4, "microbatches": 2, "zero": 3}),
     (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
+    (GPT, {"data": 2, "microbatches": 2, "offload": "all"}),
     (GPT, {"data": 2, "tensor": 2, "recompute": "selective", "allreduce": "rabenseifner"}),
     (IMAGES, {"spatial": 2, "data": 2}),
     (IMAGES, {"tensor": 2, "data": 2, "split": "column"}),
@@ -200,3 +201,14 @@ def test_a_tied_table_is_swapped_between_its_stages():
     for fidelity in ("rounds", "events"):
         found = breakdown(simulate(run, fidelity))
         assert found.per_rank["exposed communication"].min() > swap
+
+
+def test_a_slow_way_to_what_is_offloaded_shows():
+    run = split(GPT, offload="activations", batch=64)
+    slow = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": 1e9}})
+    quick = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": 1e15}})
+    for fidelity in ("rounds", "events"):
+        waited, hidden = (breakdown(simulate(each, fidelity)) for each in (slow, quick))
+        assert hidden.terms["exposed communication"] < 1e-9
+        assert waited.terms["exposed communication"] > 0.1 * waited.step_time
+        assert waited.step_time == pytest.approx(predict(slow).step_time, rel=1e-9)
