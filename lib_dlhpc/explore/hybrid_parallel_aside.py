@@ -84,7 +84,8 @@ def as_they_come(
             coming.close()  # type: ignore[attr-defined]
         failed.value = ""
         known[chosen] = ways
-        draw(chosen, ways, True)
+        if newest[0] == number:
+            draw(chosen, ways, True)
 
     def show() -> None:
         chosen = setting()

@@ -1,8 +1,5 @@
 """Networks shared out for real, on MPI ranks of this machine: the terms three ways, and equality with one rank.
 
-cubes   a small 3-D network on density fields: slabs, stages and replicas
-words   a small GPT on sentences: tensor ranks, stages and replicas; all three at once on eight ranks
-
 One rank runs first: its rate is the only thing that the prediction is told of this machine, and its losses
 are what the others must arrive at.
 """
@@ -12,13 +9,23 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.gantt import gantt_state
+from lib_dlhpc.explore.hybrid_parallel_runs import (
+    NAMES,
+    Ran,
+    Setting,
+    asked_words,
+    calibrated,
+    experiment,
+    problem_of,
+    ranks_in_words,
+)
 from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
@@ -26,88 +33,21 @@ from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
 
-MOST = 8  # ranks
 SHOWN = 5  # the step on the chart: the first ones make connections and fill caches
 PAUSE = 0.1  # s between two looks at a run
 CLOCK = 1e-9  # s; nothing shorter is told
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
-CUBES: dict[str, Any] = {
-    "family": "sequential", "input": [1, 16, 16, 16],
-    "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2},
-        {"kind": "conv", "channels": 16, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2}, {"kind": "flatten"},
-        {"kind": "dense", "features": 32}, {"kind": "leaky_relu"}, {"kind": "dense", "features": 2},
-    ],
-}  # fmt: skip
-WORDS: dict[str, Any] = {
-    "family": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32,
-    "dropout": 0.0,
-}  # fmt: skip
-# network -> its model, data, global batch, learning rate, epochs, how a layer is split
-NETWORKS: dict[str, tuple[dict[str, Any], str, int, float, float, str]] = {
-    "cubes": (CUBES, "densities", 16, 0.001, 0.6, "spatial"),
-    "words": (WORDS, "words", 64, 0.1, 0.8, "tensor"),
-}
-NAMES = {"cubes": "3-D network, slabs", "words": "GPT, tensor ranks"}
 # What a rank stands still for, by how the record and the simulation begin to say it.
 STANDS = {
     "inside layers: halos and sums": ("halo", "all_", "reduce_", "the halo", "the tensor"),
     "from stage to stage": ("activation", "gradient", "what was sent"),
     "gradients, and for the others": ("the exchange", "sum", "the others"),
 }
-
-
-class Setting(NamedTuple):
-    """What the controls say. inside: ranks that share a layer."""
-
-    network: str = "cubes"
-    inside: int = 2
-    stages: int = 1
-    replicas: int = 1
-    microbatches: int = 1
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks run."""
-        return self.inside * self.stages * self.replicas
-
-    @property
-    def alone(self) -> "Setting":
-        """The same network on one rank."""
-        return Setting(self.network, 1)
-
-
-class Ran(NamedTuple):
-    """What came of a run: samples/s, losses on batches and on test samples, s of a step by term."""
-
-    rate: float
-    loss: float
-    test_loss: float
-    terms: dict[str, float]
-
-
-def experiment(setting: Setting) -> Experiment:
-    """Return the run: the same global batch however it is shared out, in float64."""
-    model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
-    shared = {
-        "nodes": 1, "devices_per_node": setting.ranks, "precision": "fp64", "bucket": 100e3,
-        inside: setting.inside, "pipeline": setting.stages, "batch": batch // setting.replicas,
-        "microbatches": setting.microbatches,
-    }  # fmt: skip
-    return read_experiment(
-        {
-            "model": model, "dataset": dataset,
-            "machine": {"name": "laptop", "devices_per_node": MOST}, "strategy": shared,
-            "training": {"rate": rate}, "run": {"epochs": epochs},
-        }
-    )  # fmt: skip
 
 
 def share_out_here(
@@ -157,7 +97,7 @@ def share_out_here(
             if setting.alone not in known:
                 said.value = _note("One rank is at work, to calibrate and to compare with ...")
                 run(setting.alone)
-            said.value = _note(f"{_ranks(setting.ranks)} at work ...")
+            said.value = _note(f"{ranks_in_words(setting.ranks)} at work ...")
             ran, timeline = run(setting)
             figure.update(**gantt_state(one_step(timeline)))
             result.value = result_html(setting, ran, known[setting.alone], timeline)
@@ -190,40 +130,16 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def problem_of(setting: Setting) -> str:
-    """Say why a setting cannot be run, or nothing."""
-    if setting.ranks > MOST:
-        return f"{setting.ranks} ranks: {MOST} at most here. Take fewer replicas, stages or ranks a layer."
-    try:
-        experiment(setting)
-    except SpecError as reason:
-        return str(reason)
-    return ""
-
-
-def asked_words(setting: Setting) -> str:
-    """Say what a click would train."""
-    batch, inside = NETWORKS[setting.network][2], {"cubes": "slab", "words": "tensor rank"}
-    parts = [(setting.replicas, "replica"), (setting.stages, "stage"),
-             (setting.inside, inside[setting.network])]  # fmt: skip
-    named = " × ".join(f"{n} {word}{'s' * (n > 1)}" for n, word in parts)
-    several = "s" * (setting.microbatches > 1)
-    return (
-        f"<b>{named} = {_ranks(setting.ranks)}</b>; {batch} samples a step,"
-        f" {setting.microbatches} microbatch{'e' * bool(several)}{several} a replica; float64."
-    )
-
-
 def cores_html(setting: Setting, count: int) -> str:
     """Say whether every rank has a core, as the prediction supposes."""
     if problem_of(setting):
         return wall_html(problem_of(setting), "")
     if setting.ranks <= count:
         return wall_html(
-            "", f"Each of {_ranks(setting.ranks)} has one of {count} cores, as predicted."
+            "", f"Each of {ranks_in_words(setting.ranks)} has one of {count} cores, as predicted."
         )
     return notice_html(
-        f"Oversubscribed: {_ranks(setting.ranks)} on {count} core{'s' * (count > 1)}. The prediction gives"
+        f"Oversubscribed: {ranks_in_words(setting.ranks)} on {count} core{'s' * (count > 1)}. The prediction gives"
         " each a core of its own; here they take turns, and most of what is measured as waiting is waiting for"
         " a core. The losses must be equal all the same."
     )
@@ -238,7 +154,7 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
         abs(ran.test_loss - alone.test_loss) / abs(alone.test_loss),
     )
     words = (
-        f"<b>Test loss {ran.test_loss:.15g}</b> on {_ranks(setting.ranks)}, {alone.test_loss:.15g} on one:"
+        f"<b>Test loss {ran.test_loss:.15g}</b> on {ranks_in_words(setting.ranks)}, {alone.test_loss:.15g} on one:"
         f" the largest relative difference of the losses is {off:.1e}."
     )
     if off <= SAME:
@@ -248,13 +164,6 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
     return problem_html(
         f"✕ {ran.test_loss:.15g} is not {alone.test_loss:.15g}: difference {off:.1e}."
     )
-
-
-def calibrated(setting: Setting, alone: Ran) -> Experiment:
-    """Return the run with the rate of one rank in the place of the catalog's laptop."""
-    batch = NETWORKS[setting.network][2]
-    known = {"calibration.rate": alone.rate, "calibration.devices": 1, "calibration.batch": batch}
-    return experiment(setting).set(known)
 
 
 def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
@@ -329,8 +238,8 @@ def why(setting: Setting, count: int, compute: float) -> str:
     if setting.ranks > count:
         least = show(compute * setting.ranks / count, "s")
         return (
-            f"{_ranks(setting.ranks)} share {count} core{'s' * (count > 1)}: what they compute takes {least} a step"
-            f" there, in turns, and an exchange waits for ranks that do not run. {small}."
+            f"{ranks_in_words(setting.ranks)} share {count} core{'s' * (count > 1)}: what they compute takes"
+            f" {least} a step there, in turns, and an exchange waits for ranks that do not run. {small}."
         )
     return f"{small}."
 
@@ -339,10 +248,6 @@ def errors(predicted: Mapping[str, float], measured: Mapping[str, float]) -> dic
     """Return measured less predicted seconds for each term that either has."""
     names = {**predicted, **measured}
     return {name: measured.get(name, 0.0) - predicted.get(name, 0.0) for name in names}
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank{'s' if count > 1 else ''}"
 
 
 def _note(text: str) -> str:

@@ -197,7 +197,8 @@ def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> N
 @pytest.mark.parametrize("way", [(16, 48), (1, 7), (5, 4)])
 def test_a_way_that_cannot_be_says_why(way: tuple[int, int]) -> None:
     found = ways.predicted(ways.Ways(), *way)
-    assert (not found.fits and "no multiple" in found.illegal) or "cannot be shared" in found.illegal
+    assert not found.fits
+    assert "no multiple" in found.illegal or "cannot be shared" in found.illegal
 
 
 def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:

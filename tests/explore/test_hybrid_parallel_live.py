@@ -9,20 +9,22 @@ import pytest
 
 from lib_dlhpc.explore import hybrid_parallel_live as live
 from lib_dlhpc.explore.hybrid_parallel_live import (
-    MOST,
-    NETWORKS,
     STANDS,
-    Ran,
-    Setting,
-    calibrated,
     cores_html,
     equal_html,
     errors,
-    experiment,
     one_step,
-    problem_of,
     share_out_here,
     stands,
+)
+from lib_dlhpc.explore.hybrid_parallel_runs import (
+    MOST,
+    NETWORKS,
+    Ran,
+    Setting,
+    calibrated,
+    experiment,
+    problem_of,
 )
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import predict
