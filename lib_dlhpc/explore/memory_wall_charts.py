@@ -1,6 +1,7 @@
 """Columns and sentences for the drawings of the lesson on memory; see charts.py for their use."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ LINES = {
     "page by page": ("#d55e00", [2, 2], "triangle-up"),
     "made again": ("#009e73", [6, 3], "square"),
 }
-LABEL = 13.0  # px that a line of words takes
-WIDE, HIGH = 520.0, 300.0  # px of the drawing of ways, nearly
+LABEL, LETTER = 13.0, 6.2  # px that a line of words takes, and a letter
+WIDE, HIGH = 620.0, 300.0  # px of the drawing of ways, nearly
 
 
 def course_state(found: Course, capacity: float) -> State:
@@ -75,7 +76,7 @@ def ways_state(
     points: dict[str, list[Any]] = {n: [] for n in names}
     memory, seconds = np.array([w[2] for w in ways]), np.array([w[3] for w in ways])
     low, high = min(memory.min(), capacity) * 0.8, max(memory.max(), capacity) * 1.15
-    shifts, sides = _labels(memory, seconds, low, high)
+    shifts, sides = _labels(ways, low, high)
     for k, (name, kind, size, took) in enumerate(ways):
         fits = size <= capacity
         told = f"{name}: {show(size, 'B')}, {show(took, 's')}. {words.get(name, '')}".strip()
@@ -85,7 +86,7 @@ def ways_state(
     data: dict[str, dict[str, Any]] = {
         "ways": points,
         "wall": {"x": [capacity], "end": [high], "words": [f"the GPU has {show(capacity, 'B')}"]},
-        "room": {"x": [low, high], "y": [seconds.min() / 1.15, seconds.max() * 1.15]},
+        "room": {"x": [low, high], "y": [seconds.min() / 1.2, seconds.max() * 1.2]},
     }
     inside = sorted((took, name) for name, _, size, took in ways if size <= capacity)
     if not inside:
@@ -97,23 +98,39 @@ def ways_state(
     )
 
 
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in px
+
+
 def _labels(
-    memory: NDArray[Any], seconds: NDArray[Any], low: float, high: float
+    ways: Sequence[tuple[str, str, float, float]], low: float, high: float
 ) -> tuple[list[float], list[str]]:
-    """Return how far each name is moved up or down, and on which side of its point it stands."""
+    """Return how far each name is moved up or down, and which of its ends is at the point.
+
+    Each takes the first place where it covers no point and no other name.
+    """
+    memory, seconds = np.array([w[2] for w in ways]), np.array([w[3] for w in ways])
     x = WIDE * np.log(memory / low) / np.log(high / low)
     spread = max(float(np.log(seconds.max() / seconds.min())), 0.1)
-    y = HIGH * np.log(seconds.max() / seconds) / spread
-    sides = ["right" if place > 0.72 * WIDE else "left" for place in x]
-    shifts = [0.0] * len(x)
-    placed: list[tuple[float, float, str]] = []
+    y = 0.1 * HIGH + 0.8 * HIGH * np.log(seconds.max() / seconds) / spread
+    taken: list[Box] = [(a - 7, b - 7, a + 7, b + 7) for a, b in zip(x, y, strict=True)]
+    shifts, sides = [0.0] * len(x), ["left"] * len(x)
     for k in np.argsort(y):
-        place = float(y[k])
-        while any(abs(place - b) < LABEL and abs(x[k] - a) < 150 for a, b, _ in placed):
-            place += 1.0
-        placed.append((float(x[k]), place, sides[k]))
-        shifts[k] = place - float(y[k])
+        long = LETTER * len(ways[k][0])
+        for step, side in product(range(9), ("left", "right")):
+            dy = LABEL * (-1) ** step * ((step + 1) // 2)
+            start = x[k] + 10 if side == "left" else x[k] - 10 - long
+            box = (start, y[k] + dy - LABEL / 2, start + long, y[k] + dy + LABEL / 2)
+            free = not any(_meet(box, other) for other in taken)
+            if free and start > 0 and start + long < WIDE:
+                shifts[k], sides[k] = dy, side
+                taken.append(box)
+                break
     return shifts, sides
+
+
+def _meet(one: Box, other: Box) -> bool:
+    apart = one[2] < other[0] or other[2] < one[0] or one[3] <= other[1] or other[3] <= one[1]
+    return not apart
 
 
 def link_state(
@@ -121,13 +138,16 @@ def link_state(
 ) -> State:
     """Time of a step (s) against bandwidth (B/s), out of core and in; there: what links have."""
     columns, ends = _lines(curves)
+    moving = {name: curves[name] for name in ("fetched ahead", "page by page")}
+    lowest = min(float(y.min()) for _, y in curves.values())
     first, last = (float(v) for v in next(iter(curves.values()))[0][[0, -1]])
     late = required > np.sqrt(first * last)
     inside = first <= required <= last
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at({k: v for k, v in curves.items() if k != "in core"}, now, lambda y: show(y, "s")),
+        "now": _at(moving, now, lambda y: show(y, "s")),
+        "room": {"y": [lowest / 8]},
         "required": {"x": [required] * inside, "words": [f"needed: {show(required, 'B/s')}"] * inside,
                      "side": ["right" if late else "left"] * inside, "shift": [-6 if late else 6] * inside},
         "links": {"x": [b for _, b in there], "words": [name for name, _ in there]},

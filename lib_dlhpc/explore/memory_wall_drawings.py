@@ -41,7 +41,7 @@ def course_chart() -> dict[str, Any]:
     ).encode(text="words:N")
     return _finished(
         alt.layer(room, beyond, moving, fixed, edges, names, rule, said, point, words),
-        "Memory in the course of a step (below, blue: always there; above, orange: activations, comes and goes)",
+        "Memory in the course of a step (dark: always there; light: comes and goes)",
         210, left=74, right=24, top=24, bottom=44,
         table={"peak": {"words": "peak"}, "phases": {"words": "phase", "time": "begins at (s)"}},
     )  # fmt: skip
@@ -57,7 +57,7 @@ def ways_chart() -> dict[str, Any]:
     room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     names = list(KINDS)
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-58, direction="horizontal", columns=3,
+        title=None, orient="none", legendX=0, legendY=-50, direction="horizontal", columns=3,
         labelLimit=0, columnPadding=16, symbolSize=90,
     )  # fmt: skip
     colour = alt.Color("kind:N", legend=legend).scale(
@@ -82,7 +82,7 @@ def ways_chart() -> dict[str, Any]:
     said = said.encode(y=alt.value(0), text="words:N")
     return _finished(
         alt.layer(room, beyond, hatched, rule, said, points, words),
-        "What each way costs (in brackets, hatched: does not fit)", int(HIGH), left=74, right=24, top=76,
+        "What each way costs (in brackets, hatched: does not fit)", int(HIGH), left=74, right=24, top=66,
         bottom=44,
         table={"ways": {"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"}},
     )  # fmt: skip
@@ -120,8 +120,9 @@ def link_chart() -> dict[str, Any]:
     ticks = links.mark_rule(strokeDash=[1, 4], opacity=0.5)
     named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=10)
     named = named.encode(y=alt.value(alt.expr("height")), text="words:N")
+    room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     chart = alt.layer(
-        ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, told
+        room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, told
     )
     return _finished(
         chart, "How fast must the way out be?", 240, left=74, right=110, top=24, bottom=44,

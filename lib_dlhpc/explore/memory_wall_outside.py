@@ -60,7 +60,7 @@ def out_of_core() -> ipywidgets.Box:
     controls = {
         "model": dropdown("Network", "Trained on one A100 of 40 GB", MODELS.items(), "gpt2-1.5b"),
         "batch": slider("Batch", "Samples on the GPU", [(str(n), n) for n in BATCHES], 4),
-        "what": dropdown("What waits outside", "Until it is used again",
+        "what": dropdown("Outside", "What waits there, until it is used again",
                          [("activations", "activations"), ("weights and state too", "all")], "activations"),
         "link": slider("Way out", "To what waits outside", LINKS.items(), LINKS["PCIe 4"]),
         "page": slider("Page", "What one page fault brings", PAGES.items(), PAGE),

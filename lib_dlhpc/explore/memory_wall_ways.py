@@ -80,7 +80,7 @@ def four_ways() -> ipywidgets.Box:
         "batch": slider("Batch", "Samples of a step, all GPUs together",
                         [(str(n), n) for n in (64, 128, 256)], 64),
         "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], 40e9),
-        "network": dropdown("Between nodes", "Inside a node it is NVLink", [(n, n) for n in NETWORKS],
+        "network": dropdown("Out of node", "Between nodes; inside a node it is NVLink", [(n, n) for n in NETWORKS],
                             "one 100 Gb/s Ethernet"),
     }  # fmt: skip
     verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
@@ -169,6 +169,11 @@ def way(setting: Setting, name: str) -> Way:
     """Return one of the ways by its name."""
     (found,) = (each for each in ways(setting) if each.name == name)
     return found
+
+
+def quickest(setting: Setting, names: tuple[str, ...]) -> str:
+    """Return which of these ways is the quickest of those that fit."""
+    return next(each.name for each in fitting(setting) if each.name in names)
 
 
 def ways_view(setting: Setting) -> State:
