@@ -140,10 +140,14 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     return fits
 
 
-def _under_way(experiment: Experiment, stage: int) -> int:
-    """Return how many microbatches a stage keeps at once."""
+def _under_way(experiment: Experiment, stage: int) -> float:
+    """Return how many microbatches a stage keeps at once; with chunks, in the mean of a rank's."""
     strategy = experiment.strategy
-    rank = stage % int(strategy.pipeline)
+    ranks, many, chunks = int(strategy.pipeline), int(strategy.microbatches), int(strategy.chunks)
+    rank = stage % ranks
     if strategy.schedule == "gpipe":
-        return int(strategy.microbatches)
-    return int(min(strategy.microbatches, strategy.pipeline - rank))
+        return many
+    if chunks > 1:
+        warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
+        return min(many, (warm_up + 1) / chunks)
+    return min(many, ranks - rank)
