@@ -1,0 +1,279 @@
+"""The lesson on memory: every control moves something, walls stand where they say, a run tells what came of it."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore import charts, memory_wall_drawings, memory_wall_live
+from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.memory_wall import (
+    Setting,
+    course_view,
+    fullest,
+    in_time,
+    ledger_words,
+    published_table,
+    the_ledger,
+)
+from lib_dlhpc.explore.memory_wall_charts import KINDS, LINES, _labels, _thinned
+from lib_dlhpc.explore.memory_wall_live import (
+    Came,
+    calibrated,
+    came_words,
+    ledger,
+    result_html,
+    train_under_a_cap,
+)
+from lib_dlhpc.explore.memory_wall_live import Setting as Live
+from lib_dlhpc.explore.memory_wall_live import experiment as live_experiment
+from lib_dlhpc.explore.memory_wall_outside import (
+    RATES,
+    bandwidth_check,
+    curves,
+    link_view,
+    link_wall,
+    needed,
+    out_of_core,
+    seconds,
+)
+from lib_dlhpc.explore.memory_wall_outside import Setting as Away
+from lib_dlhpc.explore.memory_wall_ways import (
+    Setting as Step,
+)
+from lib_dlhpc.explore.memory_wall_ways import (
+    fitting,
+    four_ways,
+    search_html,
+    ways,
+    ways_view,
+    ways_wall,
+)
+from lib_dlhpc.predict import predict
+from lib_dlhpc.train.lab.capped import Told, available
+from lib_dlhpc.train.lab.mistakes import LabError
+
+STATES = {
+    "memory_course": course_view(Setting()),
+    "memory_ways": ways_view(Step()),
+    "memory_link": link_view(Away()),
+}
+EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
+DONE = Told("", 84e6, 0.2, "0x1p0", "abc")
+AWAY = Told("", 20e6, 0.25, "0x1p0", "abc")
+CAME = Came(Told("no room"), DONE, AWAY, (4e9, 4e9))
+
+
+def fields(spec: Any) -> set[str]:
+    """The fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def shown(page: Any) -> str:
+    """All that the results of an experiment show."""
+    results = page.children[1].children
+    return json.dumps(
+        [[w.data, w.summary] if isinstance(w, Figure) else getattr(w, "value", "") for w in results]
+    )
+
+
+@pytest.mark.parametrize("name", memory_wall_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    spec, (data, summary) = charts.drawing(name), STATES[name]
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) <= {column for columns in data.values() for column in columns}
+    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert told <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    assert len({shape for _, shape in KINDS.values()}) == len(KINDS)
+    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
+    assert len({shape for *_, shape in LINES.values()}) == len(LINES)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    page = EXPERIMENTS[name]()
+    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(shown(page))
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+# the ledger -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["resnet50", "gpt3-175b", "cosmoflow-512"])
+def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
+    setting = Setting(model, 2)
+    data, _ = course_view(setting)
+    assert max(data["held"]["bytes"]) == pytest.approx(fullest(setting).total)
+    assert data["peak"]["bytes"] == [pytest.approx(fullest(setting).total)]
+    assert len(data["held"]["time"]) <= 402
+
+
+def test_thinning_keeps_the_highest() -> None:
+    values = np.random.default_rng(0).random(5000)
+    kept = _thinned(values)
+    assert len(kept) <= 400 and values[kept].max() == values.max()
+    assert np.all(np.diff(kept) > 0)
+
+
+def test_words_say_which_part_is_the_larger() -> None:
+    assert "and the larger part" in ledger_words(Setting())
+    assert "and the smaller part" in ledger_words(Setting(batch=1))
+    assert in_time(Setting()).end > 0
+    assert "ZeRO 3" in published_table().value
+
+
+# ways -----------------------------------------------------------------------------------------------
+
+
+def test_names_of_ways_cover_no_other_name() -> None:
+    found = [(each.name, each.kind, each.memory, each.seconds) for each in ways(Step())]
+    shifts, sides = _labels(found, 1e9, 1e11)
+    assert len(shifts) == len(sides) == len(found) and set(sides) <= {"left", "right"}
+    data, _ = ways_view(Step())
+    assert sum(label.startswith("(") for label in data["ways"]["label"]) == len(found) - len(
+        fitting(Step())
+    )
+
+
+def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_told() -> None:
+    assert ways_wall(Step(memory=80e9)) == ""
+    assert "The largest term is activations" in ways_wall(Step())
+    assert "search" in ways_wall(Step("gpt-22b", 8, 64, 8e9))
+
+
+def test_all_ways_have_the_same_batch() -> None:
+    assert {int(each.prediction.experiment.global_batch) for each in ways(Step())} == {64}
+    assert {int(each.prediction.experiment.devices) for each in ways(Step())} == {16}
+
+
+def test_the_search_lists_what_fits_the_quickest_first() -> None:
+    html = search_html(Step())
+    assert html.count("<tr>") == 6
+    assert "Nothing fits" in search_html(Step("gpt-22b", 8, 64, 8e9)) or "<tr>" in html
+
+
+# out of core ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", [Away(), Away("vgg16", 32, "all"), Away("resnet50", 256)])
+def test_a_wider_way_is_never_slower_and_at_last_costs_nothing(setting: Away) -> None:
+    found = curves(setting)
+    ahead = found["fetched ahead"][1]
+    assert np.all(np.diff(ahead) <= 1e-12)
+    assert ahead[-1] == pytest.approx(found["in core"][1][-1], rel=0.02)
+    assert np.all(found["page by page"][1] >= ahead - 1e-12)
+    wide = setting._replace(link=int(1.01 * needed(setting).required))
+    assert needed(wide).exposed == pytest.approx(0, abs=1e-9)
+    assert needed(wide._replace(link=int(0.9 * needed(setting).required))).exposed > 0
+    assert len(RATES) == len(ahead)
+
+
+def test_walls_say_what_is_needed_or_that_it_does_not_fit_even_so() -> None:
+    assert "are needed" in link_wall(Away())
+    assert link_wall(Away(link=400_000_000_000)) == ""
+    assert "Memory" in link_wall(Away(batch=256))
+    assert seconds(Away(), "in core") < seconds(Away(), "made again")
+
+
+def test_the_check_asks_for_the_tighter_pass() -> None:
+    lesson = Lesson()
+    card = bandwidth_check(lesson, seed=1)
+    text = card.children[0].value
+    forward, gigabytes = (float(text.split(word)[0].split()[-1]) for word in (" ms, the", " GB of"))
+    entry, check = card.children[1].children
+    entry.value = f"{gigabytes / forward * 1e3:.6g}"
+    check.click()
+    assert "✓" in card.children[2].value
+    entry.value = f"{gigabytes / forward * 500:.6g}"
+    check.click()
+    assert "which is tighter" in card.children[2].value
+
+
+# live -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", memory_wall_live.CAPS)
+@pytest.mark.parametrize("batch", [64, 1024])
+def test_the_network_is_of_twice_the_cap_and_fits_out_of_core(cap: float, batch: int) -> None:
+    assert 1.85 * cap < ledger(live_experiment(Live(cap, batch))) < 2.35 * cap
+    assert ledger(live_experiment(Live(cap, batch), "all")) < 0.6 * cap
+
+
+class AtOnce:
+    """A thread that is done when it has started."""
+
+    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
+        self.start = lambda: target(*args)
+
+
+def button(page: Any) -> Any:
+    (found,) = [w for w in page.children[1].children if getattr(w, "description", "") == "Train"]
+    return found
+
+
+def test_a_run_is_told_with_ledger_prediction_and_simulation_beside_it(monkeypatch: Any) -> None:
+    monkeypatch.setattr(memory_wall_live, "available", lambda: True)
+    asked = []
+    page = train_under_a_cap(lambda setting: asked.append(setting) or CAME, AtOnce)
+    button(page).click()
+    text = shown(page)
+    assert asked == [Live()] and not button(page).disabled
+    for words in ("the system refused it", "the same to the last bit", "1.25 times as long", "calibrates",
+                  "simulated", "Why they part", "4 GB/s"):  # fmt: skip
+        assert words in text
+
+
+def test_who_is_refused_out_of_core_as_well_is_told() -> None:
+    both = CAME._replace(outside=Told("no room"))
+    assert "what stays in memory is more" in came_words(Live(what="activations"), both)
+    assert result_html(Live(what="activations"), both).count("refused") == 2
+    other = CAME._replace(outside=Told("", 20e6, 0.2, "0x1p0", "abd"))
+    assert "not the same" in came_words(Live(), other)
+
+
+def test_the_run_in_core_calibrates_and_a_slow_disk_is_foretold_to_show() -> None:
+    assert float(predict(calibrated(Live(), CAME)).step_time) == pytest.approx(0.2)
+    slow = CAME._replace(disk=(50e6, 50e6))
+    late = float(predict(calibrated(Live(), slow, "all")).step_time)
+    assert late > 0.4
+
+
+def test_a_failure_is_told_and_the_button_is_back(monkeypatch: Any) -> None:
+    monkeypatch.setattr(memory_wall_live, "available", lambda: True)
+
+    def fails(setting: Live) -> Came:
+        raise LabError("The run did not end in 90 s; the machine is busy.")
+
+    page = train_under_a_cap(fails, AtOnce)
+    button(page).click()
+    assert "the machine is busy" in shown(page) and not button(page).disabled
+
+
+def test_another_system_is_told_before(monkeypatch: Any) -> None:
+    monkeypatch.setattr(memory_wall_live, "available", lambda: False)
+    page = train_under_a_cap(lambda setting: CAME, AtOnce)
+    assert "Linux does" in shown(page) and button(page).disabled
+
+
+@pytest.mark.skipif(not available(), reason="this system does not tell a peak")
+def test_for_real_it_is_refused_in_core_and_trains_below_the_cap_out_of_core() -> None:
+    came = memory_wall_live.run(Live(30e6, 256))
+    assert came.refused.refused and not came.outside.refused
+    assert came.outside.peak < 30e6 < came.inside.peak
+    assert came.outside.weights == came.inside.weights and came.outside.loss == came.inside.loss
+    assert min(came.disk) > 1e6

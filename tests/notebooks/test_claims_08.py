@@ -1,0 +1,144 @@
+"""What module 08 and its notes say is what the library computes."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.explore.memory_wall import PUBLISHED, Setting, experiment, fullest, in_time, shares
+from lib_dlhpc.explore.memory_wall_outside import LINKS, crossing, needed, seconds
+from lib_dlhpc.explore.memory_wall_outside import Setting as Away
+from lib_dlhpc.explore.memory_wall_ways import Setting as Step
+from lib_dlhpc.explore.memory_wall_ways import fitting, quickest, way
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.offload import PAGE_FAULT
+from lib_dlhpc.predict.validate import results, validate
+
+FAST = "eight 200 Gb/s InfiniBand"
+KNOWN = ("all again", "ZeRO 3 + all again", "pipeline + ZeRO 1", "activations away")
+
+
+def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_percent():
+    assert float(results()["zero20-mem-stage0"]["value"]) == 120
+    assert float(results()["zero20-mem-stage3"]["value"]) < 2
+    assert float(results()["kort22-mem-gpt3-save"]["value"]) == pytest.approx(0.7)
+    rows = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"])}
+    assert all(abs(rows[name].error) < 0.03 for name in PUBLISHED)
+    baseline, selective = (
+        float(results()[f"kort22-layer-{n}"]["value"]) for n in ("baseline", "selective")
+    )
+    assert 1 < selective / baseline < 1.08
+
+
+def test_activations_of_resnet_are_some_fifty_times_the_weights():
+    weights, _, activations = shares(Setting("resnet50", 64, "fp32", "momentum"))
+    assert 40 < activations / weights < 70
+
+
+def test_of_gpt_2_activations_are_the_most_and_with_one_sample_the_optimiser():
+    terms = fullest(Setting()).terms
+    assert max(terms, key=terms.get) == "activations"
+    terms = fullest(Setting(batch=1)).terms
+    assert max(terms, key=terms.get) == "optimiser state"
+    assert in_time(Setting()).layer[int(np.argmax(in_time(Setting()).bytes))] == "logits"
+
+
+def test_of_vgg_the_weights_are_more_than_of_resnet_and_two_walls_have_opposite_reasons():
+    vgg, resnet = (shares(Setting(name, 32, "fp32")) for name in ("vgg16", "resnet50"))
+    assert vgg[1] > 4 * resnet[1]
+    assert vgg[1] / vgg[2] > 4 * resnet[1] / resnet[2]
+    cosmos, gpt = (shares(Setting(name, 1)) for name in ("cosmoflow-512", "gpt3-175b"))
+    assert cosmos[2] > 20 * cosmos[1] and gpt[1] > 5 * gpt[2]
+    assert not predict(experiment(Setting("gpt3-175b", 1))).fits
+
+
+def test_the_peak_is_where_forward_turns_to_backward():
+    for name in ("resnet50", "gpt2-1.5b", "bert-large"):
+        found = in_time(Setting(name))
+        turn = found.what.index("backward")
+        assert found.time[turn] - 1e-9 <= found.time[int(np.argmax(found.bytes))]
+        assert found.time[int(np.argmax(found.bytes))] < found.time[turn] + 0.1 * found.end
+
+
+def test_on_the_slow_network_the_pipeline_is_the_quickest_that_fits():
+    assert not predict(way(Step(), "as it is").prediction.experiment).fits
+    assert quickest(Step(), KNOWN) == "pipeline + ZeRO 1"
+    assert fitting(Step())[-1].name == "all away"
+
+
+def test_between_fast_nodes_zero_3_is_quicker_than_the_pipeline():
+    fast, slow = Step(network=FAST), Step()
+    assert way(fast, "ZeRO 3").seconds < way(fast, "pipeline").seconds
+    assert way(slow, "ZeRO 3").seconds > 1.5 * way(slow, "pipeline").seconds
+
+
+def test_zero_3_gains_more_than_zero_1_and_pays_on_the_slow_network_only():
+    slow, fast = Step(), Step(network=FAST)
+    assert way(slow, "ZeRO 3").memory < way(slow, "ZeRO 1").memory
+    assert way(slow, "ZeRO 3").seconds > 1.2 * way(slow, "ZeRO 1").seconds
+    assert way(fast, "ZeRO 3").seconds < 1.1 * way(fast, "ZeRO 1").seconds
+
+
+def test_making_again_costs_next_to_nothing_where_the_exchange_is_longer():
+    slow, fast = Step(), Step(network=FAST)
+    for name in ("scores again", "all again"):
+        assert way(slow, name).seconds < 1.02 * way(slow, "as it is").seconds
+    assert way(fast, "all again").seconds > 1.2 * way(fast, "as it is").seconds
+
+
+def test_the_needed_bandwidth_of_activations_does_not_care_for_the_batch():
+    one, two = (needed(Away(batch=b)).required for b in (4, 8))
+    assert two == pytest.approx(one, rel=0.05)
+
+
+def test_with_weights_away_less_of_a_larger_batch_shows_and_the_update_needs_the_same():
+    few, many = (Away("vgg16", b, "all") for b in (1, 64))
+    assert needed(few).required == pytest.approx(needed(many).required)
+    shows = [needed(s).exposed / seconds(s, "fetched ahead") for s in (few, many)]
+    assert shows[1] < 0.9 * shows[0]
+
+
+def test_activations_leave_in_forward_which_is_a_third_of_the_passes():
+    need, own = needed(Away()), predict(experiment(Setting()))
+    assert need.moved / 2 / float(own.forward) == pytest.approx(need.required, rel=0.01)
+    assert float(own.forward) / seconds(Away(), "in core") == pytest.approx(0.31, abs=0.03)
+
+
+def test_activations_of_vgg_are_easier_to_hide_than_those_of_resnet():
+    vgg, resnet = (needed(Away(name, 64)).required for name in ("vgg16", "resnet50"))
+    assert vgg < 0.8 * resnet
+
+
+def test_offloading_wins_above_about_half_of_the_bandwidth_that_hides_it():
+    for setting in (Away(), Away("resnet50", 256), Away("bert-large", 16)):
+        assert crossing(setting) / needed(setting).required == pytest.approx(0.5, abs=0.08)
+
+
+def test_nvlink_hides_it_and_pcie_does_not():
+    assert needed(Away(link=LINKS["NVLink to the CPU"])).exposed == pytest.approx(0)
+    assert needed(Away(link=LINKS["PCIe 5"])).exposed > 0.5
+    assert PAGE_FAULT == 30e-6
+
+
+def test_page_by_page_larger_pages_pay_fewer_faults():
+    small, large = (seconds(Away(page=size), "page by page") for size in (65536, 32 * 65536))
+    ahead = seconds(Away(), "fetched ahead")
+    assert small > 8 * ahead and ahead < large < 2 * ahead + 4
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    file = repository / "modules" / "08_memory_and_out_of_core.ipynb"
+    cells = json.loads(file.read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    for part in (
+        "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
+        "Do it for real", "Check yourself", "What surprised you",
+        "In five lines", "Where the model fails", "Further reading", "doi.org",
+    ):  # fmt: skip
+        assert part in text
+    assert len(re.findall(r"lesson\.predict", text)) == 4
+    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 4
+    for cell in cells:
+        assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
