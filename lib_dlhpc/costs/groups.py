@@ -43,6 +43,17 @@ def group_network(experiment: Experiment, kind: str) -> Network:
     return spread(experiment, ranks, apart)
 
 
+def expert_network(experiment: Experiment) -> Network:
+    """Return what the replicas run on that share out all experts."""
+    return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
+
+
+def alike_network(experiment: Experiment) -> Network:
+    """Return what the replicas run on that have the same experts."""
+    shared = int(experiment.strategy.experts)
+    return spread(experiment, sizes(experiment).data // shared, stride(experiment, "data") * shared)
+
+
 def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
     """Return what `ranks` ranks run on that stand `apart` from each other in rank order."""
     machine, devices = experiment.machine, int(experiment.devices_per_node)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.layout import Part, stride
+from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -168,14 +168,25 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
     return max(0, stop - start)
 
 
+def share_of_experts(model: Model) -> float:
+    """Return the share of a model's parameters that are those of experts."""
+    own = sum(layer.parameters for layer in model.layers if layer.kind == "experts")
+    return own / max(1, model.parameters)
+
+
+def routed_elements(layer: Layer) -> int:
+    """Return how many elements of a sample travel from a rank to the experts of a layer, and as many back."""
+    return int(layer.attributes["chosen"] * prod(layer.output_shape))
+
+
 def _routed(experiment: Experiment, part: Part, size: Any) -> dict[str, Cost]:
     """Return the cost of sending positions to their experts and back, in one pass (Lepikhin et al. 2020)."""
     shared = int(experiment.strategy.experts)
     layers = [layer for layer in part.model.layers if layer.kind == "experts"]
     if shared == 1 or not layers:
         return {}
-    net = groups.spread(experiment, shared, stride(experiment, "data"))
-    elements = sum(layer.attributes["chosen"] * prod(layer.output_shape) for layer in layers)
+    net = groups.expert_network(experiment)
+    elements = sum(routed_elements(layer) for layer in layers)
     return {"experts": groups.all_to_all(2 * elements * size, net, 2 * len(layers))}
 
 

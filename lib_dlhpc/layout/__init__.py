@@ -8,6 +8,7 @@ cuts.py      parts of a range
 graph.py     the graph of one rank while it is made
 tensor.py    tensor parallelism: columns, rows, heads, positions
 spatial.py   spatial parallelism: rows and their halos
+experts.py   expert parallelism: replicas that share out experts
 stages.py    where a pipeline cuts the network
 parts.py     parts(experiment, rank): all of it together
 
@@ -25,6 +26,7 @@ which `elements` of the output, as (axis, ranges), what the `whole` layer is, an
 data its gradients are to be summed (`sum`).
 """
 
+from lib_dlhpc.layout.experts import alike_group, expert_group
 from lib_dlhpc.layout.groups import Place, group, place, rank_at, sizes, stride
 from lib_dlhpc.layout.parts import Part, parts
 from lib_dlhpc.layout.spatial import rows_read
@@ -33,7 +35,9 @@ from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
 __all__ = [
     "Part",
     "Place",
+    "alike_group",
     "cut_points",
+    "expert_group",
     "group",
     "live_names",
     "parts",

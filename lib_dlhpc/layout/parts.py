@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, sizes
 from lib_dlhpc.layout.spatial import split_space
 from lib_dlhpc.layout.stages import stage_ends
@@ -43,6 +44,7 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     """
     at, size = place(experiment, rank), sizes(experiment)
     stages = size.pipeline * int(experiment.strategy.chunks)
+    check_experts(experiment)
     every = _stages(_Described(experiment), at.spatial, at.tensor)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
@@ -53,7 +55,7 @@ class _Described:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment, s = experiment, experiment.strategy
         memory = float(experiment.machine.device.memory - experiment.machine.device.reserved_memory)
-        numbers = (s.tensor, s.pipeline, s.spatial, s.chunks, s.microbatches, s.batch)
+        numbers = (s.tensor, s.pipeline, s.spatial, s.chunks, s.microbatches, s.batch, s.experts)
         self.key = (
             id(experiment.model),
             *map(int, numbers),
@@ -89,6 +91,8 @@ def _stages(described: _Described, spatial: int, tensor: int) -> tuple[Part, ...
         stop = sum(home < end for home in homes)
         found.append(_part(model, layers, start, stop, stage, input_shape))
         start = stop
+    shared = int(strategy.experts)
+    found = [replace(part, model=own_experts(part.model, shared)) for part in found]
     return _with_tables(found, layers)
 
 

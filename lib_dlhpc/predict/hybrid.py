@@ -5,7 +5,7 @@ A step is the pipeline's time (pipelined.py) of stages whose layers and messages
 ranks of a pipeline, as a timeline counts them; what a mean rank does not do of the step is bubble or waiting.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -20,7 +20,6 @@ from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.predict import offload, sharding
 from lib_dlhpc.predict.pipelined import Ranks, free, pipeline_time
 from lib_dlhpc.predict.sharding import Exchange
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -54,23 +53,10 @@ def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     Ranks of a tensor group have equal parts but for one element at most, and the first has the more.
     """
     size = sizes(experiment)
-    shared = int(experiment.strategy.experts)
-    if shared > 1 and not any(layer.kind == "experts" for layer in experiment.model.layers):
-        raise SpecError(
-            f"strategy.experts = {shared}: {experiment.model.name or 'the model'} has no experts; the legal"
-            " value is 1."
-        )
-    if size.data % shared:
-        raise SpecError(
-            f"strategy.experts = {shared}: it must divide the {size.data} replicas, which share them out."
-        )
     places = sorted({0, min(1, size.spatial - 1), size.spatial - 1})
     return tuple(
         tuple(
-            tuple(
-                own_experts(part, shared)
-                for part in parts(experiment, rank_at(experiment, Place(stage, 0, place, 0)))
-            )
+            parts(experiment, rank_at(experiment, Place(stage, 0, place, 0)))
             for stage in range(size.pipeline)
         )
         for place in places
@@ -137,24 +123,6 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     return Step(
         forward, backward + again, again, update, waiting, messages, exposed, alone - inside
     )
-
-
-@lru_cache(maxsize=2048)
-def own_experts(part: Part, shared: int) -> Part:
-    """Return a part with those experts alone that a rank has where `shared` replicas share them out."""
-    if shared == 1:
-        return part
-    layers = []
-    for layer in part.model.layers:
-        if layer.kind == "experts":
-            if layer.attributes["experts"] % shared:
-                raise SpecError(
-                    f"strategy.experts = {shared}: it must divide the {layer.attributes['experts']} experts of"
-                    f" {layer.name}."
-                )
-            layer = replace(layer, parameters=layer.parameters // shared)
-        layers.append(layer)
-    return replace(part, model=replace(part.model, layers=tuple(layers)))
 
 
 @lru_cache(maxsize=2048)

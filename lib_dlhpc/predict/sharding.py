@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.stage import StageCost, seen_in_part
-from lib_dlhpc.layout import sizes as rank_sizes
-from lib_dlhpc.layout import stride
+from lib_dlhpc.costs.stage import StageCost, seen_in_part, share_of_experts
 from lib_dlhpc.predict import overlap
 from lib_dlhpc.predict.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import Experiment
@@ -82,11 +80,8 @@ def _summed(
     plain = ALGORITHMS[strategy.allreduce](sizes, net)
     shared = int(strategy.experts)
     if shared > 1:  # an expert's gradients are summed over the replicas that have it too
-        own = sum(layer.parameters for layer in model.layers if layer.kind == "experts")
-        share = own / max(1, model.parameters)
-        with_it = groups.spread(
-            experiment, rank_sizes(experiment).data // shared, stride(experiment, "data") * shared
-        )
+        share = share_of_experts(model)
+        with_it = groups.alike_network(experiment)
         allreduce = ALGORITHMS[strategy.allreduce]
         plain = allreduce((1 - share) * sizes, net) + allreduce(share * sizes, with_it)
     cost = groups.scatter(sizes, net, full) if strategy.zero else plain

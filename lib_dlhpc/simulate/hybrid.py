@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups, split_calibration
 from lib_dlhpc.costs.buckets import buckets, ready_times
-from lib_dlhpc.costs.stage import seen_in_part, stage_cost
+from lib_dlhpc.costs.network import Network
+from lib_dlhpc.costs.stage import seen_in_part, share_of_experts, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
 from lib_dlhpc.schedules import ALGORITHMS, schedule
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
@@ -30,7 +31,7 @@ from lib_dlhpc.simulate.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, breakdown, columns, from_rows, join, mark_bubble
 
-WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange"}
+WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange", "experts": "expert exchange"}
 
 
 def play_split(
@@ -236,7 +237,7 @@ class _Step:
         end, between = met, start + worked
         self._add(place, "compute", kind, name, start, between)
         if told.talk:
-            word = WORDS["tensor" if self.size.tensor > 1 else "spatial"]
+            word = exchange_word(self.experiment)
             self._add(place, "compute", "wait", f"wait for the {word}", between, met)
             self._talk(place, f"{word}: {name}", between, met, told.bytes)
         if stage.sharded is not None:
@@ -260,6 +261,7 @@ class _Step:
         if strategy.zero > 1 or all(held_by == 1 for held_by in self.size[1:]):
             return through
         exchange = data_exchange(self.experiment)
+        alike = alike_exchange(self.experiment)
         free, number = np.full_like(through, -np.inf), 0
         for chunk in reversed(range(len(held))):
             cut = buckets(
@@ -270,6 +272,7 @@ class _Step:
             work = stage_cost(self.experiment, held[chunk], batch, scale).layer_backward
             ready = ready_times(work, cut.last_layer) / max(float(work.sum()), 1e-300)
             groups_of = seen_in_part(held[chunk].model)
+            experts = share_of_experts(held[chunk].model) if strategy.experts > 1 else 0.0
             if self.size.data == 1 and not groups_of:
                 continue
             for size, share in zip(cut.sizes.tolist(), ready.tolist(), strict=True):
@@ -277,7 +280,8 @@ class _Step:
                     number += 1
                     filled = start + (stop - start) * share if strategy.overlaps else through
                     joined = np.maximum(filled, free)
-                    free = exchange(size, joined)
+                    free = exchange(size * (1 - experts), joined)
+                    free = alike(size * experts, free) if experts else free
                     for group, part in groups_of:
                         net = groups.group_network(self.experiment, group)
                         met = np.broadcast_to(free.max(axis=(1, 2), keepdims=True), free.shape)
@@ -359,10 +363,37 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) ->
     return float(scale * seconds / shared)
 
 
+def exchange_word(experiment: Experiment) -> str:
+    """Say in which exchange the ranks of a replica meet."""
+    size = sizes(experiment)
+    kind = "tensor" if size.tensor > 1 else "spatial" if size.spatial > 1 else "experts"
+    return WORDS[kind]
+
+
 def data_exchange(experiment: Experiment) -> Callable[[float, Floats], Floats]:
     """Return the exchange of one bucket between replicas: bytes and when ranks join, to when they are through."""
-    ranks, name = sizes(experiment).data, experiment.strategy.allreduce
-    net = groups.group_network(experiment, "data")
+    return _exchange(experiment, sizes(experiment).data, groups.group_network(experiment, "data"))
+
+
+def alike_exchange(experiment: Experiment) -> Callable[[float, Floats], Floats]:
+    """Return the same between replicas that have the same experts."""
+    shared = int(experiment.strategy.experts)
+    ranks = sizes(experiment).data // shared
+    exchange = _exchange(experiment, ranks, groups.alike_network(experiment))
+
+    def of_blocks(size: float, joined: Floats) -> Floats:
+        return exchange(size, joined.reshape(ranks, shared, *joined.shape[1:])).reshape(
+            joined.shape
+        )
+
+    return of_blocks
+
+
+def _exchange(
+    experiment: Experiment, ranks: int, net: Network
+) -> Callable[[float, Floats], Floats]:
+    """Return when each rank is through with `size` bytes, the first axis being the ranks that exchange."""
+    name = experiment.strategy.allreduce
     options: dict[str, Any] = {}
     if experiment.strategy.zero:
         name = "ring_reduce_scatter"

@@ -17,11 +17,12 @@ from simpy.events import Event as Happening
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.stage import seen_in_part
-from lib_dlhpc.layout import group, parts, place
+from lib_dlhpc.costs.stage import seen_in_part, share_of_experts
+from lib_dlhpc.layout import alike_group, expert_group, group, parts, place
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, messages, schedule, within
 from lib_dlhpc.schedules.pipeline import Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulate.events import Script, take_part
+from lib_dlhpc.simulate.hybrid import WORDS, exchange_word
 from lib_dlhpc.simulate.platform import Platform
 from lib_dlhpc.simulate.program import Program, Talk, program
 from lib_dlhpc.simulate.simulation import Message, Process, Record, Simulation, Traffic
@@ -34,7 +35,6 @@ RINGS = {
     "all_gather": "ring_allgather",
     "reduce_scatter": "ring_reduce_scatter",
 }
-WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange"}
 Row: TypeAlias = tuple[int, str, str, str, float, float, int]
 Floats = NDArray[np.float64]
 
@@ -86,6 +86,11 @@ class Replay:
 
     def talk(self, rank: int, talk: Talk) -> Process:
         """Take part in an exchange of a program."""
+        if talk.group == "experts":
+            members = expert_group(self.experiment, rank)
+            size = len(members) * talk.bytes  # the blocks of all with all
+            yield from self.collective(rank, members, "pairwise_all_to_all", size, "experts")
+            return
         members = group(self.experiment, rank, talk.group)
         if talk.way == "halo":
             yield from self.play(
@@ -225,7 +230,7 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
                 name = "wait for what is offloaded"
                 replay.rows.append((rank, "compute", "wait", name, end - behind, end, 0))
             if since + worked < sim.env.now - behind:
-                named = f"wait for the {WORDS['tensor' if len(group(experiment, rank, 'tensor')) > 1 else 'spatial']}"
+                named = f"wait for the {exchange_word(experiment)}"
                 replay.rows.append((rank, "compute", "wait", named, since + worked, begun, 0))
         since = sim.env.now
         yield from wire.drain()
@@ -284,6 +289,7 @@ class _Wire:
         self.zero, self.bucket = int(strategy.zero), float(strategy.bucket)
         self.name = "ring_reduce_scatter" if self.zero else strategy.allreduce
         self.early = bool(strategy.overlap)
+        self.experts = 0.0
         models = [part.model for part in replay.held[rank]]
         self.whole = float(sum(model.parameters for model in models) * self.size)
         self._free: Happening | None = None
@@ -309,6 +315,8 @@ class _Wire:
         summed = seen_in_part(model)
         if not (final or self.zero > 1) or (len(self.data) == 1 and not summed):
             return {}
+        if self.replay.experiment.strategy.experts > 1:
+            self.experts = share_of_experts(model)
         cut = buckets(model, self.bucket, self.size)
         filled: dict[int, Happening] = {}
         for size, layer in zip(cut.sizes, cut.last_layer, strict=True):
@@ -345,7 +353,13 @@ class _Wire:
                 if event is not None and not event.processed:
                     yield event
             since = sim.env.now
-            yield from self.replay.collective(self.rank, self.data, name, size, f"data {name}")
+            own = self.experts * size if name == self.name else 0.0
+            yield from self.replay.collective(
+                self.rank, self.data, name, size - own, f"data {name}"
+            )
+            if own:
+                alike = alike_group(self.replay.experiment, self.rank)
+                yield from self.replay.collective(self.rank, alike, name, own, "alike")
             for kind, share in summed:
                 members = group(self.replay.experiment, self.rank, kind)
                 yield from self.replay.collective(

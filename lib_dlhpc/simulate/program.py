@@ -8,7 +8,13 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.costs.stage import gathered_again, halo_elements, made_again, stage_cost
+from lib_dlhpc.costs.stage import (
+    gathered_again,
+    halo_elements,
+    made_again,
+    routed_elements,
+    stage_cost,
+)
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
@@ -78,6 +84,12 @@ def _talk(experiment: Experiment, layer: Layer, direction: str, size: float) -> 
     if layer.kind == "exchange":
         whole = max(prod(layer.input_shape), prod(layer.output_shape)) * size
         return _exchange(experiment, layer.attributes["group"], layer.attributes[direction], whole)
+    if layer.kind == "experts" and experiment.strategy.experts > 1:
+        # To the experts and back; here both come after the layer's work.
+        moved = routed_elements(layer) * size
+        cost = groups.all_to_all(moved, groups.expert_network(experiment))
+        exchange = Talk("experts", "all_to_all", moved, float(cost.total))
+        return [exchange, exchange]
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         borrowed, lent = halo_elements(layer)
         pairs = _pairs(layer, direction, size)

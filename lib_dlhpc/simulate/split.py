@@ -29,14 +29,18 @@ class Pass(NamedTuple):
     tail: Floats
     talk: float  # s
     bytes: float  # B that a rank exchanges
+    replicas: int = 1  # that share out experts and so keep in step as well
 
     def ends(self, start: Floats, factor: Floats) -> tuple[Floats, Floats]:
         """Return when work and messages are done, and the seconds of work."""
         worked = factor * (self.head + self.middle + self.tail)
         if not self.talk:
             return start + worked, worked
-        met = _slowest(start + factor * self.head)
-        return met + _slowest(factor * self.middle) + self.talk + factor * self.tail, worked
+        met, slowed = (
+            slowest(each, self.replicas)
+            for each in (start + factor * self.head, factor * self.middle)
+        )
+        return met + slowed + self.talk + factor * self.tail, worked
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
         parts(experiment, rank_at(experiment, Place(place, 0, space, 0)))
         for space in range(size.spatial)
     ]
-    found = []
+    found, shared = [], int(experiment.strategy.experts)
     for chunk, part in enumerate(held[0]):
         programs = [program(experiment, each[chunk], scale) for each in held]
         following = (place + 1) % size.pipeline
@@ -70,8 +74,8 @@ def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
         most = max(each.sends for each in programs)
         found.append(
             Stage(
-                _pass([each.forward for each in programs]),
-                _pass([each.backward for each in programs]),
+                _pass([each.forward for each in programs], shared),
+                _pass([each.backward for each in programs], shared),
                 float(way.cost(most).total) if most else 0.0,
                 most,
                 sharded(experiment, part, scale) if experiment.strategy.zero > 1 else None,
@@ -106,7 +110,7 @@ def offloaded(
     return (seconds[0], seconds[1]), (moved[0], moved[1])
 
 
-def _pass(every: list[tuple[Item, ...]]) -> Pass:
+def _pass(every: list[tuple[Item, ...]], replicas: int) -> Pass:
     """Return the pass of a stage; one sequence of items for each place in space."""
     heads, middles, tails, talks, sizes_of = [], [], [], [], []
     for items in every:
@@ -118,13 +122,15 @@ def _pass(every: list[tuple[Item, ...]]) -> Pass:
         talks.append(sum(item.seconds for item in items if not isinstance(item, Work)))
         sizes_of.append(sum(item.bytes for item in items if not isinstance(item, Work)))
     head, middle, tail = (np.array(each)[None, :, None] for each in (heads, middles, tails))
-    return Pass(head, middle, tail, max(talks), max(sizes_of))
+    return Pass(head, middle, tail, max(talks), max(sizes_of), replicas)
 
 
 def _work(items: Iterable[Item]) -> float:
     return sum(item.seconds for item in items if isinstance(item, Work))
 
 
-def _slowest(values: Floats) -> Floats:
-    """Return the largest of each tensor or spatial group, in the place of all of them."""
-    return np.broadcast_to(values.max(axis=(-2, -1), keepdims=True), values.shape)
+def slowest(values: Floats, replicas: int = 1) -> Floats:
+    """Return the largest of each tensor or spatial group of so many replicas, in the place of all of them."""
+    blocks = values.reshape(-1, replicas, *values.shape[1:])
+    largest = np.broadcast_to(blocks.max(axis=(1, 2, 3), keepdims=True), blocks.shape)
+    return largest.reshape(values.shape)

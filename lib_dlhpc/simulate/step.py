@@ -248,10 +248,6 @@ def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, 
             raise SpecError(
                 f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
             )
-    if experiment.strategy.experts > 1:
-        raise SpecError(
-            f"strategy.experts = {experiment.strategy.experts}: predicted only; the legal value here is 1."
-        )
     check_precision(experiment)
 
 

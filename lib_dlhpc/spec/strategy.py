@@ -51,7 +51,7 @@ class Strategy:
     weights too (Rajbhandari et al. 2020). recompute: activations that backward makes again: all within a
     block (full), or of attention alone (selective). offload: what waits in host memory, or in the storage
     tier `offload_to`, until it is needed: activations, or weights and optimiser state too (all).
-    experts: as many replicas share out the experts of each layer that has some (predicted only).
+    experts: as many replicas share out the experts of each layer that has some (not trained).
 
     update: synchronous devices exchange gradients every step; asynchronous ones push theirs to the
     nodes that hold the parameters and pull what has come of them, none waiting for the others; local

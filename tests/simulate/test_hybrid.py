@@ -19,6 +19,7 @@ GPT = {
     "family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64,
     "dropout": 0.0,
 }  # fmt: skip
+MOE = GPT | {"experts": 8, "chosen": 2}
 IMAGES = {
     "family": "sequential", "input": [3, 32, 32], "layers": [
         {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
@@ -97,6 +98,8 @@ SPLITS = [
     (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
     (GPT, {"data": 2, "microbatches": 2, "offload": "all"}),
     (GPT, {"data": 2, "tensor": 2, "recompute": "selective", "allreduce": "rabenseifner"}),
+    (MOE, {"data": 4, "experts": 4}),
+    (MOE, {"data": 4, "experts": 2, "tensor": 2, "overlap": False}),
     (IMAGES, {"spatial": 2, "data": 2}),
     (IMAGES, {"tensor": 2, "data": 2, "split": "column"}),
 ]

@@ -1,0 +1,61 @@
+"""Expert parallelism: replicas share out the experts of a layer, and positions travel to those they take.
+
+Neighbours in the data group share (Lepikhin et al. 2020, "GShard"): `experts` replicas in a row have all of
+them, each an equal part; an expert's gradients are summed over the replicas that have it too.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from lib_dlhpc.layout.groups import group, place, sizes
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+
+def check_experts(experiment: Experiment) -> None:
+    """Raise SpecError for experts that cannot be shared out so."""
+    shared = int(experiment.strategy.experts)
+    if shared == 1:
+        return
+    model, replicas = experiment.model, sizes(experiment).data
+    layers = [layer for layer in model.layers if layer.kind == "experts"]
+    if not layers:
+        raise SpecError(
+            f"strategy.experts = {shared}: {model.name or 'the model'} has no experts; the legal value is 1."
+        )
+    if replicas % shared:
+        raise SpecError(
+            f"strategy.experts = {shared}: it must divide the {replicas} replicas, which share them out."
+        )
+    for layer in layers:
+        if layer.attributes["experts"] % shared:
+            raise SpecError(
+                f"strategy.experts = {shared}: it must divide the {layer.attributes['experts']} experts of"
+                f" {layer.name}."
+            )
+
+
+@lru_cache(maxsize=2048)
+def own_experts(model: Model, shared: int) -> Model:
+    """Return a model with those experts alone that a rank has where `shared` replicas share them out."""
+    if shared == 1 or all(layer.kind != "experts" for layer in model.layers):
+        return model
+    layers = (
+        replace(layer, parameters=layer.parameters // shared) if layer.kind == "experts" else layer
+        for layer in model.layers
+    )
+    return replace(model, layers=tuple(layers))
+
+
+def expert_group(experiment: Experiment, rank: int) -> tuple[int, ...]:
+    """Return the ranks that share out all experts with this one, in order."""
+    shared, data = int(experiment.strategy.experts), group(experiment, rank, "data")
+    first = place(experiment, rank).data // shared * shared
+    return data[first : first + shared]
+
+
+def alike_group(experiment: Experiment, rank: int) -> tuple[int, ...]:
+    """Return the ranks that have the same experts as this one, in order."""
+    shared, data = int(experiment.strategy.experts), group(experiment, rank, "data")
+    return data[place(experiment, rank).data % shared :: shared]
