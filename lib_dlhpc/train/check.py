@@ -20,7 +20,7 @@ def check(experiment: Experiment) -> None:
         )
     if strategy.experts > 1:
         raise SpecError(
-            f"strategy.experts = {strategy.experts}: predicted only; the legal value here is 1."
+            f"strategy.experts = {strategy.experts}: can be predicted and simulated, not trained; the legal value is 1."
         )
     if strategy.update == "asynchronous":
         _check_asynchronous(experiment)
