@@ -19,6 +19,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.ledger import peak
 from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
@@ -118,7 +119,7 @@ def train_under_a_cap(
         try:
             came = measured(setting)
             said.value, result.value = _note(came_words(setting, came)), result_html(setting, came)
-        except LabError as reason:
+        except (LabError, SpecError, OSError) as reason:
             said.value = problem_html(str(reason))
         finally:
             train_it.disabled = False

@@ -1,0 +1,112 @@
+"""The lesson on memory as a learner uses it: guesses unlock, every control is seen to move something."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    SHOWN,
+    choose,
+    commit,
+    experiment,
+    largest_kernel,
+    slider,
+    wall,
+)
+
+from lib_dlhpc.train.lab.capped import available
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "08_memory_and_out_of_core.ipynb"
+PLOTS = 4
+QUESTIONS = 8
+SLIDERS = {0: ["Batch"], 1: ["GPUs", "Batch", "GPU memory"], 2: ["Batch", "Way out", "Page"]}
+DROPDOWNS = {
+    0: [("Network", "VGG-16"), ("Numbers", "fp32"), ("Optimiser", "SGD: nothing"), ("GPU", "V100, 16 GB")],
+    1: [("Network", "GPT, 22 G weights"), ("Out of node", "eight 200 Gb/s InfiniBand")],
+    2: [("Network", "VGG-16"), ("Outside", "weights and state too")],
+}  # fmt: skip
+GUESSES = {0: "1", 1: 1, 2: "50", 3: 1}  # a number: that choice of a list
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
+    assert closed.get_by_text("7.5 G weights, Adam, on each of 64 GPUs").count() == 1
+    commit(closed, 0, GUESSES[0])
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
+    eventually(lambda: "it is 5.4" in told.first.inner_text())
+    eventually(lambda: "a factor of 5.4" in closed.locator("table").last.inner_text())
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    for label in SLIDERS[index]:
+        handle = slider(page, index, label)
+        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
+        before = page.evaluate(DRAWN, index)
+        handle.press("ArrowRight")
+        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+    for label, choice in DROPDOWNS[index]:
+        before = page.evaluate(SHOWN, index)
+        choose(page, index, label, choice)
+        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "50% too much" in wall(page, 0))
+    slider(page, 0, "Batch").press("Home")
+    eventually(lambda: "It fits." in wall(page, 0))
+    eventually(lambda: "The largest term is activations" in wall(page, 1))
+    slider(page, 1, "GPU memory").press("End")
+    eventually(lambda: "It fits as it is" in wall(page, 1))
+    eventually(lambda: "are needed and 25 GB/s are there" in wall(page, 2))
+    slider(page, 2, "Way out").press("End")
+    eventually(lambda: "all that moves is hidden" in wall(page, 2))
+
+
+def test_the_library_looks_for_what_fits(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Let the library look").click()
+    rows = experiment(page, 1).locator("table").last.locator("tbody tr")
+    eventually(lambda: rows.count() == 5, seconds=60)
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Nothing, the bytes are the same as before").click()
+    eventually(lambda: page.get_by_text("Level 3 sends weights as well.").count() == 1)
+    page.get_by_role("button", name="No, for memory: time is what it is paid with").click()
+    eventually(lambda: page.get_by_text("Yes: sums within each layer").count() == 1)
+
+
+@pytest.mark.skipif(not available(), reason="this system does not tell a peak")
+def test_a_run_under_a_cap_leaves_the_page_usable_and_is_told(page: Any, eventually: Any) -> None:
+    panel = experiment(page, 3)
+    panel.get_by_role("button", name="Train").click()
+    before = page.evaluate(DRAWN, 0)
+    slider(page, 0, "Batch").press("ArrowRight")
+    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    eventually(lambda: "Why they part" in panel.inner_text(), seconds=100)
+    for words in (
+        "the system refused it",
+        "the same to the last bit",
+        "measured peak",
+        "calibrates",
+    ):
+        assert words in panel.inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(".dlhpc-plot").all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
