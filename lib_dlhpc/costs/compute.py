@@ -68,7 +68,7 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     return LayerTimes(forward, backward)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elements each layer reads and writes a sample, and parameters it reads once a batch.
 

@@ -39,7 +39,7 @@ def largest_kept(part: Part, size: int, recompute: str = "none") -> float:
     return float(_kept(part.model, part.sends, size, recompute, True).max(initial=0.0))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def backward_extra(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
     """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps."""
     total = kept_bytes(part, size, recompute, gathered)
@@ -90,7 +90,7 @@ def _passed_on(layer: Layer) -> int:
     return max(there, after + home.get(backward, before + after))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _kept(
     model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
 ) -> Floats:

@@ -83,7 +83,7 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
     """Return which layers backward computes a second time, shape (layers,)."""
     found = np.zeros(len(model.layers), dtype=bool)
@@ -92,7 +92,7 @@ def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
     return found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages, Messages]:
     """Return what a part sends forward, backward, again where forward is repeated, and to gather once more."""
     repeated = made_again(model, recompute)
@@ -105,7 +105,7 @@ def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def gathered_again(model: Model, recompute: str) -> tuple[Layer, ...]:
     """Return the layers that gather what a product reads, and gather it once more for its gradients.
 

@@ -36,7 +36,7 @@ def check_experts(experiment: Experiment) -> None:
             )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def own_experts(model: Model, shared: int) -> Model:
     """Return a model with those experts alone that a rank has where `shared` replicas share them out."""
     if shared == 1 or all(layer.kind != "experts" for layer in model.layers):

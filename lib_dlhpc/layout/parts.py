@@ -70,7 +70,7 @@ class _Described:
         return isinstance(other, _Described) and self.key == other.key
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16)
 def _stages(described: _Described, spatial: int, tensor: int) -> tuple[Part, ...]:
     """Return all stages as the ranks at one place of the tensor and the spatial group have them."""
     experiment, model = described.experiment, described.experiment.model

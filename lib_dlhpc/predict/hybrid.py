@@ -125,7 +125,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def rank_model(held: tuple[Part, ...]) -> Model:
     """Return all chunks of a rank as one row of layers."""
     first = held[0].model

@@ -13,6 +13,7 @@ from typing import Any
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.networks.windows import slide
 
 Size = int | tuple[int, ...]
 
@@ -83,7 +84,7 @@ class Builder:
             if count % groups:
                 raise SpecError(f"{name}: groups = {groups} must divide its {count} {what}.")
         weights = channels * (inputs // groups) * prod(kernel)
-        output = (channels, *_slide(name, space, kernel, stride, padding))
+        output = (channels, *slide(name, space, kernel, stride, padding))
         return self._append(
             "conv",
             name,
@@ -353,7 +354,7 @@ class Builder:
         kernel, stride, padding = self._window(
             name, space, kernel, kernel if stride is None else stride, padding
         )
-        output = (channels, *_slide(name, space, kernel, stride, padding))
+        output = (channels, *slide(name, space, kernel, stride, padding))
         attributes = {"kernel": kernel, "stride": stride, "padding": padding}
         return self._append(kind, name, after, output, attributes=attributes)
 
@@ -475,28 +476,3 @@ class Builder:
                     f"{name}: {list(size)} must have {len(space)} entries, one a dimension."
                 )
         return full[0], full[1], full[2]
-
-
-def _slide(
-    name: str,
-    space: list[int],
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-) -> tuple[int, ...]:
-    """Return how many places a window has along each dimension."""
-    for extent, width, pad in zip(space, kernel, padding, strict=True):
-        if width > extent + 2 * pad:
-            raise SpecError(
-                f"{name}: kernel = {width} is larger than its input, {extent} with padding {pad}; "
-                f"legal: 1 to {extent + 2 * pad}."
-            )
-        if 2 * pad > width:
-            raise SpecError(
-                f"{name}: padding = {pad} is more than half of kernel = {width}; "
-                f"legal: 0 to {width // 2}."
-            )
-    return tuple(
-        (extent + 2 * pad - width) // step + 1
-        for extent, width, step, pad in zip(space, kernel, stride, padding, strict=True)
-    )
