@@ -165,13 +165,14 @@ class Network:
     def back(
         self,
         slot: Hashable,
-        dys: Mapping[str, Array],
+        dys: dict[str, Array],
         done: Callable[[int], None] = lambda start: None,
     ) -> dict[str, Array]:
         """Take a microbatch back; return the gradients of what it received, which are the caller's.
 
-        dys: the gradients of what `run` returned. Those of `sends` are copied; that of the network's own
-        output is given up to it. done(start): called whenever gradients[start:] is complete, in the last to go back.
+        dys: the gradients of what `run` returned; it is emptied, so that nobody holds them longer than
+        needed. Those of `sends` are copied; that of the network's own output is given up to it.
+        done(start): called whenever gradients[start:] is complete, in the last to go back.
         Raises RuntimeError for a slot that is not under way in training.
         """
         own = self._passes.get(slot)
@@ -266,10 +267,11 @@ class Network:
         self.store.let_go(index)
         return y
 
-    def _incoming(self, dys: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the gradients of what was given away, in memory of the network's own."""
+    def _incoming(self, dys: dict[str, Array]) -> dict[str, Array]:
+        """Take the gradients of what was given away, into memory of the network's own."""
         pending = {}
-        for name, dy in dys.items():
+        for name in self.gives:
+            dy = dys.pop(name)
             if self.sends:
                 pending[name] = self.context.room.array(dy.shape, dy.dtype)
                 pending[name][...] = dy

@@ -28,7 +28,7 @@ from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.offload import offloaded
 from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.record import Recorder
-from lib_dlhpc.train.together import sums
+from lib_dlhpc.train.together import PIECE, add_up, sums
 from lib_dlhpc.train.weights import Parameter
 from lib_dlhpc.train.whole import Piece, parts_by_name
 from lib_dlhpc.train.zero import Cut, Shards
@@ -261,22 +261,28 @@ class Stage:
             self._sum_over(group, [gradient])
         if self.groups.data.size > 1:
             with self.recorder.communicates("gradients", gradient.nbytes):
-                gradient[...] = sums(self.groups.data)(gradient)
+                add_up(self.groups.data, gradient)
 
     def _over(self, index: int) -> tuple[str, ...]:
         """Return the groups over which a layer's gradients must be summed, beside the replicas."""
         return tuple(self.model.layers[index].attributes.get("sum", ()))
 
     def _sum_over(self, group: str, arrays: list[Array]) -> None:
-        """Sum arrays over a group, in place, in one message."""
+        """Sum arrays over a group, in place, the small ones in one message."""
         comm = getattr(self.groups, group)
         if comm.size == 1 or not arrays:
             return
-        packed = np.concatenate([array.ravel() for array in arrays])
-        with self.recorder.communicates(f"sum over {group}", packed.nbytes):
-            packed = sums(comm)(packed)
+        with self.recorder.communicates(f"sum over {group}", sum(a.nbytes for a in arrays)):
+            small = [array for array in arrays if array.nbytes < PIECE]
+            for array in arrays:
+                if array.nbytes >= PIECE:
+                    add_up(comm, array)
+            if not small:
+                return
+            packed = np.concatenate([array.ravel() for array in small])
+            add_up(comm, packed)
         first = 0
-        for array in arrays:
+        for array in small:
             array[...] = packed[first : first + array.size].reshape(array.shape)
             first += array.size
 

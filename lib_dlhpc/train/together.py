@@ -7,14 +7,28 @@ import numpy as np
 
 from lib_dlhpc.train.layers.kept import Array
 
+PIECE = 2 * 1024 * 1024  # bytes; MPI's sums take as much memory of their own as their message has
+
+
+def add_up(comm: Any, array: Array) -> None:
+    """Put the sum over all ranks of `comm` where each had its own values, a piece at a time.
+
+    array: in one piece of memory, and of the same size on all ranks.
+    """
+    from mpi4py import MPI
+
+    flat = array.reshape(-1)
+    step = max(1, PIECE // flat.itemsize)
+    for first in range(0, flat.size, step):
+        comm.Allreduce(MPI.IN_PLACE, flat[first : first + step], MPI.SUM)
+
 
 def sums(comm: Any) -> Callable[[Array], Array]:
     """Return the function that gives the sum of an array over all ranks of `comm`."""
-    from mpi4py import MPI
 
     def total(values: Array) -> Array:
         result = np.array(values, order="C")
-        comm.Allreduce(MPI.IN_PLACE, result, MPI.SUM)
+        add_up(comm, result)
         return result
 
     return total

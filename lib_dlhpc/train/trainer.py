@@ -24,7 +24,7 @@ from lib_dlhpc.train.data import Data, global_batches, load, precision_of, sampl
 from lib_dlhpc.train.exchange import Exchange, exchange_of
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.layers.room import give_back
-from lib_dlhpc.train.network import Network
+from lib_dlhpc.train.network import ALONE, Network
 from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.peak import Memory, Peak
 from lib_dlhpc.train.rates import batch_at, rate_at
@@ -244,7 +244,9 @@ class Ranks:
             if not alone:
                 self.exchange.release(start)
 
-        self.network.backward(dy, filled)
+        dys = {self.network.gives[0]: dy}
+        del outputs, dy  # backward lets go of them as soon as it can
+        self.network.back(ALONE, dys, filled)
         end = now()
         for bucket, (start, stop) in enumerate(pairwise(edges), 1):
             recorder.add("backward", f"backward {bucket}", start, stop)

@@ -18,6 +18,7 @@ from lib_dlhpc.train.exchange import bounds_of
 from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.layers.room import Room
 from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.train.together import PIECE
 from lib_dlhpc.train.weights import Parameter, Table
 
 Range = tuple[int, int]
@@ -106,7 +107,7 @@ class Shards:
         self.first_bucket = 0  # its number in the record, where a rank has several of these
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
-        self._under_way: list[tuple[Any, Array, Array, int, int]] = []
+        self._under_way: _Sum | None = None
 
     def begin(self, passes: int) -> None:
         """No gradient is there yet, and weights may have moved."""
@@ -155,6 +156,8 @@ class Shards:
         """Send the bucket that this layer completes."""
         own = [p for p in self.table.parameters if p.layer == index]
         self.summed(index, {p.name: self._part(p) for p in own})
+        if self._under_way is not None:
+            self._under_way.carry_on(wait=False)
         for number, (start, _) in enumerate(self.buckets):
             if own and start == own[0].start:
                 self._send(number)
@@ -182,12 +185,13 @@ class Shards:
 
     def finish(self) -> None:
         """Wait until the shard's gradients are the sums over all replicas and passes."""
-        for request, _, sums, start, stop in self._under_way:
-            with self.recorder.communicates("a bucket", 0):
-                request.Wait()
-            self.recorder.end_bucket(self.first_bucket + self.buckets.index((start, stop)))
-            self.gradients[self.cut.mine(start, stop)] += sums
-        self._under_way = []
+        if self._under_way is None:
+            return
+        with self.recorder.communicates("a bucket", 0):
+            while not self._under_way.carry_on(wait=True):
+                pass
+        self.recorder.end_bucket(self.first_bucket + self._under_way.number)
+        self._under_way = None
 
     def _fetch(self, index: int) -> None:
         if index in self._here:
@@ -198,9 +202,8 @@ class Shards:
     def _send(self, number: int) -> None:
         """Begin to sum a bucket; the one before it must be through, so that two are in memory at most."""
         self.finish()
-        flat, (start, stop) = self._filled.pop(number), self.buckets[number]
-        request, sums = self.cut.reduce_scatter(flat, start)
-        self._under_way.append((request, flat, sums, start, stop))
+        flat, start = self._filled.pop(number), self.buckets[number][0]
+        self._under_way = _Sum(self.cut, self.gradients, number, start, flat)
         self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
 
     def _part(self, p: Parameter) -> Array:
@@ -221,6 +224,39 @@ class Shards:
 
     def _name(self, index: int) -> str:
         return next(iter(self.table.of[index].values())).name.rpartition(".")[0]
+
+
+class _Sum:
+    """A bucket on its way to the shards, a piece at a time: MPI's sums take as much memory as a message."""
+
+    def __init__(self, cut: Cut, gradients: Array, number: int, start: int, flat: Array) -> None:
+        self.cut, self.gradients, self.number = cut, gradients, number
+        self._start, self._flat, self._next = start, flat, 0
+        self._piece: tuple[Any, Array, slice] | None = None
+        self._begin()
+
+    def carry_on(self, wait: bool) -> bool:
+        """Add the piece that has come, if it has, and begin the next; return whether all have come."""
+        if self._piece is not None:
+            request, sums, place = self._piece
+            if wait:
+                request.Wait()
+            elif not request.Test():
+                return False
+            self.gradients[place] += sums
+            self._begin()
+        return self._piece is None
+
+    def _begin(self) -> None:
+        self._piece = None
+        if self._next >= self._flat.size:
+            return
+        step = max(1, PIECE // self._flat.itemsize)
+        part = self._flat[self._next : self._next + step]
+        first = self._start + self._next
+        request, sums = self.cut.reduce_scatter(part, first)
+        self._piece = request, sums, self.cut.mine(first, first + part.size)
+        self._next += part.size
 
 
 def _joined(ranges: list[Range]) -> list[Range]:

@@ -11,6 +11,7 @@ counterpart backward, because a sum spreads gradients and a copy collects them (
     reduce_scatter   this rank's part of the sum                              backward all_gather
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Kept, Tensors
+from lib_dlhpc.train.together import PIECE, add_up
 
 
 class Exchange:
@@ -61,36 +63,47 @@ class Exchange:
             return self._reduce_scatter(kept, comm, x)
 
     def _all_reduce(self, kept: Kept, comm: Any, x: Array, overwrite: bool) -> Array:
-        from mpi4py import MPI
-
         y = x if overwrite and x.flags.c_contiguous else copied(kept, x)
-        comm.Allreduce(MPI.IN_PLACE, y, MPI.SUM)
+        add_up(comm, y)
         return y
 
     def _all_gather(self, kept: Kept, comm: Any, x: Array) -> Array:
         """Collect the parts one behind the other, then put each where it belongs."""
         whole = (*x.shape[: self.axis], self.parts[-1].stop, *x.shape[self.axis + 1 :])
         y = kept.array(whole, x.dtype)
-        flat, sizes = kept.array((y.size,), x.dtype), self._sizes(y)
-        comm.Allgatherv(np.ascontiguousarray(x), [flat, sizes])
-        ends = np.cumsum([0, *sizes])
-        for rank, (first, last) in enumerate(pairwise(ends)):
-            part = y[self._at(rank)]
-            part[...] = flat[first:last].reshape(part.shape)
+        for piece in self._pieces(y):
+            own, all_own = x[piece], y[piece]
+            flat, sizes = kept.array((all_own.size,), x.dtype), self._sizes(all_own)
+            comm.Allgatherv(np.ascontiguousarray(own), [flat, sizes])
+            ends = np.cumsum([0, *sizes])
+            for rank, (first, last) in enumerate(pairwise(ends)):
+                part = all_own[self._at(rank)]
+                part[...] = flat[first:last].reshape(part.shape)
         return y
 
     def _reduce_scatter(self, kept: Kept, comm: Any, x: Array) -> Array:
         """Put the parts one behind the other, then keep the sum of one's own."""
         from mpi4py import MPI
 
-        flat, sizes = kept.array((x.size,), x.dtype), self._sizes(x)
-        ends = np.cumsum([0, *sizes])
-        for rank, (first, last) in enumerate(pairwise(ends)):
-            part = x[self._at(rank)]
-            flat[first:last].reshape(part.shape)[...] = part
         y = kept.array(x[self._at(self.rank)].shape, x.dtype)
-        comm.Reduce_scatter(flat, y, sizes, MPI.SUM)
+        for piece in self._pieces(x):
+            given, own = x[piece], y[piece]
+            flat, sizes = kept.array((given.size,), x.dtype), self._sizes(given)
+            ends = np.cumsum([0, *sizes])
+            for rank, (first, last) in enumerate(pairwise(ends)):
+                part = given[self._at(rank)]
+                flat[first:last].reshape(part.shape)[...] = part
+            total = kept.array(own.shape, x.dtype)
+            comm.Reduce_scatter(flat, total, sizes, MPI.SUM)
+            own[...] = total
         return y
+
+    def _pieces(self, whole: Array) -> Iterator[tuple[slice, ...]]:
+        """Cut another axis than the ranks', so that what travels at a time takes little memory."""
+        axis = 0 if self.axis else 1
+        step = max(1, whole.shape[axis] * PIECE // max(1, whole.nbytes))
+        for first in range(0, whole.shape[axis], step):
+            yield (*(slice(None),) * axis, slice(first, first + step))
 
     def _at(self, rank: int) -> tuple[slice, ...]:
         return (*(slice(None),) * self.axis, self.parts[rank])
