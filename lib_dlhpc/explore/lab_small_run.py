@@ -89,7 +89,7 @@ def small_findings(
             raise LabError(f"{', '.join(extra)}: legal: {', '.join(WAYS)}.")
         experiment = small_experiment(own, **ways)
         if not available():
-            return [first, later(CAP, "This system tells no peak; Linux does."), later(CHEAP)]
+            return [first, _by_ledger(own, experiment), _cheap(ways, own)]
         found, plain = capped(experiment, own.cap), capped(small_experiment(own))
     except Exception as error:  # the learner's function may raise whatever it likes
         return [first, broken(CAP, f"{type(error).__name__}: {error}"), later(CHEAP)]
@@ -137,9 +137,19 @@ def _under(own: SmallTask, experiment: Experiment, found: Told, plain: Told) -> 
     )
 
 
+def _by_ledger(own: SmallTask, experiment: Experiment) -> Finding:
+    """Judge where the system tells no peak."""
+    told = ledger(experiment)
+    words = f"The ledger says {_mb(told)}, the cap is {_mb(own.cap)}. Not run: only Linux tells what it took."
+    return (kept if told <= own.cap else broken)(CAP, words)
+
+
 def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
     order = list(WAYS)
-    dearest = max((w for w in order if ways.get(w, WAYS[w]) != WAYS[w]), key=order.index)
+    used = [way for way in order if ways.get(way, WAYS[way]) != WAYS[way]]
+    if not used:
+        return later(CHEAP, "As soon as it is under its cap.")
+    dearest = used[-1]
     if order.index(dearest) > order.index(cheapest(own)):
         return broken(
             CHEAP,

@@ -152,7 +152,7 @@ def ledger_words(setting: Setting) -> str:
 
 def published_table() -> ipywidgets.HTML:
     """Return published figures, predictions and errors, as a table."""
-    known = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"])}
+    known = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"], PUBLISHED)}
     lines = [["", "published", "predicted", "error"]]
     for name, (words, shown) in PUBLISHED.items():
         row = known[name]

@@ -11,6 +11,7 @@ ledger.py       what each rank of a split network holds, and when
 offload.py      out of core: bytes, bandwidth needed, what shows of it
 fit.py          what makes a run fit, and what that costs
 each.py         split networks of an experiment with arrays, one by one
+course.py       what a device holds in the course of a step, layer by layer
 storage.py      checkpoint time
 energy.py       joules of a step
 walls.py        which limit is broken, by how much

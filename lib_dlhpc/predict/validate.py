@@ -18,7 +18,7 @@ has; it stays in the table, and counts in every average. Any other miss is a fai
 """
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import mean, median
@@ -92,10 +92,13 @@ def results() -> dict[str, dict[str, str]]:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-def validate(families: Iterable[str] = ()) -> list[Row]:
-    """Return every published row with its prediction; `families` limits them. Raises SpecError."""
+def validate(families: Iterable[str] = (), only: Collection[str] = ()) -> list[Row]:
+    """Return every published row with its prediction; `families`, and the ids of `only`, limit them.
+
+    Raises SpecError.
+    """
     chosen = tuple(families) or catalog.names("published")
-    return [row for name in chosen for row in _family(name)]
+    return [row for name in chosen for row in _family(name, only)]
 
 
 def summary(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
@@ -133,12 +136,13 @@ def left_out(families: Iterable[str] = ()) -> dict[str, str]:
     }
 
 
-def _family(name: str) -> list[Row]:
+def _family(name: str, only: Collection[str]) -> list[Row]:
     table = {**catalog.read("published", name), "name": name}
     return [
         _row(table, {**entry, "id": identity})
         for entry in table["rows"]
         for identity in entry.get("ids", [entry.get("id")])
+        if not only or identity in only
     ]
 
 

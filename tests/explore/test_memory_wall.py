@@ -1,6 +1,7 @@
 """The lesson on memory: every control moves something, walls stand where they say, a run tells what came of it."""
 
 import json
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from lib_dlhpc.explore.memory_wall import (
     published_table,
     the_ledger,
 )
-from lib_dlhpc.explore.memory_wall_charts import KINDS, LINES, _labels, _thinned
+from lib_dlhpc.explore.memory_wall_charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, _thinned
 from lib_dlhpc.explore.memory_wall_live import (
     Came,
     calibrated,
@@ -140,14 +141,26 @@ def test_words_say_which_part_is_the_larger() -> None:
 # ways -----------------------------------------------------------------------------------------------
 
 
-def test_names_of_ways_cover_no_other_name() -> None:
-    found = [(each.name, each.kind, each.memory, each.seconds) for each in ways(Step())]
-    shifts, sides = _labels(found, 1e9, 1e11)
-    assert len(shifts) == len(sides) == len(found) and set(sides) <= {"left", "right"}
+@pytest.mark.parametrize("setting", [Step(), Step("gpt-22b", 64, 64, 80e9), Step(memory=8e9)])
+def test_names_of_ways_cover_no_other_name(setting: Step) -> None:
+    """Of two names at the same height the ends lie apart, on a page of the usual width."""
+    data, _ = ways_view(setting)
+    points, (low, high) = data["ways"], data["room"]["x"]
+    x = WIDE * np.log(np.array(points["memory"]) / low) / np.log(high / low)
+    seconds_ = np.array(points["seconds"])
+    y = 0.8 * HIGH * np.log(seconds_.max() / seconds_) / np.log(seconds_.max() / seconds_.min())
+    middle = y + points["dy"]
+    long = np.array([LETTER * len(name) for name in points["name"]])
+    start = np.where(np.array(points["side"]) == "left", x + 10, x - 10 - long)
+    for a, b in combinations(range(len(x)), 2):
+        if abs(middle[a] - middle[b]) < LABEL - 1e-9:
+            assert start[a] + long[a] < start[b] or start[b] + long[b] < start[a], points["name"][b]
+
+
+def test_in_brackets_is_what_does_not_fit() -> None:
     data, _ = ways_view(Step())
-    assert sum(label.startswith("(") for label in data["ways"]["label"]) == len(found) - len(
-        fitting(Step())
-    )
+    bracketed = [label for label in data["ways"]["label"] if label.startswith("(")]
+    assert len(bracketed) == len(ways(Step())) - len(fitting(Step()))
 
 
 def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_told() -> None:

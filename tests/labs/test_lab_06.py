@@ -236,3 +236,40 @@ def test_zero_on_real_ranks_takes_what_the_formula_says(own, solved, on_ranks, t
     file = save(solved.state, tmp_path / "step.py")
     text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=4)
     assert "4 real ranks" in text and "All 3 hold" in text, text
+
+
+@pytest.mark.parametrize(
+    ("function", "changes"),
+    [
+        ("state", [("return parameters * (", "import numpy as np\n\n    return np.float64(parameters) * (")]),
+        ("activations", [("10 + 24 / t + scores", "34 + scores if t == 1 else 10 + 24 / t + scores")]),
+        ("seconds", [("alone / gpus * again * (1 + (p - 1) / m)", "alone * again / gpus / m * (m + p - 1)")]),
+    ],
+)  # fmt: skip
+def test_other_right_ways_pass(own, solved, function, changes):
+    assert passed(formulas(own, solved, "x", function, *changes))
+
+
+def test_a_choice_may_say_more_than_it_must(own):
+    data = own.task_of("x").gpus // (own.best("x")[1]["tensor"] * own.best("x")[1]["pipeline"])
+    assert passed(own.choice_findings(text_of(own, "x", data=data, schedule="1f1b"), "x"))
+
+
+@pytest.mark.parametrize("gives", [None, "much", float("nan")])
+def test_what_is_no_number_is_told(own, solved, gives):
+    findings = own.formulas_findings(lambda *a: gives, solved.activations, solved.seconds, "x")
+    assert findings[0].right is False and findings[1].right
+
+
+def test_where_the_system_tells_no_peak_the_ledger_is_believed(own, solved, monkeypatch):
+    monkeypatch.setattr(lab_small_run, "available", lambda: False)
+    name = both_kinds(own)["offload"]
+    findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
+    assert passed(findings) and "Not run" in found(findings, CAP).words
+    plain = own.small_findings(dict, solved.small_peak, small(own, name))
+    assert found(plain, CAP).right is False
+
+
+def test_a_way_that_does_not_exist_is_told(own, solved):
+    findings = own.small_findings(lambda: {"zero": 3}, solved.small_peak, small(own, "x"))
+    assert "zero: legal: microbatches, recompute, offload" in found(findings, CAP).words
