@@ -15,6 +15,7 @@ from lib_dlhpc.explore.data_parallel_here import MODEL, measure
 from lib_dlhpc.explore.here import RANKS, MpiMissing
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.explore.workbench import verdict_html
 from lib_dlhpc.spec.units import format_quantity
 
 BUSY = 100e-6  # s; no message in one memory takes so long by itself
@@ -30,7 +31,9 @@ def exchange_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidget
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Takes some ten seconds; the page stays usable",
     )  # fmt: skip
-    said = ipywidgets.HTML(_note("Not run yet. It takes some ten seconds; the page stays usable."))
+    said = ipywidgets.HTML(
+        verdict_html("Not run yet. It takes some ten seconds; the page stays usable.")
+    )
     figure, below = chart("step_exchange", *step_exchange_state([])), ipywidgets.VBox([])
 
     def work() -> None:
@@ -49,7 +52,7 @@ def exchange_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidget
 
     def start(_: Any) -> None:
         button.disabled = True
-        said.value = _note(f"{RANKS} ranks are at work ...")
+        said.value = verdict_html(f"{RANKS} ranks are at work ...")
         threading.Thread(target=work, daemon=True).start()
 
     button.on_click(start)
@@ -69,7 +72,7 @@ def exchange_words(result: dict[str, Any]) -> str:
         busy = (
             " An α this long is the scheduler's: even the calibrating exchange waited for a core."
         )
-    return _note(
+    return verdict_html(
         f"<b>Measured.</b> The gradients of {MODEL} in {many['buckets']} buckets take"
         f" {format_quantity(many['median'], 's')}, in one {format_quantity(one['median'], 's')}."
         f"<br><b>Price.</b> One exchange between neighbours gave α = {alpha} and 1/β ="
@@ -79,7 +82,3 @@ def exchange_words(result: dict[str, Any]) -> str:
         " most rounds. Below it: large blocks that move faster than the one that calibrated."
         f"{busy}<br><b>Not seen here.</b> A network, and backward to hide behind."
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -5,17 +5,11 @@ are what the others must arrive at.
 """
 
 import os
-import shutil
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
 
 import ipywidgets
-import numpy as np
 
-from lib_dlhpc.explore.charts import chart
-from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.hybrid_parallel_runs import (
     NAMES,
     Ran,
@@ -24,22 +18,27 @@ from lib_dlhpc.explore.hybrid_parallel_runs import (
     calibrated,
     experiment,
     problem_of,
+    ran_of,
+)
+from lib_dlhpc.explore.live_run import (
+    Begin,
+    Came,
+    Thread,
+    Train,
+    live_run,
+    one_step,
     ranks_in_words,
 )
 from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
-from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
+from lib_dlhpc.launch.local import start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
-from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.store import load
 
 SHOWN = 5  # the step on the chart: the first ones make connections and fill caches
-PAUSE = 0.1  # s between two looks at a run
 CLOCK = 1e-9  # s; nothing shorter is told
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
 # What a rank stands still for, by how the record and the simulation begin to say it.
@@ -50,9 +49,7 @@ STANDS = {
 }
 
 
-def share_out_here(
-    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
-) -> ipywidgets.Box:
+def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
     """Return controls, a button that trains, one measured step, and what was foretold of it.
 
     begin: what starts the ranks. thread: in what they are watched.
@@ -64,63 +61,29 @@ def share_out_here(
         "replicas": slider("Replicas", "Data parallelism", [(str(n), n) for n in (1, 2)], 1),
         "microbatches": slider("Microbatches", "Of a replica's batch", [(str(n), n) for n in (1, 2, 4, 8)], 1),
     }  # fmt: skip
-    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
     asked, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    said = ipywidgets.HTML(_note("Nothing trained yet."))
-    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
     known: dict[Setting, Ran] = {}
-    stop = threading.Event()
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
 
     def ask() -> None:
-        asked.value = _note(asked_words(chosen()))
+        asked.value = verdict_html(asked_words(chosen()))
         wall.value = cores_html(chosen(), cores())
 
-    def run(setting: Setting) -> tuple[Ran, Timeline]:
-        job = begin(experiment(setting), setting.ranks)
-        try:
-            while job.state == "running":
-                if stop.wait(PAUSE):
-                    job.cancel()
-            told, timeline = job.wait(), load(job.folder / "timeline.npz")
-        finally:
-            shutil.rmtree(job.folder, ignore_errors=True)
-        rate = told["samples"] / told["seconds"]
-        known[setting] = Ran(rate, told["loss"], told["test_loss"], told["terms"])
-        return known[setting], timeline
+    def work(setting: Setting, train: Train) -> Came:
+        if setting.alone not in known:
+            first = "One rank is at work, to calibrate and to compare with ..."
+            known[setting.alone] = ran_of(train(experiment(setting.alone), first)[0])
+        told, timeline = train(experiment(setting))
+        known[setting] = ran_of(told)
+        ran, alone = known[setting], known[setting.alone]
+        result = result_html(setting, ran, alone, timeline)
+        return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
 
-    def work(setting: Setting) -> None:
-        try:
-            if setting.alone not in known:
-                said.value = _note("One rank is at work, to calibrate and to compare with ...")
-                run(setting.alone)
-            said.value = _note(f"{ranks_in_words(setting.ranks)} at work ...")
-            ran, timeline = run(setting)
-            figure.update(**gantt_state(one_step(timeline)))
-            result.value = result_html(setting, ran, known[setting.alone], timeline)
-            below.children = (figure, result)
-            said.value = equal_html(setting, ran, known[setting.alone])
-        except (JobError, SpecError) as reason:
-            said.value = _note("Cancelled.") if stop.is_set() else problem_html(str(reason))
-        finally:
-            train_it.disabled, cancel.disabled = False, True
-
-    def clicked(_: Any) -> None:
-        if problem_of(chosen()):
-            said.value = problem_html(problem_of(chosen()))
-            return
-        train_it.disabled, cancel.disabled = True, False
-        stop.clear()
-        thread(target=work, args=(chosen(),), daemon=True).start()
-
-    train_it.on_click(clicked)
-    cancel.on_click(lambda _: stop.set())
-    row = ipywidgets.HBox([train_it, cancel])
+    run = live_run(chosen, work, begin, thread, problem_of)
     note = "which lane is filled with waiting, and for whom; then the last digits of the losses."
-    return workbench(controls, [asked, wall, row, said, below], ask, note)
+    return workbench(controls, [asked, wall, *run], ask, note)
 
 
 def cores() -> int:
@@ -148,7 +111,9 @@ def cores_html(setting: Setting, count: int) -> str:
 def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
     """Say whether the run came to where one rank comes."""
     if setting == setting.alone:
-        return _note(f"One rank: {show(ran.rate, 'samples/s')}; test loss {ran.test_loss:.15g}.")
+        return verdict_html(
+            f"One rank: {show(ran.rate, 'samples/s')}; test loss {ran.test_loss:.15g}."
+        )
     off = max(
         abs(ran.loss - alone.loss) / abs(alone.loss),
         abs(ran.test_loss - alone.test_loss) / abs(alone.test_loss),
@@ -158,27 +123,12 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
         f" the largest relative difference of the losses is {off:.1e}."
     )
     if off <= SAME:
-        return _note(
+        return verdict_html(
             f"✓ {words} It is the same run, cut up; sums in another order change the last digit."
         )
     return problem_html(
         f"✕ {ran.test_loss:.15g} is not {alone.test_loss:.15g}: difference {off:.1e}."
     )
-
-
-def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
-    """Return one step of each rank, from 0 s on: from its update before to its own; the last if there are fewer."""
-    kept = np.zeros(len(timeline.start), dtype=bool)
-    update = timeline.where("compute", "update")
-    for rank in np.unique(timeline.rank):
-        own = timeline.rank == rank
-        ends = np.sort(timeline.stop[own & update])
-        at = min(number, len(ends) - 1)
-        begin = ends[at - 1] if at > 0 else -np.inf
-        kept |= own & (timeline.start >= begin) & (timeline.stop <= ends[at])
-    step = timeline.select(kept)
-    zero = step.start.min()
-    return replace(step, start=step.start - zero, stop=step.stop - zero)
 
 
 def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> str:
@@ -208,7 +158,7 @@ def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> s
     return (
         terms_html(terms)
         + table_html(lines)
-        + _note(
+        + verdict_html(
             f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
             f" {off:+.0%}. {why(setting, cores(), float(foretold.compute))} Simulation and record count waiting"
             " for a slower rank where it happens, inside layers too; the prediction under <em>for the others</em>."
@@ -248,7 +198,3 @@ def errors(predicted: Mapping[str, float], measured: Mapping[str, float]) -> dic
     """Return measured less predicted seconds for each term that either has."""
     names = {**predicted, **measured}
     return {name: measured.get(name, 0.0) - predicted.get(name, 0.0) for name in names}
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -6,6 +6,7 @@ words   a small GPT on sentences: tensor ranks, stages and replicas; all three a
 
 from typing import Any, NamedTuple
 
+from lib_dlhpc.explore.live_run import ranks_in_words, with_rate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
@@ -61,6 +62,12 @@ class Ran(NamedTuple):
     terms: dict[str, float]
 
 
+def ran_of(result: dict[str, Any]) -> Ran:
+    """Return what came of a run out of its result.json."""
+    rate = result["samples"] / result["seconds"]
+    return Ran(rate, result["loss"], result["test_loss"], result["terms"])
+
+
 def experiment(setting: Setting) -> Experiment:
     """Return the run: the same global batch however it is shared out, in float64."""
     model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
@@ -104,11 +111,4 @@ def asked_words(setting: Setting) -> str:
 
 def calibrated(setting: Setting, alone: Ran) -> Experiment:
     """Return the run with the rate of one rank in the place of the catalog's laptop."""
-    batch = NETWORKS[setting.network][2]
-    known = {"calibration.rate": alone.rate, "calibration.devices": 1, "calibration.batch": batch}
-    return experiment(setting).set(known)
-
-
-def ranks_in_words(count: int) -> str:
-    """Return "1 rank", "2 ranks" ..."""
-    return f"{count} rank{'s' if count > 1 else ''}"
+    return with_rate(experiment(setting), alone.rate)

@@ -18,7 +18,7 @@ from lib_dlhpc.explore.large_batch_live import Cancelled, learn
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
-from lib_dlhpc.explore.workbench import dropdown
+from lib_dlhpc.explore.workbench import dropdown, verdict_html
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -53,7 +53,9 @@ def train_here(
     numbers = dropdown(
         "Numbers", "In which ranks compute", [("float32", "fp32"), ("float64", "fp64")], "fp32"
     )
-    said = ipywidgets.HTML(_note("Not run yet. It takes some ten seconds; the page stays usable."))
+    said = ipywidgets.HTML(
+        verdict_html("Not run yet. It takes some ten seconds; the page stays usable.")
+    )
     epochs = float(experiment().run.epochs)
     level = (base().mean, f"the base batch, stored: {base().mean:.1%}")
     figure, below = chart("live_runs", *runs_state([], epochs, level)), ipywidgets.VBox([])
@@ -93,7 +95,7 @@ def train_here(
     def started(_: Any) -> None:
         train_it.disabled, cancel.disabled = True, False
         stop.clear()
-        said.value = _note(f"{RANKS} ranks are at work ...")
+        said.value = verdict_html(f"{RANKS} ranks are at work ...")
         thread(target=work, args=(numbers.value,), daemon=True).start()
 
     train_it.on_click(started)
@@ -118,11 +120,11 @@ def result_words(result: dict[str, Any], alone: float, precision: str) -> str:
     columns = three_ways(experiment(precision), result["terms"])
     ratio = sum(columns["measured"].values()) / sum(columns["predicted"].values())
     return (
-        _note(
+        verdict_html(
             f"<b>Accuracy.</b> {RANKS} ranks {result['accuracy']:.1%}, one rank {alone:.1%}. {ROUNDING[precision]}"
         )
         + terms_html(columns)
-        + _note(
+        + verdict_html(
             f"<b>Time.</b> A step takes {ratio:.2g} times the prediction. <b>Why they"
             " part.</b> The prediction is for the laptop of the catalog, with a core for each rank, and not calibrated"
             " to this machine. Where ranks share cores they wait for their turn: look at what waiting and"
@@ -139,7 +141,3 @@ ROUNDING = {
     ),
     "fp64": "With twice the digits rounding has no time to grow: the curves lie on each other.",
 }
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -4,27 +4,29 @@ The rate of a run on one rank is all that predictions are told of this machine; 
 runs are held against.
 """
 
-import shutil
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import ipywidgets
-import numpy as np
 
-from lib_dlhpc.explore.charts import chart
-from lib_dlhpc.explore.gantt import gantt_state
-from lib_dlhpc.explore.panels import problem_html, table_html
+from lib_dlhpc.explore.live_run import (
+    Begin,
+    Came,
+    Thread,
+    Train,
+    live_run,
+    one_step,
+    ranks_in_words,
+    with_rate,
+)
+from lib_dlhpc.explore.panels import table_html
 from lib_dlhpc.explore.three_ways import three_ways
-from lib_dlhpc.explore.workbench import dropdown, slider, workbench
-from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.launch.local import start
 from lib_dlhpc.predict import predict
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.store import load
 
 WAYS = {
     "data": "samples (data)",
@@ -36,7 +38,6 @@ WIDTHS = [64, 384, 384, 384, 384, 384, 10]
 BATCH, EPOCHS = 240, 6
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
 LEAST = 1e-9  # s: a shorter term is rounding
-PAUSE = 0.1  # s between two looks at a run
 
 
 class Setting(NamedTuple):
@@ -73,9 +74,7 @@ def experiment(setting: Setting) -> Experiment:
     )  # fmt: skip
 
 
-def split_here(
-    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
-) -> ipywidgets.Box:
+def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
     """Return controls, a button that trains, the step that was measured, and its terms three ways.
 
     begin: what starts the ranks. thread: in what they are watched.
@@ -87,52 +86,25 @@ def split_here(
         "microbatches": slider("Microbatches", "Parts of a rank's batch",
                                [(str(n), n) for n in MICROBATCHES], 4),
     }  # fmt: skip
-    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
-    asked, said = ipywidgets.HTML(), ipywidgets.HTML(_note("Nothing trained yet."))
-    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
+    asked = ipywidgets.HTML()
     runs: Runs = {}
-    stop = threading.Event()
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
 
     def ask() -> None:
-        asked.value = _note(asked_words(chosen()))
+        asked.value = verdict_html(asked_words(chosen()))
 
-    def work(setting: Setting) -> None:
-        job = None
-        try:
-            job = begin(experiment(setting), setting.ranks)
-            while job.state == "running":
-                if stop.wait(PAUSE):
-                    job.cancel()
-            told, timeline = job.wait(), load(job.folder / "timeline.npz")
-            runs[_key(setting)] = Ran(told["samples"] / told["seconds"], told["loss"])
-            figure.update(**gantt_state(one_step(timeline)))
-            below.children = (figure, result)
-            said.value = _note(came_out(setting, runs))
-            result.value = result_html(setting, told["terms"], runs)
-        except (JobError, SpecError) as reason:
-            said.value = _note("Cancelled.") if stop.is_set() else problem_html(str(reason))
-        finally:
-            if job is not None:
-                shutil.rmtree(job.folder, ignore_errors=True)
-            train_it.disabled, cancel.disabled = False, True
+    def work(setting: Setting, train: Train) -> Came:
+        told, timeline = train(experiment(setting))
+        runs[_key(setting)] = Ran(told["samples"] / told["seconds"], told["loss"])
+        result = result_html(setting, told["terms"], runs)
+        return Came(one_step(timeline, SHOWN), verdict_html(came_out(setting, runs)), result)
 
-    def clicked(_: Any) -> None:
-        train_it.disabled, cancel.disabled = True, False
-        stop.clear()
-        said.value = _note(f"{_ranks(chosen().ranks)} at work ...")
-        thread(target=work, args=(chosen(),), daemon=True).start()
-
-    train_it.on_click(clicked)
-    cancel.on_click(lambda _: stop.set())
-    row = ipywidgets.HBox([train_it, cancel])
     note = (
         "who stands still and why; and the loss, which must not care how the network is shared out."
     )
-    return workbench(controls, [asked, row, said, below], ask, note)
+    return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
 
 
 def asked_words(setting: Setting) -> str:
@@ -150,24 +122,10 @@ def asked_words(setting: Setting) -> str:
     }[setting.way]  # fmt: skip
 
 
-def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
-    """Return one step of each rank, from 0 s on: all from its update before to its update; the last if fewer."""
-    update, kept = timeline.where("compute", "update"), np.zeros(len(timeline.start), dtype=bool)
-    for rank in np.unique(timeline.rank):
-        own = timeline.rank == rank
-        ends = np.sort(timeline.stop[own & update])
-        at = min(number, len(ends) - 1)
-        begin = ends[at - 1] if at else -np.inf
-        kept |= own & (timeline.start >= begin) & (timeline.start < ends[at])
-    step = timeline.select(kept)
-    zero = step.start.min()
-    return replace(step, start=step.start - zero, stop=step.stop - zero)
-
-
 def came_out(setting: Setting, runs: Runs) -> str:
     """Say how fast the run was, and how far its loss is from that of one rank."""
     ran, alone = runs[_key(setting)], _alone(runs)
-    rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {_ranks(setting.ranks)}; loss {ran.loss:.12f}"
+    rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; loss {ran.loss:.12f}"
     if alone is None or setting.ranks == 1:
         return f"{rate}."
     off = abs(ran.loss - alone.loss) / alone.loss
@@ -181,7 +139,9 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
     """Return the terms of this run three ways with errors, all runs so far, and why they part."""
     alone = _alone(runs)
     if alone is None:
-        return _note("Train on one rank as well: its rate is what the prediction starts from.")
+        return verdict_html(
+            "Train on one rank as well: its rate is what the prediction starts from."
+        )
     ways = three_ways(calibrated(setting, alone.rate), measured)
     lines = [["shared out", "ranks", "microbatches", "measured", "predicted", "error"]]
     for each, ran in sorted(runs.items()):
@@ -197,7 +157,7 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
     return (
         errors_html(ways)
         + table_html(lines)
-        + _note(
+        + verdict_html(
             "<b>Why they part.</b> The prediction gives each rank a core of its own, knows the rate of whole"
             " batches, and nothing of the Python around each layer and message. Parts of layers and microbatches"
             " make arithmetic small and that work no smaller; ranks that share a core wait for their turn, which"
@@ -230,8 +190,7 @@ def errors_html(ways: Mapping[str, Mapping[str, float]]) -> str:
 
 def calibrated(setting: Setting, rate: float) -> Experiment:
     """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
-    known = {"calibration.rate": rate, "calibration.devices": 1, "calibration.batch": BATCH}
-    return experiment(setting).set(known)
+    return with_rate(experiment(setting), rate)
 
 
 def _key(setting: Setting) -> Setting:
@@ -241,11 +200,3 @@ def _key(setting: Setting) -> Setting:
 
 def _alone(runs: Runs) -> Ran | None:
     return next((ran for each, ran in runs.items() if each.ranks == 1), None)
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank{'s' if count > 1 else ''}"
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

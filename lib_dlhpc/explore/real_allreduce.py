@@ -13,6 +13,7 @@ from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.here import RANKS, MpiMissing, measure
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.explore.workbench import verdict_html
 from lib_dlhpc.spec.units import format_quantity
 
 
@@ -27,7 +28,7 @@ def run_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidgets.VBo
         tooltip="Takes a few seconds; the page stays usable",
     )  # fmt: skip
     said = ipywidgets.HTML(
-        _note("Not run yet. It takes a few seconds; everything else stays usable.")
+        verdict_html("Not run yet. It takes a few seconds; everything else stays usable.")
     )
     figure = chart("measured", *measured_state([]))
     below = ipywidgets.VBox([])
@@ -48,7 +49,7 @@ def run_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidgets.VBo
 
     def start(_: Any) -> None:
         button.disabled = True
-        said.value = _note(f"{RANKS} ranks are at work ...")
+        said.value = verdict_html(f"{RANKS} ranks are at work ...")
         threading.Thread(target=work, daemon=True).start()
 
     button.on_click(start)
@@ -71,7 +72,7 @@ def result_words(result: dict[str, Any]) -> str:
         else "other programs take turns on the same cores"
     )
     alpha, rate = format_quantity(result["alpha"], "s"), 1 / max(result["beta"], 1e-15)
-    return _note(
+    return verdict_html(
         f"<b>Price.</b> One exchange between neighbours gave α = {alpha} and 1/β = {format_quantity(rate, 'B/s')};"
         " from these alone each algorithm is priced."
         f"<br><b>Error.</b> The quietest tenth of the runs takes {quiet[0]:.2g} to {quiet[-1]:.2g} times the price,"
@@ -79,7 +80,3 @@ def result_words(result: dict[str, Any]) -> str:
         f"<br><b>Why.</b> There is no network: messages are copies in one memory, which all ranks share, and"
         f" {escape(crowd)}. A run of one machine does not tell which algorithm a cluster should use."
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -55,3 +55,8 @@ def wall_html(wall: str, fine: str) -> str:
     return problem_html(f"✕ Wall. {wall}") if wall else (
         f'<div class="dlhpc-walls" role="status"><p>✓ {fine}</p></div>'
     )  # fmt: skip
+
+
+def verdict_html(text: str) -> str:
+    """Return what an experiment comes to, in HTML; a screen reader reads it out when it changes."""
+    return f'<p class="dlhpc-verdict" role="status">{text}</p>'
