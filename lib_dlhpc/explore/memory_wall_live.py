@@ -205,8 +205,8 @@ def result_html(setting: Setting, came: Came) -> str:
         lines.append([*row, show(told.seconds, "s"), off])
     out, back = (show(rate, "B/s") for rate in came.disk)
     return table_html(lines) + _note(
-        f"<b>Why they part.</b> The ledger counts arrays, the system pages; out of core it counts two layers at a time"
-        " and no more, while reading ahead and writing behind hold some more of them. The file was written at"
+        "<b>Why they part.</b> The ledger counts arrays, the system pages; out of core it counts the layers at hand,"
+        " while reading ahead and writing behind hold some more. The file was written at"
         f" {out} and read at {back} just now, which is the system's memory of the file rather than the disk: where"
         " memory is short it is slower. Moving takes a core of its own, and here it may share one. What the"
         " simulation has no part for, it leaves out."
