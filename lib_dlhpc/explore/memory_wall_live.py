@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.panels import problem_html, table_html
-from lib_dlhpc.explore.workbench import dropdown, slider, workbench
+from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.ledger import peak
 from lib_dlhpc.simulate import simulate
@@ -106,19 +106,22 @@ def train_under_a_cap(
         description="Train", button_style="primary", tooltip="Some ten seconds"
     )
     asked, said, result = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    said.value = _note("Nothing trained yet." if available() else NOT_HERE)
+    said.value = verdict_html("Nothing trained yet." if available() else NOT_HERE)
     train_it.disabled = not available()
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
 
     def ask() -> None:
-        asked.value = _note(asked_words(chosen()))
+        asked.value = verdict_html(asked_words(chosen()))
 
     def work(setting: Setting) -> None:
         try:
             came = measured(setting)
-            said.value, result.value = _note(came_words(setting, came)), result_html(setting, came)
+            said.value, result.value = (
+                verdict_html(came_words(setting, came)),
+                result_html(setting, came),
+            )
         except (LabError, SpecError, OSError) as reason:
             said.value = problem_html(str(reason))
         finally:
@@ -126,7 +129,9 @@ def train_under_a_cap(
 
     def clicked(_: Any) -> None:
         train_it.disabled = True
-        said.value = _note("At work: in core under the cap, in core without it, out of core ...")
+        said.value = verdict_html(
+            "At work: in core under the cap, in core without it, out of core ..."
+        )
         thread(target=work, args=(chosen(),), daemon=True).start()
 
     train_it.on_click(clicked)
@@ -204,14 +209,10 @@ def result_html(setting: Setting, came: Came) -> str:
         off = "calibrates" if offload == "none" else f"{step / told.seconds - 1:+.0%}"
         lines.append([*row, show(told.seconds, "s"), off])
     out, back = (show(rate, "B/s") for rate in came.disk)
-    return table_html(lines) + _note(
+    return table_html(lines) + verdict_html(
         "<b>Why they part.</b> The ledger counts arrays, the system pages; out of core it counts the layers at hand,"
         " while reading ahead and writing behind hold some more. The file was written at"
         f" {out} and read at {back} just now, which is the system's memory of the file rather than the disk: where"
         " memory is short it is slower. Moving takes a core of its own, and here it may share one. What the"
         " simulation has no part for, it leaves out."
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, update_time
-from lib_dlhpc.costs.kept import backward_bytes, forward_bytes
+from lib_dlhpc.costs.kept import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import made_again, stage_cost
 from lib_dlhpc.layout import Part
@@ -52,11 +52,12 @@ def course(experiment: Experiment, scale: float = 1.0) -> Course:
     (part,) = rank_parts(experiment)[0][0]
     size, many = BYTES[strategy.precision], int(strategy.microbatches)
     batch, recompute = ceil(strategy.batch / many), strategy.recompute
+    ahead, home = moments(experiment)[:2]
     fixed = sum(
-        value
-        for term, value in moments(experiment)[0].terms.items()
-        if term not in ("activations", "working set")
+        value for term, value in ahead.terms.items() if term not in ("activations", "working set")
     )
+    # What the ledger has in a backward pass beside what layers hold: gradients still to be added up.
+    beside = home.terms["working set"] - batch * backward_extra(part, size, recompute)
     cost = stage_cost(experiment, part, strategy.batch / many, scale)
     backward = cost.layer_backward.copy()
     repeated = made_again(part.model, recompute)
@@ -65,9 +66,8 @@ def course(experiment: Experiment, scale: float = 1.0) -> Course:
         backward[segment.stop - 1] += cost.layer_forward[inside][repeated[inside]].sum()
     names = [layer.name for layer in rank_model((part,)).layers]
     seconds = np.concatenate([cost.layer_forward, backward[::-1]])
-    held = batch * np.concatenate(
-        [forward_bytes(part, size, recompute), backward_bytes(part, size, recompute)[::-1]]
-    )
+    back = batch * backward_bytes(part, size, recompute)[::-1] + max(0.0, beside)
+    held = np.concatenate([batch * forward_bytes(part, size, recompute), back])
     took = np.tile(seconds, many)
     layers, words = (*names, *names[::-1]), (FORWARD,) * len(names) + (BACKWARD,) * len(names)
     end, update = float(took.sum()), _update(experiment, part, scale)
