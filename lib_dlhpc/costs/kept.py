@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
 ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
 COPIES = ("add", "halo", "exchange")  # kinds that need nothing of their input any more
-NEITHER = (*NEED_INPUT_ONLY, "halo", "exchange")
+NEITHER = (*NEED_INPUT_ONLY, "gelu", "halo", "exchange")
+AT_ONCE = 2  # layers on the device where what is kept waits elsewhere: one at hand, one on its way
 
 
 def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
@@ -34,9 +35,29 @@ def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = 
     return float(_kept(part.model, part.sends, size, recompute, gathered).sum())
 
 
-def largest_kept(part: Part, size: int, recompute: str = "none") -> float:
-    """Return the bytes of a sample of the layer that keeps the most, out of core."""
-    return float(_kept(part.model, part.sends, size, recompute, True).max(initial=0.0))
+@lru_cache(maxsize=4096)
+def near_bytes(part: Part, size: int, recompute: str = "none") -> tuple[float, float]:
+    """Return what a sample has on the device at worst, where all that is kept waits elsewhere, in bytes.
+
+    That is what a layer and the one before it keep, of which one is on its way, or a whole segment that is
+    made again; and the gradients of the layer's input and output.
+    """
+    model = part.model
+    own = _kept(model, part.sends, size, recompute, True)
+    whole = _kept(model, part.sends, size, "none", True)
+    inside = {at: s for s in segments(model, recompute) for at in range(s.first, s.stop)}
+    moved = size * moved_elements(model)
+    most = 0.0, 0.0
+    for index, layer in enumerate(model.layers):
+        first = inside[index].first if index in inside else index
+        stop = index if layer.kind in NEITHER else index + 1
+        there = float(whole[first:stop].sum())
+        before = own[:first][own[:first] > 0]
+        there += float(before[-AT_ONCE if first == stop else 1 - AT_ONCE :].sum())
+        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+            moved[index] -= size * model.layer_input_elements[index]
+        most = max(most, (there, float(moved[index])), key=sum)
+    return most
 
 
 @lru_cache(maxsize=256)

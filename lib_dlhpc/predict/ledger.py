@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.kept import backward_extra, kept_bytes, largest_kept
+from lib_dlhpc.costs.kept import AT_ONCE, backward_extra, kept_bytes, near_bytes
 from lib_dlhpc.costs.state import MASTER_BYTES
-from lib_dlhpc.layout import Part, sizes
+from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.predict.pipelined import under_way
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
-AT_ONCE = 2  # layers on the device where the rest is offloaded: one at hand, one on its way
 TERMS = (
     "weights",
     "master weights",
@@ -64,6 +63,16 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
     return tuple(found)
 
 
+def peak_of(experiment: Experiment, rank: int) -> Moment:
+    """Return the moment at which one rank of a run holds the most: rank as `layout.place` counts them."""
+    here = place(experiment, rank)
+    chain = tuple(
+        parts(experiment, rank_at(experiment, here._replace(pipeline=stage)))
+        for stage in range(sizes(experiment).pipeline)
+    )
+    return max(_of_rank(experiment, chain, here.pipeline), key=lambda moment: moment.total)
+
+
 def peak(experiment: Experiment) -> Moment:
     """Return the moment at which a rank holds the most of all."""
     return max(moments(experiment), key=lambda moment: moment.total)
@@ -83,11 +92,11 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     if out:
-        near = min(
-            keeps,
-            AT_ONCE * batch * max(largest_kept(part, size, strategy.recompute) for part in held),
-        )
+        near, moved = max((near_bytes(part, size, strategy.recompute) for part in held), key=sum)
+        near, extra = min(keeps, batch * near), batch * moved
         away, keeps = away + keeps - near, near
+    if many > 1 and strategy.zero < 2 and strategy.offload != "all":  # of a pass, to be added
+        extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
 
     def moment(when: str, activations: float, working: float) -> Moment:
         terms = {**fixed, "activations": activations, "working set": working}
@@ -141,9 +150,12 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
     model, found = rank_model(held), 0.0
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
-        found += min(float(strategy.bucket), model.parameters * element)
+        bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
+        if strategy.zero >= 2:  # of whole layers; one is filled while another is on its way
+            bucket = AT_ONCE * max(bucket, largest * element)
+        found += min(bucket, model.parameters * element)
         if strategy.zero == 3:
-            found += AT_ONCE * float(model.layer_parameters.max(initial=0.0)) * element
+            found += AT_ONCE * largest * element
     if len(chain) > 1:
         before, after = (
             max(

@@ -96,6 +96,7 @@ class Shards:
     ) -> None:
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.cut, self.summed, self.recorder = Cut(table.size, comm), summed, recorder
+        self.room = room
         own = self.cut.own.stop - self.cut.own.start
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = self.whole[self.cut.own] if level == 2 else np.zeros(own, dtype)
@@ -212,7 +213,7 @@ class Shards:
             (n, each) for n, each in enumerate(self.buckets) if each[0] <= p.start < each[1]
         )
         if number not in self._filled:
-            flat = self._filled[number] = np.empty(stop - start, self.dtype)
+            flat = self._filled[number] = self.room.array((stop - start,), self.dtype)
             for each in self.table.adds:
                 if start <= each.start < stop:
                     flat[each.start - start : each.stop - start] = 0
