@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Their failed assertions are told with values, as those of tests are.
+pytest.register_assert_rewrite("experiment_page", "lesson_page")
+
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)
 settings.load_profile("lib_dlhpc")

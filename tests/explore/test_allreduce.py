@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import fills, words
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import flat
-from lib_dlhpc.explore import allreduce_drawings, charts, here
+from lib_dlhpc.explore import allreduce_drawings, here
 from lib_dlhpc.explore.allreduce import (
     FLAT,
     LATENCIES,
@@ -32,7 +33,6 @@ from lib_dlhpc.explore.allreduce import (
     winners,
 )
 from lib_dlhpc.explore.allreduce_charts import LINES, measured_state, messages_state, nics_state
-from lib_dlhpc.explore.figure import _dataset_names
 from lib_dlhpc.explore.real_allreduce import result_words, run_here
 from lib_dlhpc.explore.schedule_view import animate, draw, example, follow, try_out
 from lib_dlhpc.predict.collectives import ALGORITHMS
@@ -57,29 +57,9 @@ STATES = {
 }
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def words(widget: Any) -> str:
-    """All text of a widget and of those inside it."""
-    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
-    return own + "".join(words(child) for child in getattr(widget, "children", ()))
-
-
 @pytest.mark.parametrize("name", allreduce_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
-    assert fields(spec) <= {column for columns in data.values() for column in columns}
-    shown = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert shown <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name])
 
 
 def test_no_two_lines_look_alike_without_colour() -> None:

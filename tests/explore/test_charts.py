@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,14 +28,6 @@ seconds = st.floats(1e-7, 1e4)
 
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
 
 
 def test_the_shipped_drawings_are_what_altair_draws() -> None:

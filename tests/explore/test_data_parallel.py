@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import each_position_shows_its_own, fills, words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.explore import charts, data_parallel_drawings, data_parallel_here
+from lib_dlhpc.explore import data_parallel_drawings, data_parallel_here
 from lib_dlhpc.explore.data_parallel import (
     BUCKETS,
     bucket_count,
@@ -57,7 +58,6 @@ from lib_dlhpc.explore.data_parallel_waiting import (
     waiting_share,
     waiting_wall,
 )
-from lib_dlhpc.explore.figure import Figure, _dataset_names
 from lib_dlhpc.explore.here import MpiMissing
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.replays import replay
@@ -85,34 +85,9 @@ EXPERIMENTS = {
 }  # fmt: skip
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def shown(page: Any) -> str:
-    """All that the results of an experiment show."""
-    results = page.children[1].children
-    return json.dumps([[w.data, w.summary] if isinstance(w, Figure) else w.value for w in results])
-
-
-def words(widget: Any) -> str:
-    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
-    return own + "".join(words(child) for child in getattr(widget, "children", ()))
-
-
 @pytest.mark.parametrize("name", data_parallel_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
-    assert fields(spec) <= {column for columns in data.values() for column in columns}
-    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert told <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name])
 
 
 @pytest.mark.parametrize(
@@ -127,14 +102,7 @@ def test_no_two_lines_of_a_chart_look_alike_without_colour(together: tuple[str, 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    page = EXPERIMENTS[name]()
-    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(shown(page))
-        control.index = home
-        assert len(seen) == len(control.options), control.description
+    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # one step -------------------------------------------------------------------------------------------

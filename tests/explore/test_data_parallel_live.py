@@ -1,12 +1,10 @@
 """Whole steps on real ranks from the page: what is asked is run, measured and told; failures leave it usable."""
 
 import re
-import threading
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import Now, click, controls, told
 
 from lib_dlhpc.explore.data_parallel_live import (
     BATCH,
@@ -21,47 +19,9 @@ from lib_dlhpc.explore.data_parallel_live import (
     train_here,
 )
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
-from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import Timeline
-
-
-class Now:
-    """A thread that runs at once."""
-
-    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
-        self.start = lambda: target(*args)
-
-
-class Fails:
-    """A run that ends at once, by itself or because it is cancelled."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder, self.state = folder, "running"
-
-    def cancel(self) -> None:
-        self.state = "cancelled"
-
-    def wait(self) -> dict[str, Any]:
-        raise JobError("rank 2: ValueError: a bad day (step 3)")
-
-
-def controls(panel: Any) -> dict[str, Any]:
-    return {c.description: c for c in panel.children[0].children if hasattr(c, "options")}
-
-
-def click(panel: Any, name: str) -> Any:
-    (button,) = [b for b in panel.children[1].children[1].children if b.description == name]
-    button.click()
-    return button
-
-
-def told(panel: Any) -> str:
-    asked, _, said, below = panel.children[1].children
-    return str(asked.value + said.value + "".join(getattr(w, "value", "") for w in below.children))
 
 
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
@@ -98,41 +58,6 @@ def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction() -> N
         assert words in text
     figure = panel.children[1].children[3].children[0]
     assert figure.summary.startswith("One rank.")
-
-
-@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
-def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str, tmp_path: Path) -> None:
-    def begin(_: Any, ranks: int) -> Any:
-        if reason == "no MPI":
-            raise SpecError("There is no mpiexec here.")
-        job = Fails(tmp_path / "run")
-        job.state = "failed"
-        return job
-
-    panel = train_here(begin, Now)
-    assert not click(panel, "Train").disabled
-    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
-    ended, running = threading.Event(), threading.Event()
-
-    def begin(_: Any, ranks: int) -> Any:
-        running.set()
-        return Fails(tmp_path / "run")
-
-    class Ends(threading.Thread):
-        def run(self) -> None:
-            super().run()
-            ended.set()
-
-    panel = train_here(begin, Ends)
-    train = click(panel, "Train")
-    assert train.disabled and running.wait(10)
-    click(panel, "Cancel")
-    assert ended.wait(10)
-    assert "Cancelled." in told(panel) and not train.disabled
 
 
 def test_one_step_of_a_run_holds_all_its_rows_once() -> None:

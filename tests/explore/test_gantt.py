@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,14 +44,6 @@ def bars(state: dict[str, Any], look: str = "") -> list[dict[str, Any]]:
     columns = state["data"]["bars"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [bar for bar in rows if look in ("", bar["look"])]
-
-
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
 
 
 def test_a_state_fills_every_dataset_and_field_of_the_drawing():

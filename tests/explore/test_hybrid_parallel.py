@@ -1,16 +1,15 @@
 """The lesson on hybrid parallelism: every control moves something, walls stand where they say, laws hold."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from experiment_page import Now, each_position_shows_its_own, fills, shown
 
-from lib_dlhpc.explore import charts, hybrid_parallel_drawings
 from lib_dlhpc.explore import hybrid_parallel_deep as deep
+from lib_dlhpc.explore import hybrid_parallel_drawings
 from lib_dlhpc.explore import hybrid_parallel_map as ways
-from lib_dlhpc.explore.figure import Figure, _dataset_names
 from lib_dlhpc.explore.hybrid_parallel import comparisons, published_table, share_check, slab_check
 from lib_dlhpc.explore.hybrid_parallel_aside import Later, aside
 from lib_dlhpc.explore.hybrid_parallel_charts import (
@@ -49,13 +48,6 @@ STATES = {
 }
 
 
-class Now:
-    """A thread that runs at once."""
-
-    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
-        self.start = lambda: target(*args)
-
-
 def told(setting: Any) -> Iterator[Way]:
     """Ways whose seconds say which setting they are of."""
     mine = float(1 + sum(map(hash, setting)) % 1009)
@@ -81,29 +73,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib_dlhpc.explore.hybrid_parallel_aside.REST", 0.0)
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def shown(page: Any) -> str:
-    """All that the results of an experiment show."""
-    results = page.children[1].children
-    return json.dumps([[w.data, w.summary] if isinstance(w, Figure) else w.value for w in results])
-
-
 @pytest.mark.parametrize("name", hybrid_parallel_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
-    assert fields(spec) <= {column for columns in data.values() for column in columns}
-    table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert table <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name])
 
 
 @pytest.mark.parametrize("looks", [TERMS, HELD])
@@ -113,14 +85,7 @@ def test_no_two_parts_of_a_bar_have_one_colour(looks: Any) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    page = EXPERIMENTS[name]()
-    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(shown(page))
-        control.index = home
-        assert len(seen) == len(control.options), control.description
+    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # the cubes ------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 """Networks shared out on real ranks from the page: equal to one rank, terms three ways; failures are told."""
 
 import re
-import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment_page import Now, click, controls, told
 
 from lib_dlhpc.explore import hybrid_parallel_live as live
 from lib_dlhpc.explore.hybrid_parallel_live import (
@@ -13,7 +12,6 @@ from lib_dlhpc.explore.hybrid_parallel_live import (
     cores_html,
     equal_html,
     errors,
-    one_step,
     share_out_here,
     stands,
 )
@@ -26,10 +24,9 @@ from lib_dlhpc.explore.hybrid_parallel_runs import (
     experiment,
     problem_of,
 )
-from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.explore.live_run import one_step
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
-from lib_dlhpc.spec.errors import SpecError
 
 NAMES = {"network": "Network", "inside": "Ranks a layer", "stages": "Stages", "replicas": "Replicas",
          "microbatches": "Microbatches"}  # fmt: skip
@@ -37,48 +34,14 @@ ALL_THREE = {"network": "words", "inside": 2, "stages": 2, "replicas": 2, "micro
 RAN = Ran(100.0, 1.5, 1.25, {"forward": 1.0})
 
 
-class Now:
-    """A thread that runs at once."""
-
-    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
-        self.start = lambda: target(*args)
-
-
-class Fails:
-    """A run that ends at once, by itself or because it is cancelled."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder, self.state = folder, "running"
-
-    def cancel(self) -> None:
-        self.state = "cancelled"
-
-    def wait(self) -> dict[str, Any]:
-        raise JobError("rank 2: ValueError: a bad day (step 3)")
-
-
 def choose(panel: Any, **changes: Any) -> None:
-    controls = {c.description: c for c in panel.children[0].children if hasattr(c, "options")}
     for name, value in changes.items():
-        controls[NAMES[name]].value = value
-
-
-def click(panel: Any, name: str) -> Any:
-    (button,) = [b for b in panel.children[1].children[2].children if b.description == name]
-    button.click()
-    return button
-
-
-def told(panel: Any) -> str:
-    asked, wall, _, said, below = panel.children[1].children
-    words = [asked, wall, said, *below.children]
-    return "".join(str(getattr(w, "value", "")) for w in words)
+        controls(panel)[NAMES[name]].value = value
 
 
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
     panel = share_out_here()
-    for control in [c for c in panel.children[0].children if hasattr(c, "options")]:
+    for control in controls(panel).values():
         home, seen = control.index, set()
         for position in range(len(control.options)):
             control.index = position
@@ -135,41 +98,6 @@ def test_another_loss_is_no_equality() -> None:
     assert "✕" in equal_html(setting, RAN, RAN._replace(loss=1.5 * (1 + 1e-6)))
 
 
-@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
-def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str, tmp_path: Path) -> None:
-    def begin(_: Any, ranks: int) -> Any:
-        if reason == "no MPI":
-            raise SpecError("There is no mpiexec here.")
-        job = Fails(tmp_path / "run")
-        job.state = "failed"
-        return job
-
-    panel = share_out_here(begin, Now)
-    assert not click(panel, "Train").disabled
-    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
-    ended, running = threading.Event(), threading.Event()
-
-    def begin(_: Any, ranks: int) -> Any:
-        running.set()
-        return Fails(tmp_path / "run")
-
-    class Ends(threading.Thread):
-        def run(self) -> None:
-            super().run()
-            ended.set()
-
-    panel = share_out_here(begin, Ends)
-    train = click(panel, "Train")
-    assert train.disabled and running.wait(10)
-    click(panel, "Cancel")
-    assert ended.wait(10)
-    assert "Cancelled." in told(panel) and not train.disabled
-
-
 @pytest.mark.parametrize("changes", [{"inside": 4}, ALL_THREE])
 def test_what_a_simulated_rank_stands_still_for_is_all_that_it_waits(changes: Any) -> None:
     there = calibrated(Setting(**changes), RAN).set({"machine.jitter": 0.0})
@@ -186,7 +114,7 @@ def test_one_step_is_from_update_to_update() -> None:
     parts = [one_step(whole, number) for number in range(4)]
     for step in parts:
         assert step.where("compute", "update").sum() == whole.ranks and step.start.min() == 0
-    # What sticks out of a step, such as a message under way during an update, is in none of them.
+    # What begins after the last update, such as a message that is still to arrive, is in none of them.
     assert 0.9 * len(whole) <= sum(map(len, parts)) <= len(whole)
 
 

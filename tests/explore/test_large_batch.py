@@ -1,14 +1,13 @@
 """The lesson on large batches: every control moves something, walls stand where they say, runs can be cancelled."""
 
-import json
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import Now, button, controls, each_position_shows_its_own, fills, words
 
-from lib_dlhpc.explore import charts, large_batch_drawings
-from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore import large_batch_drawings
 from lib_dlhpc.explore.large_batch import (
     BATCHES,
     NAMES,
@@ -74,13 +73,6 @@ STATES = {
 RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 
 
-class Now:
-    """A thread that is done at once."""
-
-    def __init__(self, target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> None:
-        self.start = lambda: target(*args)
-
-
 class FakeJob:
     """A run that is over after some looks, or when it is cancelled."""
 
@@ -104,62 +96,16 @@ class FakeJob:
         self.cancelled = True
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def shown(page: Any) -> str:
-    """All that the results of an experiment show."""
-    results = page.children[1].children
-    return json.dumps(
-        [[w.data, w.summary] if isinstance(w, Figure) else getattr(w, "value", "") for w in results]
-    )
-
-
-def controls(page: Any) -> list[Any]:
-    return [c for c in page.children[0].children if hasattr(c, "options")]
-
-
-def button(widget: Any, name: str) -> Any:
-    for child in getattr(widget, "children", ()):
-        if getattr(child, "description", "") == name:
-            return child
-        if found := button(child, name):
-            return found
-    return None
-
-
-def words(widget: Any) -> str:
-    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
-    return own + "".join(words(child) for child in getattr(widget, "children", ()))
-
-
 @pytest.mark.parametrize("name", large_batch_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
-    assert fields(spec) <= {column for columns in data.values() for column in columns}
-    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert told <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name])
 
 
 @pytest.mark.parametrize("make", [how_far, break_and_heal, time_to_accuracy])
 def test_every_control_moves_something_at_each_of_its_values(make: Any) -> None:
     page = make()
     assert 3 <= len(controls(page)) <= 6
-    for control in controls(page):
-        start, seen = control.value, set()
-        for _, value in control.options:
-            control.value = value
-            seen.add(shown(page))
-        assert len(seen) == len(control.options), control.description
-        control.value = start
+    each_position_shows_its_own(page)
 
 
 def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone() -> None:
@@ -233,7 +179,7 @@ def test_a_run_tells_each_epoch_and_can_be_cancelled() -> None:
 
 def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
     page = break_and_heal(thread=Now)
-    (batch, rule, *_) = controls(page)
+    (batch, rule, *_) = controls(page).values()
     batch.value, rule.value = 1024, "LARS"
     train, clear = button(page, "Train"), button(page, "Clear")
     train.click()

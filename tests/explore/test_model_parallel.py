@@ -2,19 +2,18 @@
 
 import json
 import re
-import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import Now, click, controls, each_position_shows_its_own, fills, told
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.stage import messages, stage_cost
-from lib_dlhpc.explore import charts, model_parallel_drawings
-from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore import model_parallel_drawings
 from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.live_run import one_step
 from lib_dlhpc.explore.model_parallel_charts import LINES
 from lib_dlhpc.explore.model_parallel_cuts import (
     NETWORKS,
@@ -41,7 +40,6 @@ from lib_dlhpc.explore.model_parallel_live import (
     came_out,
     errors_html,
     experiment,
-    one_step,
     result_html,
     split_here,
 )
@@ -76,11 +74,9 @@ from lib_dlhpc.explore.model_parallel_products import (
 )
 from lib_dlhpc.explore.model_parallel_products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel_published import published_table
-from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.layout import parts
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import breakdown
 
 CUT = Cut()
@@ -96,30 +92,9 @@ STATES = {
 EXPERIMENTS = {"products": split_products, "pipeline": a_pipeline, "cuts": where_to_cut}
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def shown(page: Any) -> str:
-    """All that the results of an experiment show."""
-    results = page.children[1].children
-    return json.dumps([[w.data, w.summary] if isinstance(w, Figure) else w.value for w in results])
-
-
 @pytest.mark.parametrize("name", model_parallel_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
-    derived = {"middle", "half"}  # the drawing makes these from others
-    assert fields(spec) - derived <= {column for columns in data.values() for column in columns}
-    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert told <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name], {"middle", "half"})  # the drawing makes these from others
 
 
 @pytest.mark.parametrize(
@@ -140,13 +115,7 @@ def test_every_position_of_every_control_shows_something_of_its_own(name: str) -
     page = EXPERIMENTS[name]()
     if name == "cuts":  # equal time and equal work are the same cuts of ResNet-50 in four
         page.children[0].children[0].value = "ResNet-1001"
-    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(shown(page))
-        control.index = home
-        assert len(seen) == len(control.options), control.description
+    each_position_shows_its_own(page)
 
 
 def test_the_published_table_holds_four_rows_with_an_error_each() -> None:
@@ -268,14 +237,13 @@ def test_each_wall_of_the_pipeline_says_its_reason(changes: dict[str, Any], wall
 
 def test_a_pipeline_that_cannot_be_is_told_and_the_page_goes_on() -> None:
     page = a_pipeline()
-    controls = {c.description: c for c in page.children[0].children if hasattr(c, "options")}
     verdict, wall = page.children[1].children[:2]
-    controls["Microbatches"].value = 64
+    controls(page)["Microbatches"].value = 64
     assert "more than the 16 samples" in wall.value and "Nothing to show" in verdict.value
-    controls["Batch"].value = 128
+    controls(page)["Batch"].value = 128
     assert "times as fast as one" in verdict.value
-    controls["Microbatches"].value = 2
-    controls["Schedule"].value = "interleaved, 2 chunks"
+    controls(page)["Microbatches"].value = 2
+    controls(page)["Schedule"].value = "interleaved, 2 chunks"
     assert "multiple" in wall.value
 
 
@@ -347,42 +315,6 @@ def test_an_even_cut_is_no_wall_and_an_uneven_one_is() -> None:
 # for real -------------------------------------------------------------------------------------------
 
 
-class Now:
-    """A thread that runs at once."""
-
-    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
-        self.start = lambda: target(*args)
-
-
-class Fails:
-    """A run that ends at once, by itself or because it is cancelled."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder, self.state = folder, "running"
-
-    def cancel(self) -> None:
-        self.state = "cancelled"
-
-    def wait(self) -> dict[str, Any]:
-        raise JobError("rank 1: ValueError: a bad day (step 3)")
-
-
-def controls_of(panel: Any) -> dict[str, Any]:
-    return {c.description: c for c in panel.children[0].children if hasattr(c, "options")}
-
-
-def click(panel: Any, name: str) -> Any:
-    (button,) = [b for b in panel.children[1].children[1].children if b.description == name]
-    button.click()
-    return button
-
-
-def told_by(panel: Any) -> str:
-    asked, _, said, below = panel.children[1].children
-    return str(asked.value + said.value + "".join(getattr(w, "value", "") for w in below.children))
-
-
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
     asked = {
         asked_words(Setting(way, ranks, m))
@@ -404,14 +336,13 @@ def test_the_global_batch_is_the_same_however_the_network_is_shared_out(
 def test_the_three_ways_train_the_same_network_on_real_ranks() -> None:
     pytest.importorskip("mpi4py")
     panel = split_here(thread=Now)
-    controls = controls_of(panel)
     click(panel, "Train")
-    assert "on 1 rank" in told_by(panel)
-    controls["Ranks"].value = 2
+    assert "on 1 rank" in told(panel)
+    controls(panel)["Ranks"].value = 2
     for way in SHARED_OUT:
-        controls["Share out"].value = way
+        controls(panel)["Share out"].value = way
         click(panel, "Train")
-        text = told_by(panel)
+        text = told(panel)
         (off,) = re.findall(r"differ by (\S+) of it|to the bit", text)
         assert not off or float(off) < 1e-10
         for words in ("predicted", "simulated", "measured", "predicted less measured"):
@@ -419,41 +350,6 @@ def test_the_three_ways_train_the_same_network_on_real_ranks() -> None:
     assert len(re.findall(r"what predictions know", text)) == 1
     figure = panel.children[1].children[3].children[0]
     assert figure.summary.startswith("All of the 2 ranks")
-
-
-@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
-def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str, tmp_path: Path) -> None:
-    def begin(_: Any, ranks: int) -> Any:
-        if reason == "no MPI":
-            raise SpecError("There is no mpiexec here.")
-        job = Fails(tmp_path / "run")
-        job.state = "failed"
-        return job
-
-    panel = split_here(begin, Now)
-    assert not click(panel, "Train").disabled
-    assert ("no mpiexec" if reason == "no MPI" else "rank 1: ValueError") in told_by(panel)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
-    ended, running = threading.Event(), threading.Event()
-
-    def begin(_: Any, ranks: int) -> Any:
-        running.set()
-        return Fails(tmp_path / "run")
-
-    class Ends(threading.Thread):
-        def run(self) -> None:
-            super().run()
-            ended.set()
-
-    panel = split_here(begin, Ends)
-    train = click(panel, "Train")
-    assert train.disabled and running.wait(10)
-    click(panel, "Cancel")
-    assert ended.wait(10)
-    assert "Cancelled." in told_by(panel) and not train.disabled
 
 
 @pytest.mark.parametrize("way", SHARED_OUT)

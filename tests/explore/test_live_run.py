@@ -1,0 +1,84 @@
+"""A run from a page: what goes wrong is told, it can be cancelled, and the next one can be started in any case."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_page import Now, button, click, told
+
+from lib_dlhpc.explore import data_parallel_live, hybrid_parallel_live, model_parallel_live
+from lib_dlhpc.explore.live_run import with_rate
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import read_experiment
+
+PANELS = {
+    "data": data_parallel_live.train_here,
+    "model": model_parallel_live.split_here,
+    "hybrid": hybrid_parallel_live.share_out_here,
+}
+panels = pytest.mark.parametrize("panel_of", PANELS.values(), ids=PANELS)
+
+
+class Fails:
+    """A run that ends at once, by itself or because it is cancelled."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.state = folder, "running"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+    def wait(self) -> dict[str, Any]:
+        raise JobError("rank 2: ValueError: a bad day (step 3)")
+
+
+@panels
+@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
+def test_a_run_that_fails_is_told_and_can_be_tried_again(
+    panel_of: Any, reason: str, tmp_path: Path
+) -> None:
+    def begin(_: Any, ranks: int) -> Any:
+        if reason == "no MPI":
+            raise SpecError("There is no mpiexec here.")
+        job = Fails(tmp_path / "run")
+        job.state = "failed"
+        return job
+
+    panel = panel_of(begin, Now)
+    assert not click(panel, "Train").disabled and button(panel, "Cancel").disabled
+    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
+    assert not (tmp_path / "run").exists()
+
+
+@panels
+def test_a_run_can_be_cancelled(panel_of: Any, tmp_path: Path) -> None:
+    ended, running = threading.Event(), threading.Event()
+
+    def begin(_: Any, ranks: int) -> Any:
+        running.set()
+        return Fails(tmp_path / "run")
+
+    class Ends(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            ended.set()
+
+    panel = panel_of(begin, Ends)
+    train = click(panel, "Train")
+    assert train.disabled and running.wait(10)
+    click(panel, "Cancel")
+    assert ended.wait(10)
+    assert "Cancelled." in told(panel) and not train.disabled
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prediction_with_the_rate_of_one_rank_foretells_that_rate() -> None:
+    alone = read_experiment(
+        {"model": "cnn-digits", "dataset": "digits", "machine": "laptop",
+         "strategy": {"nodes": 1, "devices_per_node": 1, "batch": 240}}
+    )  # fmt: skip
+    assert float(predict(with_rate(alone, 5e4)).throughput) == pytest.approx(5e4)

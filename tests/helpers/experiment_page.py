@@ -1,0 +1,90 @@
+"""An experiment of a lesson as its tests handle it, without a browser: controls, buttons, what is shown."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from lib_dlhpc.explore import charts
+from lib_dlhpc.explore.charts import State
+from lib_dlhpc.explore.figure import Figure, _dataset_names
+
+
+class Now:
+    """A thread that is done at once."""
+
+    def __init__(self, target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> None:
+        self.start = lambda: target(*args)
+
+
+def controls(page: Any) -> dict[str, Any]:
+    """Return the controls of an experiment by their labels, of which no two are alike."""
+    found = [c for c in page.children[0].children if hasattr(c, "options")]
+    by_label = {control.description: control for control in found}
+    assert len(by_label) == len(found)
+    return by_label
+
+
+def button(widget: Any, name: str) -> Any:
+    """Return the button of that name, in the widget or anywhere inside it; None if there is none."""
+    for child in getattr(widget, "children", ()):
+        if getattr(child, "description", "") == name:
+            return child
+        if found := button(child, name):
+            return found
+    return None
+
+
+def click(page: Any, name: str) -> Any:
+    """Click the button of that name and return it."""
+    found = button(page, name)
+    found.click()
+    return found
+
+
+def words(widget: Any) -> str:
+    """Return all text of a widget and of those inside it, with the summaries of its figures."""
+    own = str(getattr(widget, "value", "")) + str(getattr(widget, "summary", ""))
+    return own + "".join(words(child) for child in getattr(widget, "children", ()))
+
+
+def told(page: Any) -> str:
+    """Return all text of an experiment's results."""
+    return words(page.children[1])
+
+
+def shown(page: Any) -> str:
+    """Return all that the results of an experiment show: text, and what figures draw."""
+    results = page.children[1].children
+    return json.dumps(
+        [[w.data, w.summary] if isinstance(w, Figure) else getattr(w, "value", "") for w in results]
+    )
+
+
+def each_position_shows_its_own(page: Any) -> None:
+    """Assert that no two positions of a control show the same, the other controls where they are."""
+    for control in controls(page).values():
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(shown(page))
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+def fields(spec: Any) -> set[str]:
+    """Return the fields that the encodings of a drawing read."""
+    if isinstance(spec, dict):
+        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
+        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
+    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
+
+
+def fills(name: str, state: State, derived: Iterable[str] = ()) -> None:
+    """Assert that a state has every dataset and field of its drawing, but for those that the drawing derives."""
+    spec, (data, summary) = charts.drawing(name), state
+    assert _dataset_names(spec) == set(data)
+    assert fields(spec) - set(derived) <= {c for columns in data.values() for c in columns}
+    table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert table <= {(d, c) for d, columns in data.items() for c in columns}
+    assert summary.endswith(".")
+    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
