@@ -1,10 +1,9 @@
 """What module 04 and its notes say is what the library computes."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
+from module_text import has_every_part
 
 from lib_dlhpc.explore.model_parallel_cuts import NETWORKS, WAYS, Cut, cut_wall, seconds, stages
 from lib_dlhpc.explore.model_parallel_cuts import unevenness as uneven
@@ -180,16 +179,4 @@ def test_a_slow_link_makes_the_message_set_the_pace():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    file = repository / "modules" / "04_model_parallel.ipynb"
-    cells = json.loads(file.read_text("utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells)
-    for part in (
-        "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
-        "Do it for real", "Check yourself", "What surprised you",
-        "In five lines", "Where the model fails", "Further reading", "doi.org",
-    ):  # fmt: skip
-        assert part in text
-    assert len(re.findall(r"lesson\.predict", text)) == 4
-    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == 5
-    for cell in cells:
-        assert cell["cell_type"] == "markdown" or len(cell["source"]) <= 15
+    has_every_part(repository / "modules" / "04_model_parallel.ipynb", 4, 5)
