@@ -89,7 +89,10 @@ def backward_bytes(
         before = own[segment.first - 1] if segment.first else 0.0
         held[inside] = before + np.cumsum(whole[inside])
     moved = size * moved_elements(model)
+    fetched = {layer.name for layer in model.layers if _gathers(layer) and not gathered}
     for index, layer in enumerate(model.layers):
+        if layer.inputs and layer.inputs[0] in fetched:  # what it read is there once more
+            moved[index] += size * prod(layer.input_shape)
         if layer.kind in ("exchange", "halo"):
             moved[index] = size * _passed_on(layer)
             continue

@@ -152,7 +152,7 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
     if sizes(experiment).data > 1:
         bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
         if strategy.zero >= 2:  # of whole layers; one is filled while another is on its way
-            bucket = AT_ONCE * max(bucket, largest * element)
+            bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
         found += min(bucket, model.parameters * element)
         if strategy.zero == 3:
             found += AT_ONCE * largest * element
@@ -167,3 +167,14 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
         # Each is sent from a copy and received into one; gradients are copied once more.
         found += (2 * (before + after) + after) * size
     return found
+
+
+def _largest_bucket(model: Model, least: float) -> float:
+    """Return the elements of the largest bucket: whole layers from the last one on, until they are enough."""
+    most = filled = 0.0
+    for count in model.layer_parameters[::-1]:
+        filled += float(count)
+        most = max(most, filled)
+        if filled >= least:
+            filled = 0.0
+    return most

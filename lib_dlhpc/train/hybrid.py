@@ -23,6 +23,7 @@ from lib_dlhpc.train.bubble import with_bubble
 from lib_dlhpc.train.data import Data, precision_of, samples_of, share
 from lib_dlhpc.train.groups import Groups, groups_of
 from lib_dlhpc.train.layers.kept import Array
+from lib_dlhpc.train.layers.room import Room
 from lib_dlhpc.train.microbatches import Step, cut, through, where_numbers_end
 from lib_dlhpc.train.pipe import Pipe
 from lib_dlhpc.train.record import Recorder, offset
@@ -50,10 +51,9 @@ def train_hybrid(
     shift = offset(comm) if comm.size > 1 else 0.0
     with ExitStack() as stack:
         groups = stack.enter_context(groups_of(experiment, comm))
+        where, room = folder or Path(gettempdir()), Room()
         stages = [
-            Stage(
-                experiment, part, groups, precision, recorder, stack, folder or Path(gettempdir())
-            )
+            Stage(experiment, part, groups, precision, recorder, stack, where, room)
             for part in layout.parts(experiment, comm.rank)
         ]
         number = 0

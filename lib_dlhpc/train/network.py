@@ -44,6 +44,7 @@ class Network:
     recompute: "none", "selective" or "full": which outputs backward makes again (costs/segments.py says how).
     store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
     aside: makes what has the activations until their way back.
+    room: memory that several stages of one rank share; each has its own by default.
     Raises SpecError for layers that can be priced but not trained.
     """
 
@@ -60,6 +61,7 @@ class Network:
         recompute: str = "none",
         store: Callable[..., Store] = InMemory,
         aside: Callable[[Room], Here | Aside] = Here,
+        room: Room | None = None,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -67,7 +69,7 @@ class Network:
         self.gives = self.sends or (model.layers[-1].name,)
         self.receives = tuple(layer.name for layer in model.layers if layer.kind == "receive")
         self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
-        self.context = Context(seed=seed)
+        self.context = Context(seed=seed, room=room or Room())
         self.table = table_of(model, self.layers)
         self.parameters = self.table.parameters
         for parameter in self.table.adds:
@@ -150,7 +152,7 @@ class Network:
             self._to_run -= 1
         else:
             shapes = tuple(array.shape for array in received.values())
-            self.context.room.begin((None if x is None else x.shape, shapes, False))
+            self.context.room.begin((self.gives, None if x is None else x.shape, shapes, False))
         self.context.training = own.ready = training
         own.step, own.first_sample = self.context.step, self.context.first_sample
         outputs = self._forward(own, x, received)

@@ -23,6 +23,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.exchange import Exchange, bounds_of, exchange_of
 from lib_dlhpc.train.groups import Groups, doubled
 from lib_dlhpc.train.layers.kept import Array, Shapes, Tensors
+from lib_dlhpc.train.layers.room import Room
 from lib_dlhpc.train.layers.slices import part_of
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.offload import offloaded
@@ -57,8 +58,9 @@ class Stage:
         recorder: Recorder,
         stack: ExitStack,
         folder: Path,
+        room: Room | None = None,
     ) -> None:
-        """folder: on the disk, for what is offloaded."""
+        """folder: on the disk, for what is offloaded. room: memory that this rank's stages share."""
         strategy = experiment.strategy
         self.part, self.groups, self.recorder = part, groups, recorder
         # The network gives a tied layer without its embedding the table itself.
@@ -83,6 +85,7 @@ class Stage:
             part.sends,
             whole=experiment.model,
             recompute=strategy.recompute,
+            room=room,
             **options,
         )
         context = self.network.context

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.train.layers.kept import Array
 
-PIECE = 2 * 1024 * 1024  # bytes; MPI's sums take as much memory of their own as their message has
+PIECE = 1024 * 1024  # bytes; MPI's sums take as much memory of their own as their message has
 
 
 def add_up(comm: Any, array: Array) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Kept, Shapes, Tensors
 from lib_dlhpc.train.layers.slices import own_shapes
-from lib_dlhpc.train.layers.windows import Tap, blocks, taps
+from lib_dlhpc.train.layers.windows import Tap, blocks, taps, whole
 
 CACHE = 1024 * 1024  # bytes of columns: fits the second-level cache of today's cores
 APART = 16  # numbers between two rows of columns; rows a power of 2 apart would evict one another
@@ -23,7 +23,8 @@ APART = 16  # numbers between two rows of columns; rows a power of 2 apart would
 class _Block(NamedTuple):
     positions: slice  # of the outputs, a column each
     shape: tuple[int, ...]
-    taps: list[Tap]
+    reads: tuple[slice, ...]  # the inputs that it needs
+    taps: list[Tap]  # counted from these, so that most blocks have the same
 
 
 class Conv:
@@ -81,8 +82,9 @@ class Conv:
                 if dx is not None:
                     np.matmul(matrix.T, part, out=columns_of)
             if dx is not None:
+                near = dx[block.reads]
                 for tap in block.taps:
-                    dx[tap.there] += grid[:, tap.number][tap.here]
+                    near[tap.there] += grid[:, tap.number][tap.here]
         dws[...] = turned.swapaxes(1, 2)
         if "bias" in weights:
             np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
@@ -101,9 +103,10 @@ class Conv:
             positions = prod(block.shape)
             columns = memory[: rows * long].reshape(rows, long)[:, :positions]
             grid = columns.reshape(self.inputs, self.many, *block.shape)
+            near = x[block.reads]
             for tap in block.taps:
                 column = grid[:, tap.number]
-                column[tap.here] = x[tap.there]
+                column[tap.here] = near[tap.there]
                 for border in tap.border:
                     column[border] = 0
             yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
@@ -113,13 +116,32 @@ class Conv:
         if batch not in self._plans:
             plan = self._plans[batch] = []
             row, done = CACHE // (self.inputs * self.many * itemsize) - APART, 0
+            known: dict[Any, list[Tap]] = {}
             for block in blocks(self.output, max(0, row) // max(1, batch)):
                 extents = tuple(part.stop - part.start for part in block)
                 stop = done + prod(extents) * batch
-                found = taps(self.space, block, self.window)
-                plan.append(_Block(slice(done, stop), (*extents, batch), found))
+                reads, outside = self._reads(block)
+                space = tuple(part.stop - part.start for part in reads)
+                if (extents, space, outside) not in known:
+                    window = {**self.window, "padding": outside}
+                    known[extents, space, outside] = taps(space, whole(extents), window)
+                found = known[extents, space, outside]
+                where = (slice(None), *reads)
+                plan.append(_Block(slice(done, stop), (*extents, batch), where, found))
                 done = stop
         return self._plans[batch]
+
+    def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """Return the inputs that a block of outputs needs, and how much padding is before them."""
+        reads, outside = [], []
+        options = (self.window[name] for name in ("kernel", "stride", "padding"))
+        for part, extent, width, stride, padding in zip(block, self.space, *options, strict=True):
+            first = part.start * stride - padding
+            start = max(0, first)
+            stop = min(extent, (part.stop - 1) * stride - padding + width)
+            reads.append(slice(start, max(start, stop)))
+            outside.append(start - first)
+        return tuple(reads), tuple(outside)
 
     def _by_group(self, tensor: Array) -> Array:
         """Return a view as (groups, outputs / groups, all else)."""

@@ -43,7 +43,12 @@ class Room:
         self._stretch = _Stretch(0)
 
     def begin(self, key: Hashable) -> None:
-        """A pass begins; those with the same key ask for the same arrays."""
+        """A pass begins; those with the same key ask for the same arrays.
+
+        Networks that share a room begin one after the other, before any of them asks for an array.
+        """
+        if key == self._key and not (self._next if self._watch is None else self._watch.seen):
+            return
         if self._watch is not None:
             lives = self._watch.end()
             starts, self._lengths[self._key] = places(lives)
@@ -92,6 +97,11 @@ class _Watch:
         self._lives: list[Life] = []
         self._living: list[int] = []  # numbers of arrays
         self._blocks: list[Block] = []  # of these
+
+    @property
+    def seen(self) -> int:
+        """How many arrays have been asked for."""
+        return len(self._lives)
 
     def block(self, size: int) -> Block:
         """Return fresh memory, from the system itself: an allocator would keep it when it is let go."""

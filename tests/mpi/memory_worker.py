@@ -1,0 +1,135 @@
+"""On every rank: train in many modes; the peak of resident memory is the ledger's. See test_memory_modes.py."""
+
+import ctypes
+import gc
+import sys
+import traceback
+
+import numpy as np
+from mpi4py import MPI
+
+from lib_dlhpc.predict.ledger import peak_of
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.train.trainer import train
+
+comm = MPI.COMM_WORLD
+p, rank = comm.size, comm.rank
+CLOSE = 0.1
+
+
+def conv(channels):
+    return {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1}
+
+
+RELU, POOL = {"kind": "relu"}, {"kind": "max_pool", "kernel": 2}
+HEAD = [{"kind": "global_avg_pool"}, {"kind": "dense", "features": 10}]
+MODELS = {
+    "words": {"family": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 64, "vocabulary": 512},
+    "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
+    "images": {
+        "family": "sequential", "input": [3, 64, 64],
+        "layers": [*[conv(8), RELU] * 4, POOL, *[conv(16), RELU] * 2, POOL, conv(32), RELU, *HEAD],
+    },
+    "fields": {
+        "family": "sequential", "input": [1, 32, 32, 32],
+        "layers": [
+            conv(4), RELU, conv(4), RELU, POOL, conv(8), RELU, POOL, {"kind": "flatten"},
+            {"kind": "dense", "features": 4},
+        ],
+    },
+}  # fmt: skip
+DATA = {"words": "words", "rows": "digits", "images": "waves", "fields": "densities"}
+FLOW = {"pipeline": 2, "microbatches": 4}
+# (name, ranks): model, samples a step of a replica, fields of [strategy]
+MODES = {
+    ("alone", 1): ("words", 32, {}),
+    ("microbatches", 1): ("words", 64, {"microbatches": 2}),
+    ("selective", 1): ("words", 48, {"recompute": "selective"}),
+    ("full", 1): ("words", 96, {"recompute": "full"}),
+    ("full, images", 1): ("images", 144, {"recompute": "full"}),
+    ("offload activations", 1): ("words", 96, {"offload": "activations"}),
+    ("offload all", 1): ("rows", 64, {"offload": "all", "optimizer": "adam"}),
+    ("data", 2): ("rows", 256, {"optimizer": "adam"}),
+    ("tensor, paired", 2): ("words", 64, {"tensor": 2}),
+    ("tensor, column", 2): ("rows", 512, {"tensor": 2, "split": "column"}),
+    ("tensor, row", 2): ("rows", 512, {"tensor": 2, "split": "row"}),
+    ("filters", 2): ("images", 160, {"tensor": 2, "split": "column"}),
+    ("sequence parallel", 2): ("words", 64, {"tensor": 2, "sequence_parallel": True}),
+    ("rows of images", 2): ("images", 128, {"spatial": 2}),
+    ("slabs of fields", 2): ("fields", 96, {"spatial": 2}),
+    ("zero 1", 2): ("rows", 256, {"zero": 1, "optimizer": "adam"}),
+    ("zero 2", 2): ("rows", 256, {"zero": 2, "optimizer": "adam", "bucket": "6 MB"}),
+    ("zero 3", 2): ("rows", 256, {"zero": 3, "optimizer": "adam", "bucket": "6 MB"}),
+    ("gpipe", 2): ("words", 64, {**FLOW, "schedule": "gpipe"}),
+    ("1f1b", 2): ("words", 96, {**FLOW, "schedule": "1f1b"}),
+    ("interleaved", 2): ("words", 96, {**FLOW, "schedule": "interleaved", "chunks": 2}),
+    ("1f1b, full", 2): ("words", 320, {**FLOW, "schedule": "1f1b", "recompute": "full"}),
+    ("gpipe of four", 4): ("words", 64, {**FLOW, "pipeline": 4, "schedule": "gpipe"}),
+    ("1f1b of four", 4): ("words", 160, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
+    ("data x pipeline", 4): ("words", 96, {**FLOW, "zero": 1}),
+    ("pipeline x tensor", 4): ("words", 160, {**FLOW, "tensor": 2}),
+    ("pipeline x spatial", 4): ("images", 256, {"pipeline": 2, "microbatches": 2, "spatial": 2}),
+    ("data x pipeline x tensor", 8): ("words", 160, {**FLOW, "tensor": 2}),
+}  # fmt: skip
+
+
+def experiment_of(model, batch, split):
+    """Two steps, the first with all memory, and a few samples for the test."""
+    ways = np.prod([split.get(name, 1) for name in ("tensor", "pipeline", "spatial")])
+    train_on = batch * p // int(ways)
+    tested = -(-train_on // 8)
+    dataset = {"name": DATA[model], "samples": train_on + tested, "bytes": 58}
+    if "input" in MODELS[model]:
+        dataset["sample_shape"] = MODELS[model]["input"]
+    return read_experiment(
+        {
+            "model": MODELS[model], "dataset": dataset,
+            "machine": {"name": "laptop", "devices_per_node": 64},
+            "strategy": {"devices_per_node": p, "batch": batch, "precision": "fp32", **split},
+            "training": {"test_share": tested / (train_on + tested), "rate": 0.001},
+            "run": {"epochs": 2},
+        }
+    )  # fmt: skip
+
+
+def compare(name, model, batch, split):
+    """Print rank by rank what was predicted and what was measured; return the largest difference."""
+    experiment = experiment_of(model, batch, split)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    comm.Barrier()
+    measured = [each.peak - each.data for each in train(experiment, comm).memory]
+    worst = 0.0
+    for at, found in enumerate(measured):
+        moment = peak_of(experiment, at)
+        expected = moment.total - moment.terms["driver and workspace"]
+        off = found / expected - 1
+        worst = max(worst, abs(off))
+        print(
+            f"{name:25} rank {at} {expected / 1e6:7.1f} MB {found / 1e6:7.1f} MB {off:+6.1%}",
+            flush=True,
+        )
+    return worst
+
+
+def told(kind, value, trace):
+    traceback.print_exception(kind, value, trace)
+    sys.stderr.flush()
+    comm.Abort(1)
+
+
+if __name__ == "__main__":
+    sys.excepthook = told
+    ones = np.ones((512, 512), np.float32)
+    ones @ ones  # the library takes its own memory
+    chosen = sys.argv[1:]
+    modes = {name: way for (name, ranks), way in MODES.items() if ranks == p}
+    found = {
+        name: comm.bcast(compare(name, *way))
+        for name, way in modes.items()
+        if not chosen or name in chosen
+    }
+    far = {name: f"{off:.1%}" for name, off in found.items() if off > CLOSE}
+    assert not far, far
+    if rank == 0:
+        print(f"{p} ranks: all right")
