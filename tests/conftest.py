@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 # Their failed assertions are told with values, as those of tests are.
-pytest.register_assert_rewrite("experiment_page", "lesson_page", "module_text")
+pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", "module_text")
 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)

@@ -30,6 +30,18 @@ def solution(repository):
     return lambda lab: module_at(folder / f"lab_{lab}.py")
 
 
+@pytest.fixture(scope="module")
+def own(request, checks):
+    """The checks of the test file's LAB."""
+    return checks(request.module.LAB)
+
+
+@pytest.fixture(scope="module")
+def solved(request, solution):
+    """The solution of the test file's LAB."""
+    return solution(request.module.LAB)
+
+
 @pytest.fixture(scope="session")
 def starter(repository):
     """A function: the source of the cell of a lab's notebook that holds `words`."""

@@ -13,11 +13,6 @@ LAB = "03_large_batch"
 
 
 @pytest.fixture(scope="module")
-def own(checks):
-    return checks(LAB)
-
-
-@pytest.fixture(scope="module")
 def tuning(own):
     """One learner's, with real runs: some seconds."""
     return own.Tuning("your name")

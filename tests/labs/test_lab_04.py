@@ -1,9 +1,9 @@
 """Lab 4: the starter is right for one microbatch only, the solution passes, mistakes are told what they are."""
 
 import inspect
-import linecache
 
 import pytest
+from lab_answers import found, run_cell
 
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.schedules import PIPELINES, prove_pipeline
@@ -13,21 +13,6 @@ from lib_dlhpc.train.lab.mistakes import LabError
 LAB = "04_pipeline"
 NAMES = ["your name", "another", "x"]
 RECEIVE = "comm.Recv(arrived[do.what, i], do.peer)"
-
-
-@pytest.fixture(scope="module")
-def own(checks):
-    return checks(LAB)
-
-
-@pytest.fixture(scope="module")
-def solved(solution):
-    return solution(LAB)
-
-
-def found(findings, law):
-    (finding,) = [each for each in findings if each.law.startswith(law)]
-    return finding
 
 
 def tuned(own, solved, name):
@@ -51,10 +36,7 @@ def changed(solved, *changes):
     for old, new in changes:
         assert source.count(old) == 1, old
         source = source.replace(old, new)
-    scope, name = dict(vars(solved)), f"<cell {hash(source)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    exec(compile(source, name, "exec"), scope)
-    return scope["step"]
+    return run_cell(source, dict(vars(solved)))["step"]
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +203,7 @@ def test_all_cells_are_saved_and_hold_on_real_ranks(own, starter, solved, on_ran
         source += "import numpy as np\n" + "\n".join(
             inspect.getsource(getattr(solved, n)) for n in names
         )
-        name = f"<cell {number} of lab 4>"
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        exec(compile(source, name, "exec"), cells)
+        run_cell(source, cells)
     file = save(cells["step"], tmp_path / "step.py", cells["gpipe"], cells["one_f_one_b"])
     text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=3)
     assert "3 real ranks" in text and "All 4 hold" in text

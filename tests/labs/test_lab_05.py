@@ -1,10 +1,10 @@
 """Lab 5: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
 
 import inspect
-import linecache
 
 import numpy as np
 import pytest
+from lab_answers import found, run_cell
 
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.train.lab.findings import as_text, passed
@@ -13,21 +13,6 @@ from lib_dlhpc.train.lab.mistakes import LabError
 LAB = "05_split_convolution"
 NAMES = ["your name", "another", "x"]
 FUNCTIONS = ("filters_forward", "filters_backward", "wanted", "both", "rows_forward", "rows_backward")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def own(checks):
-    return checks(LAB)
-
-
-@pytest.fixture(scope="module")
-def solved(solution):
-    return solution(LAB)
-
-
-def found(findings, law):
-    (finding,) = [each for each in findings if each.law.startswith(law)]
-    return finding
 
 
 def right_answers(own, name, times=1.0):
@@ -47,9 +32,7 @@ def handed_in(own, solved, name, function="", changes=()):
         for old, new in changes if each == function else ():
             assert old in source, old
             source = source.replace(old, new)
-        name_ = f"<cell {hash(source)} of {each}>"
-        linecache.cache[name_] = (len(source), None, source.splitlines(True), name_)
-        exec(compile(source, name_, "exec"), scope)
+        run_cell(source, scope)
     return scope | {"answers": right_answers(own, name)}
 
 
@@ -166,9 +149,7 @@ def test_all_cells_are_saved_and_hold_on_real_ranks(own, solved, on_ranks, tmp_p
     source = "import numpy as np\n\n\n" + "\n\n\n".join(
         inspect.getsource(getattr(solved, each)) for each in FUNCTIONS
     )
-    name, scope = "<cell of lab 5>", {}
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    exec(compile(source, name, "exec"), scope)
+    scope = run_cell(source, {})
     file = save(scope["rows_forward"], tmp_path / "step.py", scope["filters_backward"])
     text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=3)
     assert "3 real ranks" in text and "All 5 hold" in text
