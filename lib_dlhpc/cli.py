@@ -202,10 +202,12 @@ def _simulate(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import run_here
+    from lib_dlhpc.predict import on_ranks
     from lib_dlhpc.train.check import check
 
     experiment = _experiment(options.experiment, options.set)
     check(experiment)
+    predicted, cap = on_ranks.check_fits(experiment), float(experiment.machine.device.memory)
     ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
@@ -213,7 +215,14 @@ def _run(options: argparse.Namespace) -> int:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
     folder = options.resume or options.out
     try:
-        print(run_here(experiment, ranks, Path(folder) if folder else None, bool(options.resume)))
+        text = run_here(
+            experiment,
+            ranks,
+            Path(folder) if folder else None,
+            bool(options.resume),
+            lambda measured: on_ranks.told(predicted, measured, cap),
+        )
+        print(text)
     except JobError as error:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1

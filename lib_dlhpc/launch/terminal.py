@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,16 @@ from lib_dlhpc.spec.units import format_quantity as show
 PAUSE = 0.1  # s between two looks
 
 
-def run_here(experiment: Experiment, ranks: int, folder: Path | None, resume: bool) -> str:
+def run_here(
+    experiment: Experiment,
+    ranks: int,
+    folder: Path | None,
+    resume: bool,
+    memory: Callable[[list[float]], list[str]] = lambda measured: [],
+) -> str:
     """Run an experiment to its end and return what came of it, in words.
 
+    memory: makes lines of the B that each rank held at most.
     Raises SpecError for mistakes, JobError if the run failed, KeyboardInterrupt that says what is left.
     """
     job = start(experiment, ranks, folder, resume)
@@ -27,7 +34,10 @@ def run_here(experiment: Experiment, ranks: int, folder: Path | None, resume: bo
                 _line(job, float(experiment.run.epochs))
                 time.sleep(PAUSE)
         _clear()
-        return as_text(experiment, job, job.wait())
+        result = job.wait()
+        lines = memory([each["total"] for each in result["memory"]])
+        text, _, where = as_text(experiment, job, result).rpartition("\n")
+        return "\n".join([text, *lines, where])
     except KeyboardInterrupt:
         job.cancel()
         _clear()

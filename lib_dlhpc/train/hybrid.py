@@ -269,4 +269,7 @@ class Hybrid(Ranks):
         return kept
 
     def _write(self, folder: Path, place: Place) -> None:
+        if self.experiment.strategy.offload != "none":  # whole tensors are put together there
+            for stage in self.stages:
+                stage.network.context.room.rest()
         save_stages(folder, self.experiment, self.groups, self.stages, place)

@@ -63,6 +63,11 @@ class Room:
             give_back()
             self._stretch = _Stretch(max(self._lengths.values()))
 
+    def rest(self) -> None:
+        """Have no memory until the next pass begins; nobody may hold an array."""
+        self._key, self._watch, self._stretch = None, None, _Stretch(0)
+        give_back()
+
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return an array to write to."""
         size = prod(shape) * np.dtype(dtype).itemsize

@@ -1,0 +1,67 @@
+"""What the ranks of a real run hold: the ledger, and all samples, which every rank has; and what would fit."""
+
+from math import prod
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.predict.fit import ways_to_fit
+from lib_dlhpc.predict.ledger import peak_of
+from lib_dlhpc.predict.memory import ledger
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+WORD = 8  # B of a whole number
+
+
+def rank_bytes(experiment: Experiment) -> float:
+    """Return the B of the rank that holds most, its interpreter and libraries included."""
+    if experiment.strategy.update == "synchronous":
+        ranks = range(int(experiment.devices))
+        most = max(peak_of(experiment, rank).total for rank in ranks)
+    else:
+        most = float(sum(map(float, ledger(experiment).values())))
+    return most + data_bytes(experiment)
+
+
+def data_bytes(experiment: Experiment) -> float:
+    """Return the B of all samples and targets, as every rank of a real run has them."""
+    model = experiment.model
+    reads, words = prod(model.input_shape), model.layers[0].kind == "embedding"
+    sample = reads * (WORD if words else BYTES[experiment.strategy.precision])
+    return float(experiment.dataset.samples) * (sample + (reads if words else 1) * WORD)
+
+
+def check_fits(experiment: Experiment) -> float:
+    """Return rank_bytes. Raises SpecError, with what would help, where a device has less memory."""
+    most, cap = rank_bytes(experiment), float(experiment.machine.device.memory)
+    if most > cap:
+        ranks = int(experiment.devices)
+        words = [
+            f"{way.words} ({', '.join(f'{name} = {value!r}' for name, value in way.changes.items())})"
+            for way in ways_to_fit(experiment)
+            if int(way.prediction.experiment.devices) == ranks
+        ]
+        ways = (
+            f"would fit: {'; '.join(words[:3])}." if words else "no change that is known would fit."
+        )
+        raise SpecError(
+            f"machine.device.memory = {show(cap, 'B')}: a rank needs {show(most, 'B')},"
+            f" {show(most - cap, 'B')} more; {ways}"
+        )
+    return most
+
+
+def told(predicted: float, measured: list[float], cap: float) -> list[str]:
+    """Return lines on the most that a rank held, measured, beside the prediction and the cap."""
+    if not measured:
+        return []
+    most = max(measured)
+    lines = [
+        f"  memory: a rank held {show(most, 'B')} at most, of {show(cap, 'B')}; predicted"
+        f" {show(predicted, 'B')}"
+    ]
+    if most > cap:
+        lines.append(
+            f"  warning: rank {measured.index(most)} held {show(most - cap, 'B')} more than the cap"
+        )
+    return lines
