@@ -6,11 +6,13 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    SHOWN,
+    a_guess_unlocks,
+    choice_moves,
     choose,
-    commit,
     experiment,
+    is_as_wide_as_its_window,
     largest_kernel,
+    slider_moves,
     wall,
 )
 
@@ -37,29 +39,17 @@ GUESSES = {0: "20", 1: "5", 2: "4", 3: "8", 4: 2, 5: 2}  # a number: that choice
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("256 GPUs over 32 times one node of 8").count() == 1
-    commit(closed, 0, GUESSES[0])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
-    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
-    eventually(lambda: "it is 11.1 ms" in told.first.inner_text())
-    eventually(lambda: "a factor of 1.8" in closed.locator("table").last.inner_text())
+    before = "256 GPUs over 32 times one node of 8"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    box = experiment(page, index)
     for label in SLIDERS[index]:
-        handle = box.get_by_role("slider", name=label, exact=True)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = page.evaluate(DRAWN, index)
-        handle.press("ArrowRight" if label in ("Draw", "Jitter") else "ArrowLeft")
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+        key = "ArrowRight" if label in ("Draw", "Jitter") else "ArrowLeft"
+        slider_moves(page, eventually, index, label, key)
     for label, choice in DROPDOWNS[index]:
-        before = page.evaluate(SHOWN, index)
-        choose(page, index, label, choice)
-        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+        choice_moves(page, eventually, index, label, choice)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -120,10 +110,7 @@ def test_whole_steps_train_on_real_ranks_and_stand_beside_what_was_foretold(
 
 @pytest.mark.parametrize("width", [1280, 800])
 def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in page.locator(".dlhpc-plot").all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+    is_as_wide_as_its_window(page, eventually, width)
 
 
 def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:

@@ -6,11 +6,14 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
+    a_guess_unlocks,
+    choice_moves,
     choose,
-    commit,
     experiment,
+    is_as_wide_as_its_window,
     largest_kernel,
     slider,
+    slider_moves,
     wall,
 )
 
@@ -52,31 +55,19 @@ def settled(page: Any, eventually: Any, index: int) -> None:
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("Oyama et al. 2019: cubes of 512³").count() == 1
-    commit(closed, 0, GUESSES[0])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
-    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
-    eventually(lambda: "it is 21.8 GB" in told.first.inner_text())
-    eventually(lambda: "a factor of 2.18" in closed.locator("table").last.inner_text())
+    before = "Oyama et al. 2019: cubes of 512³"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    box = experiment(page, index)
     settled(page, eventually, index)
     for label in SLIDERS[index]:
-        handle = box.get_by_role("slider", name=label, exact=True)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = page.evaluate(DRAWN, index)
-        handle.press("ArrowRight" if label in AT_THE_START else "ArrowLeft")
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, LONG, f"a change by {label}")
+        key = "ArrowRight" if label in AT_THE_START else "ArrowLeft"
+        slider_moves(page, eventually, index, label, key, LONG)
         settled(page, eventually, index)
     for label, choice in DROPDOWNS[index]:
-        before = page.evaluate(DRAWN, index)
-        choose(page, index, label, choice)
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, LONG, f"a change by {label}")
+        choice_moves(page, eventually, index, label, choice, DRAWN, LONG)
         settled(page, eventually, index)
 
 
@@ -124,10 +115,7 @@ def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: An
 
 @pytest.mark.parametrize("width", [1280, 800])
 def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in page.locator(".dlhpc-plot").all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+    is_as_wide_as_its_window(page, eventually, width)
 
 
 def test_a_learner_costs_little_memory(page: Any, eventually: Any, lesson: tuple[str, int]) -> None:

@@ -6,12 +6,14 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    SHOWN,
+    a_guess_unlocks,
+    choice_moves,
     choose,
-    commit,
     experiment,
+    is_as_wide_as_its_window,
     largest_kernel,
     slider,
+    slider_moves,
     wall,
 )
 
@@ -37,29 +39,17 @@ def press(page: Any, index: int, name: str) -> None:
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("Published: ResNet-50 on ImageNet").count() == 1
-    commit(closed, 0, GUESSES[0])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
-    told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
-    eventually(lambda: "Chance is 10 %" in told.first.inner_text())
-    eventually(lambda: "a factor of" in closed.locator("table").last.inner_text())
+    before = "Published: ResNet-50 on ImageNet"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "Chance is 10 %", "a factor of")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
 def test_every_control_is_seen_to_move_something(page: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
-        handle = slider(page, index, label)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = page.evaluate(DRAWN, index)
-        handle.press("ArrowLeft")
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
-        handle.press("ArrowRight")
+        slider_moves(page, eventually, index, label, "ArrowLeft")
+        slider(page, index, label).press("ArrowRight")
     for label, choice in CHOICES[index]:
-        before = page.evaluate(SHOWN, index)
-        choose(page, index, label, choice)
-        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+        choice_moves(page, eventually, index, label, choice)
 
 
 def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> None:
@@ -136,10 +126,7 @@ def test_a_real_run_can_be_cancelled(page: Any, eventually: Any) -> None:
 
 @pytest.mark.parametrize("width", [1280, 800])
 def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in page.locator(".dlhpc-plot:visible").all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+    is_as_wide_as_its_window(page, eventually, width, ".dlhpc-plot:visible")
 
 
 def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:

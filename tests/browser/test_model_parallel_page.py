@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 from lesson_page import (
-    DRAWN,
     MOST_MEMORY,
-    SHOWN,
+    a_guess_unlocks,
+    choice_moves,
     choose,
-    commit,
     experiment,
+    is_as_wide_as_its_window,
     largest_kernel,
     slider,
+    slider_moves,
     wall,
 )
 
@@ -36,29 +37,16 @@ GUESSES = {0: "1.8", 1: "8", 2: "10", 3: 3}  # a number: that choice of a list
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("HyPar-Flow, 512 nodes over 1").count() == 1
-    commit(closed, 1, GUESSES[1])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
-    told = closed.locator(".dlhpc-question").nth(1).locator(".dlhpc-feedback")
-    eventually(lambda: "it is 4.0" in told.first.inner_text())
-    eventually(lambda: "a factor of 1.9" in closed.locator("table").last.inner_text())
+    before = "HyPar-Flow, 512 nodes over 1"
+    a_guess_unlocks(closed, eventually, GUESSES, 1, before, "it is 4.0", "a factor of 1.9")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    box = experiment(page, index)
     for label in SLIDERS[index]:
-        handle = box.get_by_role("slider", name=label, exact=True)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = page.evaluate(DRAWN, index)
-        handle.press("ArrowLeft")
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+        slider_moves(page, eventually, index, label, "ArrowLeft")
     for label, choice in DROPDOWNS[index]:
-        before = page.evaluate(SHOWN, index)
-        choose(page, index, label, choice)
-        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+        choice_moves(page, eventually, index, label, choice)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -102,12 +90,8 @@ def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
 
 @pytest.mark.parametrize("width", [1280, 800])
 def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in page.locator(".dlhpc-plot").all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+    is_as_wide_as_its_window(page, eventually, width)
 
 
 def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
-    print("kernel", largest_kernel(lesson[1]) / 1e6)

@@ -1,5 +1,6 @@
 """A lesson's page as its tests handle it: guesses, experiments and their controls, what a visitor costs."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +41,55 @@ def choose(page: Any, index: int, label: str, choice: str) -> None:
     box.locator(f".widget-dropdown:has(label:text-is('{label}')) select").select_option(
         label=choice
     )
+
+
+def slider_moves(
+    page: Any, eventually: Any, index: int, label: str, key: str, seconds: float = 20.0
+) -> None:
+    """Assert that a slider has its name for those who do not see, and that the key redraws its experiment."""
+    handle = slider(page, index, label)
+    eventually(lambda: handle.count() == 1, what=f"a name for {label}")
+    before = page.evaluate(DRAWN, index)
+    handle.press(key)
+    eventually(lambda: page.evaluate(DRAWN, index) != before, seconds, f"a change by {label}")
+
+
+def choice_moves(
+    page: Any, eventually: Any, index: int, label: str, choice: str, look: str = SHOWN,
+    seconds: float = 20.0,
+) -> None:  # fmt: skip
+    """Assert that a choice of a list changes what its experiment shows. look: SHOWN or DRAWN."""
+    before = page.evaluate(look, index)
+    choose(page, index, label, choice)
+    eventually(lambda: page.evaluate(look, index) != before, seconds, f"a change by {label}")
+
+
+def a_guess_unlocks(
+    closed: Any, eventually: Any, guesses: Mapping[int, str | int], number: int, before: str,
+    answer: str, compared: str,
+) -> None:  # fmt: skip
+    """Assert that a page shows `before` and no experiment, and after guess `number` one and how far off it was.
+
+    answer: what is told below the question. compared: what the table of guesses at the end says of it.
+    """
+    assert closed.locator(".dlhpc-page").count() == 0
+    assert closed.get_by_text("Locked until you commit a guess.").count() == len(guesses)
+    assert closed.get_by_text(before).count() == 1
+    commit(closed, number, guesses[number])
+    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
+    eventually(lambda: answer in told.first.inner_text())
+    eventually(lambda: compared in closed.locator("table").last.inner_text())
+
+
+def is_as_wide_as_its_window(
+    page: Any, eventually: Any, width: int, plots: str = ".dlhpc-plot"
+) -> None:
+    """Assert that a window of that width needs no scrolling sideways, and that no chart is wider."""
+    page.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in page.locator(plots).all():
+        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
 
 
 def wall(page: Any, index: int) -> str:
