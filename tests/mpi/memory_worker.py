@@ -53,7 +53,7 @@ MODES = {
     ("tensor, paired", 2): ("words", 64, {"tensor": 2}),
     ("tensor, column", 2): ("rows", 512, {"tensor": 2, "split": "column"}),
     ("tensor, row", 2): ("rows", 512, {"tensor": 2, "split": "row"}),
-    ("filters", 2): ("images", 160, {"tensor": 2, "split": "column"}),
+    ("channels", 2): ("images", 128, {"tensor": 2, "split": "row"}),
     ("sequence parallel", 2): ("words", 64, {"tensor": 2, "sequence_parallel": True}),
     ("rows of images", 2): ("images", 128, {"spatial": 2}),
     ("slabs of fields", 2): ("fields", 96, {"spatial": 2}),
@@ -63,8 +63,7 @@ MODES = {
     ("gpipe", 2): ("words", 64, {**FLOW, "schedule": "gpipe"}),
     ("1f1b", 2): ("words", 96, {**FLOW, "schedule": "1f1b"}),
     ("interleaved", 2): ("words", 96, {**FLOW, "schedule": "interleaved", "chunks": 2}),
-    ("1f1b, full", 2): ("words", 320, {**FLOW, "schedule": "1f1b", "recompute": "full"}),
-    ("gpipe of four", 4): ("words", 64, {**FLOW, "pipeline": 4, "schedule": "gpipe"}),
+    ("gpipe of four", 4): ("words", 128, {**FLOW, "pipeline": 4, "schedule": "gpipe"}),
     ("1f1b of four", 4): ("words", 160, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
     ("data x pipeline", 4): ("words", 96, {**FLOW, "zero": 1}),
     ("pipeline x tensor", 4): ("words", 160, {**FLOW, "tensor": 2}),
@@ -122,6 +121,7 @@ if __name__ == "__main__":
     sys.excepthook = told
     ones = np.ones((512, 512), np.float32)
     ones @ ones  # the library takes its own memory
+    train(experiment_of("words", 2, {"microbatches": 2}), comm)  # as do the others when first used
     chosen = sys.argv[1:]
     modes = {name: way for (name, ranks), way in MODES.items() if ranks == p}
     found = {
