@@ -203,7 +203,7 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import run_here
     from lib_dlhpc.predict import on_ranks
-    from lib_dlhpc.train.check import check
+    from lib_dlhpc.train.check import check, check_ranks
 
     experiment = _experiment(options.experiment, options.set)
     check(experiment)
@@ -211,6 +211,7 @@ def _run(options: argparse.Namespace) -> int:
     ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    check_ranks(experiment, ranks)
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
     folder = options.resume or options.out

@@ -31,6 +31,16 @@ def check(experiment: Experiment) -> None:
     check_data(experiment)
 
 
+def check_ranks(experiment: Experiment, ranks: int) -> None:
+    """Raise SpecError unless a network that is shared out has a rank for each device of the experiment."""
+    devices = int(experiment.devices)
+    if is_shared_out(experiment) and ranks != devices:
+        raise SpecError(
+            f"{ranks} ranks: the network is shared out over the {devices} devices of [strategy]; start"
+            f" {devices}."
+        )
+
+
 def is_shared_out(experiment: Experiment) -> bool:
     """Return whether a rank is more or less than one whole replica that takes its batch in one piece."""
     s = experiment.strategy

@@ -27,6 +27,7 @@ MADE = {
 }
 SHIFT = 0x5F1F7  # sets the random numbers of shifts apart from all others
 HERE = Path(__file__).parent / "datasets"
+SOME = 64  # samples that are made at once
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,15 @@ def _waves(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     y = rng.integers(0, classes, many)
     angle = np.pi * (y + rng.normal(0, 0.15, many)) / classes
     axes = np.meshgrid(*(np.arange(extent) for extent in shape[-2:]), indexing="ij")
-    along = np.multiply.outer(np.cos(angle), axes[0]) + np.multiply.outer(np.sin(angle), axes[1])
     phase = rng.uniform(0, 2 * np.pi, many)[:, None, None]
-    waves = np.sin(2 * np.pi * along / 6 + phase)[:, None]
-    noise = rng.normal(0, 0.5, (many, *shape))
-    return (waves + noise).astype(dtype), y
+    x = np.empty((many, *shape), dtype)
+    for start in range(0, many, SOME):  # no array of doubles as large as all of it
+        part = slice(start, start + SOME)
+        along = np.multiply.outer(np.cos(angle[part]), axes[0])
+        along += np.multiply.outer(np.sin(angle[part]), axes[1])
+        waves = np.sin(2 * np.pi * along / 6 + phase[part])[:, None]
+        x[part] = waves + rng.normal(0, 0.5, (len(waves), *shape))
+    return x, y
 
 
 def _words(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib_dlhpc import layout
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.check import check_ranks
 from lib_dlhpc.train.alone import Alone
 
 KINDS = ("pipeline", "data", "spatial", "tensor")
@@ -36,12 +36,7 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
 
     Raises SpecError unless there is a rank for each device of the experiment.
     """
-    devices = int(experiment.devices)
-    if comm.size != devices:
-        raise SpecError(
-            f"{comm.size} ranks: the network is shared out over the {devices} devices of [strategy]; start"
-            f" {devices}."
-        )
+    check_ranks(experiment, comm.size)
     place = layout.place(experiment, comm.rank)
     found: dict[str, Any] = {}
     try:

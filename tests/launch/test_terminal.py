@@ -24,7 +24,10 @@ def digits(repository):
         (["dataset.samples=9999"], "digits has 1797"),
         (["dataset.samples=2"], "too few to train with"),
         (["strategy.precision=bf16"], "to train: fp64, fp32, fp16"),
-        (["strategy.devices_per_node=4", "strategy.tensor=2"], "only data parallelism is"),
+        (
+            ["strategy.devices_per_node=4", "strategy.tensor=2"],
+            "2 ranks: the network is shared out over the 4",
+        ),
         (['model.layers=[{kind="conv",channels=2,kernel=3},{kind="softmax"}]'], "but not trained"),
     ],
 )
