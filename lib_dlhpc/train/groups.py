@@ -7,8 +7,8 @@ from typing import Any
 
 from lib_dlhpc import layout
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.train.check import check_ranks
 from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.check import check_ranks
 
 KINDS = ("pipeline", "data", "spatial", "tensor")
 
