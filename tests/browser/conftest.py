@@ -89,6 +89,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(120_000)  # ms; other tests may have all cores
         home = "/".join(address.split("/")[:3]) + "/"
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -83,7 +83,7 @@ def test_equal_stages_with_messages_take_what_their_streams_take(p, m, v, hop):
         assert predicted(schedule, *given) == pytest.approx(played(schedule, *given), rel=1e-9)
 
 
-@pytest.mark.parametrize(("schedule", "seed"), product(["gpipe", "1f1b"], range(8)))
+@pytest.mark.parametrize(("schedule", "seed"), [*product(["gpipe", "1f1b"], range(8))])
 def test_uneven_stages_are_predicted_too(schedule, seed):
     """GPipe exactly; 1F1B within some percent, and never as if the longest stage were shorter."""
     draw = np.random.default_rng(seed)
