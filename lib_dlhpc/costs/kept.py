@@ -56,7 +56,8 @@ def near_bytes(part: Part, size: int, recompute: str = "none") -> tuple[float, f
         there += float(before[-AT_ONCE if first == stop else 1 - AT_ONCE :].sum())
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
-        most = max(most, (there, float(moved[index])), key=sum)
+        beside = float(moved[index] + size * waiting(model)[index])
+        most = max(most, (there, beside), key=sum)
     return most
 
 
@@ -100,7 +101,29 @@ def backward_bytes(
             moved[index] -= size * model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= whole[index] - layer.mask_bytes * (whole[index] > 0)
-    return held + moved
+    return held + moved + size * waiting(model)
+
+
+@lru_cache(maxsize=256)
+def waiting(model: Model) -> Floats:
+    """Return the elements of a sample's gradients that wait while each layer goes backward, shape (layers,).
+
+    Where several layers have read an output, such as round a residual branch, its gradient waits for the
+    last of them, beside the gradients of whatever layer is at hand.
+    """
+    readers: dict[str, list[int]] = {}
+    for index, layer in enumerate(model.layers):
+        for name in layer.inputs:
+            readers.setdefault(name, []).append(index)
+    found = np.zeros(len(model.layers))
+    for layer in model.layers:
+        reads = readers.get(layer.name, [])
+        if len(reads) > 1:
+            # Readers have it among their own gradients.
+            found[reads[0] + 1 : reads[-1]] += prod(layer.output_shape)
+            found[reads[1:-1]] -= prod(layer.output_shape)
+    found.setflags(write=False)
+    return found
 
 
 def _passed_on(layer: Layer) -> int:

@@ -164,8 +164,9 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             )
             for word in ("receives", "sends")
         )
-        # Each is sent from a copy and received into one; gradients are copied once more.
-        found += (2 * (before + after) + after) * size
+        # Each is sent from a copy and received into one; gradients are copied once more. The last stage has
+        # given a gradient away before it is at its fullest again.
+        found += ((2 if after else 1) * before + 3 * after) * size
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.kept import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements
+from lib_dlhpc.costs.kept import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements, waiting
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -71,7 +71,8 @@ def working_set(model: Model) -> float:
 
     A layer that does not need its output has no more of it by then: whoever read it has been backward.
     The gradient of an element-wise layer's input takes the place of its output's (PyTorch makes a second
-    array, which shows where one such layer is most of the network), and samples have no gradient.
+    array, which shows where one such layer is most of the network), and samples have no gradient. One that
+    several layers add to waits beside.
     """
     held, moved = np.cumsum(kept(model)), moved_elements(model)
     for index, layer in enumerate(model.layers):
@@ -79,7 +80,7 @@ def working_set(model: Model) -> float:
             moved[index] -= model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= kept(model)[index]
-    return max(0.0, float((held + moved).max() - held[-1]))
+    return max(0.0, float((held + moved + waiting(model)).max() - held[-1]))
 
 
 def server_bytes(experiment: Experiment) -> Any:

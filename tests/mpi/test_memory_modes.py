@@ -1,4 +1,4 @@
-"""The ledger's peak of each rank is what the trainer's ranks measure, within 10 %; known misses stand in the worker."""
+"""The ledger's peak of each rank is what the trainer's ranks measure, within 10 %, in every mode."""
 
 import os
 from pathlib import Path

@@ -146,17 +146,25 @@ IN_PLACE = ("relu", "tanh", "sigmoid", "gelu", "dropout")
 
 
 def brute_working_set(model):
-    """Walk backward, layer by layer: what is kept so far, and the gradients in and out of this layer."""
+    """Walk backward, layer by layer: what is kept so far, the gradients in and out, and those that wait."""
     size = {layer.name: int(np.prod(layer.output_shape)) for layer in model.layers}
-    before, peak = 0, 0
-    for layer, own in zip(model.layers, brute_kept(model), strict=True):
+    kept = brute_kept(model)
+    peak, begun = (
+        0,
+        set(),
+    )  # outputs of which some reader has been backward, and which are not through
+    for number in reversed(range(len(model.layers))):
+        layer = model.layers[number]
+        begun.discard(layer.name)
         gradients = max(size[layer.name], layer.stored)
+        gradients += sum(size[name] for name in begun - {*layer.inputs})
         if layer.kind not in IN_PLACE:
             gradients += sum(size[name] for name in layer.inputs if name != "input")
         if layer.kind not in ("flatten", "reshape"):
-            peak = max(peak, before + (own if layer.kind in HOLD else 0) + gradients)
-        before += own
-    return max(0, peak - before)
+            own = kept[number] if layer.kind in HOLD else 0
+            peak = max(peak, sum(kept[:number]) + own + gradients)
+        begun |= {name for name in layer.inputs if name != "input"}
+    return max(0, peak - sum(kept))
 
 
 @pytest.mark.parametrize(
