@@ -94,7 +94,7 @@ def _kept(layer: Layer) -> int:
 
     Ranks that talk within a segment must make it again at the same time, so all must cut alike.
     """
-    if layer.kind in ("exchange", "halo"):
+    if layer.kind in ("exchange", "halo", "receive"):
         return 0
     whole = layer.attributes.get("whole", layer)
     return int(ELEMENT * whole.stored + whole.mask_bytes)

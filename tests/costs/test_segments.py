@@ -89,3 +89,23 @@ def test_layers_of_other_stages_are_in_no_segment():
     part = replace(mlp, layers=(received, *mlp.layers[10:]))
     assert segments(part, "full")[0].first == 1
     assert 1 not in cut_points(part)
+
+
+def test_ranks_of_a_group_cut_alike_behind_a_received_part_of_uneven_width():
+    """They talk within a segment, so one that is made again elsewhere would wait for ever."""
+    from lib_dlhpc import layout
+    from lib_dlhpc.spec.experiment import read_experiment
+
+    run = read_experiment(
+        {
+            "model": {"family": "mlp", "widths": [64, 11, 9, 7, 10], "dropout": 0.2},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop"},
+            "strategy": {
+                "devices_per_node": 2, "tensor": 2, "split": "column", "chunks": 2,
+                "schedule": "interleaved", "microbatches": 6, "recompute": "full",
+            },
+        }
+    )  # fmt: skip
+    for first, second in zip(layout.parts(run, 0), layout.parts(run, 1), strict=True):
+        assert segments(first.model, "full") == segments(second.model, "full")
