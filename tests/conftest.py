@@ -6,11 +6,13 @@ quietly stopped looking must not stay green.
 """
 
 import os
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from turns import turn, turn_of
 
 # Their failed assertions are told with values, as those of tests are.
 pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", "module_text")
@@ -60,3 +62,12 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     _refuse_skip(report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    place = Path(tempfile.gettempdir()) / f"dlhpc-tests-{run}"
+    place.mkdir(exist_ok=True)
+    with turn(turn_of(item.path, Path(__file__).parent), place):
+        return (yield)

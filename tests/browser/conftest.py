@@ -19,6 +19,7 @@ from lesson_page import commit
 
 from lib_dlhpc.explore.serve import served
 
+PATIENCE = 180.0  # s; only a test that fails waits so long, and other tests may have all cores
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -45,12 +46,12 @@ def _notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def _eventually(true: Callable[[], Any], seconds: float = 20.0, what: str = "it") -> Any:
-    """Poll until `true()` is; return its value, or fail after `seconds` naming `what`."""
-    end = time.monotonic() + seconds
+def _eventually(true: Callable[[], Any], what: str = "it") -> Any:
+    """Poll until `true()` is; return its value, or fail after PATIENCE naming `what`."""
+    end = time.monotonic() + PATIENCE
     while not (value := true()):
         if time.monotonic() > end:
-            pytest.fail(f"{what} did not come true in {seconds:g} s")
+            pytest.fail(f"{what} did not come true in {PATIENCE:g} s")
         time.sleep(0.05)
     return value
 
@@ -89,7 +90,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(120_000)  # ms; other tests may have all cores
+        page.set_default_timeout(PATIENCE * 1000)
         home = "/".join(address.split("/")[:3]) + "/"
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -87,7 +87,7 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_price(
     experiment(page, 0).get_by_role("slider", name="Bucket", exact=True).press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
     assert page.get_by_text("4 ranks are at work").count() == 1
-    eventually(lambda: page.get_by_text("Measured (disc: median").count() == 1, seconds=100)
+    eventually(lambda: page.get_by_text("Measured (disc: median").count() == 1)
     assert page.get_by_text("A network, and backward to hide behind.").count() == 1
 
 
@@ -101,7 +101,7 @@ def test_whole_steps_train_on_real_ranks_and_stand_beside_what_was_foretold(
         )
         eventually(lambda t=told: panel.get_by_text(t).count() >= 1)
         panel.get_by_role("button", name="Train").click()
-        eventually(lambda t=told: f"on {t};" in panel.inner_text(), seconds=60)
+        eventually(lambda t=told: f"on {t};" in panel.inner_text())
     eventually(lambda: panel.locator("table").count() == 2)
     for words in ("predicted", "simulated", "measured", "calibrates"):
         assert words in panel.inner_text()

@@ -34,7 +34,6 @@ DROPDOWNS = {
 }
 GUESSES = {0: "10", 1: "3", 2: 3, 3: 1}  # a number: that choice of a list
 AT_THE_START = ("Samples at once", "Microbatch")
-LONG = 120.0  # s for a map, on a machine that does other things as well
 # The map or the bars of an experiment, when all ways of a setting are there.
 DONE = {0: "a step:", 1: "ways", 2: "fit"}
 
@@ -47,7 +46,6 @@ def settled(page: Any, eventually: Any, index: int) -> None:
     """Wait until what is under way aside has come."""
     eventually(
         lambda: DONE[index] in verdict(page, index) and "computed ..." not in verdict(page, index),
-        seconds=LONG,
         what=f"experiment {index}",
     )
 
@@ -64,10 +62,10 @@ def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, ind
     settled(page, eventually, index)
     for label in SLIDERS[index]:
         key = "ArrowRight" if label in AT_THE_START else "ArrowLeft"
-        slider_moves(page, eventually, index, label, key, LONG)
+        slider_moves(page, eventually, index, label, key)
         settled(page, eventually, index)
     for label, choice in DROPDOWNS[index]:
-        choice_moves(page, eventually, index, label, choice, DRAWN, LONG)
+        choice_moves(page, eventually, index, label, choice, DRAWN)
         settled(page, eventually, index)
 
 
@@ -78,8 +76,8 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     choose(page, 0, "Cubes are in", "GPFS, shared by all")
     eventually(lambda: "Input: a batch is" in wall(page, 0))
     slider(page, 1, "GPUs a node").press("Home")
-    eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1), seconds=LONG)
-    eventually(lambda: "Memory: data alone needs" in wall(page, 2), seconds=LONG)
+    eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1))
+    eventually(lambda: "Memory: data alone needs" in wall(page, 2))
 
 
 def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any) -> None:
@@ -88,7 +86,7 @@ def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any
         handle.press("ArrowRight")
     for _ in range(3):
         handle.press("ArrowLeft")
-    eventually(lambda: "It took" in verdict(page, 1), seconds=LONG)
+    eventually(lambda: "It took" in verdict(page, 1))
     assert "The published 8 × 12 × 4 would take" in verdict(page, 1)
 
 
@@ -107,7 +105,7 @@ def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: An
             slider(page, 3, label).press("ArrowRight")
     eventually(lambda: "= 8 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
-    eventually(lambda: "It is the same run, cut up" in panel.inner_text(), seconds=LONG)
+    eventually(lambda: "It is the same run, cut up" in panel.inner_text())
     for words in ("predicted", "simulated", "measured", "measured - predicted", "inside layers"):
         eventually(lambda w=words: w in panel.inner_text())
     assert panel.locator(".dlhpc-plot svg").count() == 1

@@ -57,13 +57,13 @@ def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> 
     for _ in range(2):
         handle.press("ArrowRight")
     press(page, 0, "Train")
-    eventually(lambda: "Wall. linear 512" in wall(page, 0), seconds=60)
+    eventually(lambda: "Wall. linear 512" in wall(page, 0))
     choose(page, 0, "Rule", "LARS")
     press(page, 0, "Train")
-    eventually(lambda: "This run learned." in wall(page, 0), seconds=60)
+    eventually(lambda: "This run learned." in wall(page, 0))
     slider(page, 0, "Seed").press("ArrowRight")
     press(page, 0, "Train")
-    eventually(lambda: "3: LARS 512" in box.inner_text(), seconds=60)
+    eventually(lambda: "3: LARS 512" in box.inner_text())
     press(page, 0, "Clear")
     eventually(lambda: "Nothing trained yet." in box.inner_text())
 
@@ -79,9 +79,7 @@ def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually:
     cancel.click()
     said = experiment(page, 0).get_by_text("linear 16: ")
     eventually(lambda: said.first.is_visible() and "training" not in said.first.inner_text())
-    eventually(
-        experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled, seconds=60
-    )
+    eventually(experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -107,7 +105,7 @@ def test_a_real_run_is_drawn_live_and_shown_beside_what_was_foretold(
     page.get_by_role("button", name=REAL).click()
     eventually(lambda: page.get_by_text("4 ranks are at work").count() == 1)
     slider(page, 2, "GPUs").press("ArrowRight")
-    eventually(lambda: page.get_by_text("times the prediction").count() == 1, seconds=120)
+    eventually(lambda: page.get_by_text("times the prediction").count() == 1)
     card = page.locator(".dlhpc-question").nth(3)
     assert "1: 4 ranks" in card.inner_text() and "2: one rank" in card.inner_text()
     for name in ("predicted", "simulated", "measured"):
@@ -120,7 +118,7 @@ def test_a_real_run_can_be_cancelled(page: Any, eventually: Any) -> None:
     cancel = card.get_by_role("button", name="Cancel")
     eventually(cancel.is_enabled)
     cancel.click()
-    eventually(page.get_by_role("button", name=REAL).is_enabled, seconds=60)
+    eventually(page.get_by_role("button", name=REAL).is_enabled)
     assert "The run was cancelled." in card.inner_text()
 
 

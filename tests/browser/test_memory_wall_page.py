@@ -73,7 +73,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 def test_the_library_looks_for_what_fits(page: Any, eventually: Any) -> None:
     page.get_by_role("button", name="Let the library look").click()
     rows = experiment(page, 1).locator("table").last.locator("tbody tr")
-    eventually(lambda: rows.count() == 5, seconds=60)
+    eventually(lambda: rows.count() == 5)
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
@@ -90,7 +90,7 @@ def test_a_run_under_a_cap_leaves_the_page_usable_and_is_told(page: Any, eventua
     before = page.evaluate(DRAWN, 0)
     slider(page, 0, "Batch").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
-    eventually(lambda: "Why they part" in panel.inner_text(), seconds=100)
+    eventually(lambda: "Why they part" in panel.inner_text())
     for words in (
         "the system refused it",
         "the same to the last bit",

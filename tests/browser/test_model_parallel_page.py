@@ -81,7 +81,7 @@ def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
         slider(page, 3, "Ranks").press("Home" if ranks == 1 else "ArrowRight")
         eventually(lambda t=told: panel.get_by_text(t).count() >= 1)
         panel.get_by_role("button", name="Train").click()
-        eventually(lambda t=told: f"on {t};" in panel.inner_text(), seconds=60)
+        eventually(lambda t=told: f"on {t};" in panel.inner_text())
     eventually(lambda: panel.locator("table").count() == 2)
     for words in ("predicted less measured", "simulated", "what predictions know", "one rank"):
         assert words in panel.inner_text()

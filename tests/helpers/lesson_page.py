@@ -43,25 +43,22 @@ def choose(page: Any, index: int, label: str, choice: str) -> None:
     )
 
 
-def slider_moves(
-    page: Any, eventually: Any, index: int, label: str, key: str, seconds: float = 20.0
-) -> None:
+def slider_moves(page: Any, eventually: Any, index: int, label: str, key: str) -> None:
     """Assert that a slider has its name for those who do not see, and that the key redraws its experiment."""
     handle = slider(page, index, label)
     eventually(lambda: handle.count() == 1, what=f"a name for {label}")
     before = page.evaluate(DRAWN, index)
     handle.press(key)
-    eventually(lambda: page.evaluate(DRAWN, index) != before, seconds, f"a change by {label}")
+    eventually(lambda: page.evaluate(DRAWN, index) != before, f"a change by {label}")
 
 
 def choice_moves(
-    page: Any, eventually: Any, index: int, label: str, choice: str, look: str = SHOWN,
-    seconds: float = 20.0,
+    page: Any, eventually: Any, index: int, label: str, choice: str, look: str = SHOWN
 ) -> None:  # fmt: skip
     """Assert that a choice of a list changes what its experiment shows. look: SHOWN or DRAWN."""
     before = page.evaluate(look, index)
     choose(page, index, label, choice)
-    eventually(lambda: page.evaluate(look, index) != before, seconds, f"a change by {label}")
+    eventually(lambda: page.evaluate(look, index) != before, f"a change by {label}")
 
 
 def a_guess_unlocks(
