@@ -1,0 +1,7 @@
+"""Commands of `dlhpc` with files of their own: what each asks for, and what it prints.
+
+    store        pack a folder into partitions, look into them, verify them: `dlhpc store`
+
+Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function that takes the
+options and returns the exit status. What a command does is in the rooms below.
+"""
