@@ -1,6 +1,7 @@
 """Experiment: everything a run is, in one frozen object and one TOML file."""
 
 import dataclasses
+import math
 import os
 import re
 import tomllib
@@ -29,6 +30,7 @@ from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.schema import (
     check_keys,
     check_value,
+    choice,
     difference,
     number,
     read_table,
@@ -43,12 +45,34 @@ from lib_dlhpc.spec.training import Training
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
 
 
+ACCESSES = ("stream", "stage", "cooperative")
+FORMATS = ("files", "packed")
+CHECKPOINTS = ("synchronous", "asynchronous", "multilevel", "incremental")
+WRITERS = ("first", "all")
+
+
 @dataclass(frozen=True)
 class Storage:
-    """Where the samples are read from; an empty tier means that they are in memory already."""
+    """Where the samples are read from, and how; an empty tier means that they are in memory already.
+
+    access: "stream" reads from `tier` in every epoch; "stage" copies the whole data set to the `local` tier
+    of each node before the first step; "cooperative" parts it over the nodes' local tiers, with `replication`
+    copies and all metadata in memory, and reads what lies elsewhere over the network (FanStore).
+    """
 
     tier: str = text()
     operations_per_file: float = number(default=3.0)  # stat, open, close
+    access: str = choice(ACCESSES, default="stream")
+    local: str = text()  # a tier in each node, for "stage" and "cooperative"
+    format: str = choice(FORMATS, default="files")  # packed: no metadata operation a sample
+    reads_per_file: float = number(default=1.0)
+    compression: float = number(default=1.0, positive=True)  # bytes over stored bytes
+    decompress: float = number("B/s", default=math.inf, positive=True)  # output of one reader
+    decode: float = number("s", default=0.0)  # of a reader's CPU, a sample
+    workers: int = whole(default=0, least=0)  # readers a device; 0: as many as are needed
+    prefetch: int = whole(default=0, least=0)  # batches ahead; 0: as many as are needed
+    cache: float = number("B", default=0.0)  # of a node's memory, in which samples stay
+    replication: int = whole(default=1)  # copies of the data set, for "cooperative"
 
 
 @dataclass(frozen=True)
@@ -62,11 +86,14 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Run:
-    """How long the run is and how often it saves its state."""
+    """How long the run is, and how and how often it saves its state."""
 
     epochs: float = number(default=1.0, positive=True)
     checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
     seed: int = whole(default=0, least=0)
+    checkpoint: str = choice(CHECKPOINTS, default="synchronous")
+    checkpoint_writers: str = choice(WRITERS, default="first")  # the first node, or each its part
+    changed: float = number(default=1.0, most=1.0)  # share of the state, for "incremental"
 
 
 @dataclass(frozen=True)
@@ -255,9 +282,34 @@ def _check_together(experiment: Experiment) -> None:
         )
     if experiment.storage.tier:
         storage_tier(machine, experiment.storage.tier)
+    _check_local(experiment)
     if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
+        )
+
+
+def _check_local(experiment: Experiment) -> None:
+    """Raise SpecError unless what is staged, or shared out among nodes, has a tier in each node."""
+    storage, machine = experiment.storage, experiment.machine
+    away = storage.access != "stream"
+    if not storage.tier and away:
+        raise SpecError(
+            f'storage.access = "{storage.access}" needs storage.tier: the data set comes from there.'
+        )
+    legal = [name for name, tier in machine.storage.items() if tier.scope == "node"]
+    if (away or storage.local) and storage.local not in legal:
+        raise SpecError(
+            f'storage.local = "{storage.local}": expected a tier in each node, for storage.access = "stage"'
+            f' and "cooperative"; {machine.name or "this machine"} has {", ".join(legal) or "none"}.'
+            f"{suggest(storage.local, legal)}"
+        )
+    if storage.access == "cooperative" and np.any(
+        np.greater(storage.replication, experiment.strategy.nodes)
+    ):
+        raise SpecError(
+            f"storage.replication = {np.max(storage.replication)}: legal: at most strategy.nodes ="
+            f" {np.min(experiment.strategy.nodes)}, a copy on each node."
         )
 
 

@@ -56,7 +56,11 @@ DEFAULT_HOST_LINK = Link(8e-6, 15.75e9, "pcie3", 0.76)
 
 @dataclass(frozen=True)
 class StorageTier:
-    """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not."""
+    """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not.
+
+    A reader alone takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth
+    for a file; all readers together get no more than metadata_rate and bandwidth.
+    """
 
     bandwidth: float = number("B/s", positive=True)
     scope: str = choice(SCOPES, default="shared")
@@ -64,6 +68,9 @@ class StorageTier:
     metadata_rate: float = number("op/s", default=math.inf, positive=True)
     capacity: float = number("B", default=math.inf, positive=True)
     name: str = text()
+    operation_latency: float = number("s", default=0.0)  # a stat, open or close, for who waits
+    read_latency: float = number("s", default=0.0)  # before the first byte of a read comes
+    reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # one reader alone
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,8 @@ class Machine:
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
     host_memory: float = number("B", default=math.inf, positive=True)
     host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)
+    node_mtbf: float = number("s", default=math.inf, positive=True)  # mean time between failures
+    restart_time: float = number("s", default=0.0)  # from a failure until the state is read again
     name: str = text()
 
 

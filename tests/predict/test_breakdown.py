@@ -190,6 +190,20 @@ SPECIAL = {
     "machine.device.reserved_memory": [0.0, 1e9, 2e9],
     "machine.device.launch": [0.0, 1e-6, 1e-4],
     "run.seed": [0, 1, 2],
+    "run.changed": [0.0, 0.1, 1.0],
+    "machine.node_mtbf": [1e5, 1e6, np.inf],
+    "machine.restart_time": [0.0, 60.0, 600.0],
+    "machine.storage.nvme.operation_latency": [0.0, 1e-4, 1e-2],
+    "machine.storage.nvme.read_latency": [0.0, 1e-4, 1e-2],
+    "machine.storage.nvme.reader_bandwidth": [1e6, 1e8, np.inf],
+    "storage.reads_per_file": [0.0, 1.5, 20.0],
+    "storage.compression": [0.9, 1.0, 3.0],
+    "storage.decompress": [1e6, 1e8, np.inf],
+    "storage.decode": [0.0, 1e-3, 1e-1],
+    "storage.workers": [0, 1, 8],
+    "storage.prefetch": [0, 1, 2],
+    "storage.cache": [0.0, 1e9, 1e12],
+    "storage.replication": [1, 2, 4],
 }
 
 

@@ -159,6 +159,16 @@ CHANGES = {
 }
 # What the other splits leave over: every legal value says the same, every other one is refused.
 DERIVED = {"strategy.data"}
+# Declared; no formula reads them yet.
+COMING = {
+    *("machine.node_mtbf", "machine.restart_time"),
+    *(f"run.{name}" for name in ("checkpoint", "checkpoint_writers", "changed")),
+    *(f"storage.{name}" for name in ("access", "local", "format", "reads_per_file", "compression")),
+    *(f"storage.{name}" for name in ("decompress", "decode", "workers", "prefetch", "cache")),
+    "storage.replication",
+    *("machine.storage.nvme.operation_latency", "machine.storage.nvme.read_latency"),
+    "machine.storage.nvme.reader_bandwidth",
+}
 
 
 def fields():
@@ -177,7 +187,7 @@ def outcome(run):
 
 
 def test_the_table_knows_every_field():
-    assert set(fields()) == set(CHANGES) | DERIVED
+    assert set(fields()) == set(CHANGES) | DERIVED | COMING
 
 
 @pytest.mark.parametrize("key", CHANGES)
