@@ -8,10 +8,12 @@ stage.py              a part of a split network for a microbatch: arithmetic and
 network.py            the machine as an exchange sees it, congestion included
 groups.py             the network that a group of ranks sees, and its exchanges
 stragglers.py         the slowest of many
-input.py              storage: input and the first listing of files
+reading.py            what a sample costs on its way from storage, limit by limit
+input.py              storage: a batch of input; listing and copying files before the first
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a network that is split
 kept.py               what layers keep for their backward pass
 state.py              bytes a parameter: weights, gradients, optimiser state
+checkpoints.py        who writes how much, how long training stands still, what a restart takes
 offload.py            what moves out of core, and the way it takes
 """

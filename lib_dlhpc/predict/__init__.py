@@ -12,7 +12,8 @@ offload.py      out of core: bytes, bandwidth needed, what shows of it
 fit.py          what makes a run fit, and what that costs
 each.py         split networks of an experiment with arrays, one by one
 course.py       what a device holds in the course of a step, layer by layer
-storage.py      checkpoint time
+intervals.py    how often to save: Young, Daly, exact; goodput
+resilience.py   what failures make of a run: goodput, expected time, the interval to choose
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
 sensitivity.py  what would help most

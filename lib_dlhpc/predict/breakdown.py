@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import calibration, compute, split_calibration, stragglers
+from lib_dlhpc.costs import calibration, checkpoints, compute, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
 from lib_dlhpc.costs.offload import way_out
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap, storage
+from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
 from lib_dlhpc.predict.offload import Need
@@ -214,9 +214,8 @@ def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
     served: s that servers compute for each device; busy: s that a device computes.
     """
     experiment, run = known["experiment"], known["experiment"].run
-    interval = run.checkpoint_interval
-    often = 1 / np.where(np.equal(interval, 0), np.inf, interval)[()]
-    saving = step * storage.checkpoint_time(experiment) * often
+    interval = np.where(np.equal(run.checkpoint_interval, 0), np.inf, run.checkpoint_interval)[()]
+    saving = step * checkpoints.saving(experiment).standstill(interval) / interval
     known["server_load"] = known.get("server_load", 0.0) / (step + saving)
     exposed = known["exposed_communication"]
     return Breakdown(

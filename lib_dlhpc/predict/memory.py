@@ -92,12 +92,6 @@ def server_bytes(experiment: Experiment) -> Any:
     return whole / strategy.servers + experiment.machine.device.reserved_memory
 
 
-def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
-    """Return the bytes of a checkpoint: weights, master weights and optimiser state, no gradients."""
-    size = BYTES[precision]
-    return model_state_bytes(model.parameters, precision, optimizer) - model.parameters * size
-
-
 def attention_activation_saved(heads: Any, sequence: Any, hidden: Any) -> Any:
     """Return the share of a transformer layer's activations that selective recomputation frees.
 

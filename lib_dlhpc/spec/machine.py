@@ -98,7 +98,10 @@ class Machine:
     host_memory: float = number("B", default=math.inf, positive=True)
     host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)
     node_mtbf: float = number("s", default=math.inf, positive=True)  # mean time between failures
-    restart_time: float = number("s", default=0.0)  # from a failure until the state is read again
+    restart_time: float = number("s", default=0.0)  # from a failure until the state can be read
+    local_survival: float = number(
+        default=0.0, most=1.0
+    )  # share of failures after which the nodes' own tiers still hold all
     name: str = text()
 
 

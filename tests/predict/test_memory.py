@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import loads
+from lib_dlhpc.costs.checkpoints import checkpoint_bytes
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.memory import (
     attention_activation_saved,
-    checkpoint_bytes,
     kept,
     ledger,
     model_state_bytes,

@@ -1,0 +1,128 @@
+"""Checkpoints: who writes how many bytes, how long training stands still for it, what a restart takes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.input import reached, start_time
+from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import StorageTier, storage_tier
+from lib_dlhpc.spec.model import Model
+
+HASH_RATE = 0.9e9  # B/s that one process hashes: BLAKE2b of Python's hashlib on a server core
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What one checkpoint costs; bytes and seconds, every value may be an array.
+
+    Training stands still for `blocked`. Then the state is written behind it for `background`, and until that
+    is done a failure falls back on the checkpoint before. `survived` failures in one leave the nodes' own
+    copies intact; they need `local_restart`, all others `restart`.
+    """
+
+    size: Any  # B of the whole state
+    written: Any  # B that go to the tier
+    blocked: Any
+    background: Any = 0.0
+    host_copy: Any = 0.0  # B of a node's memory that hold the state while it is written
+    restart: Any = 0.0
+    survived: Any = 0.0
+    local_restart: Any = 0.0
+
+    def standstill(self, interval: Any) -> Any:
+        """Return the s that training stands still for each checkpoint, `interval` s of training apart.
+
+        A write that is not done when the next checkpoint is due is waited for.
+        """
+        return self.blocked + np.maximum(self.background - interval, 0.0)
+
+
+def saving(experiment: Experiment) -> Saving:
+    """Return what a checkpoint of this experiment costs, in the way that run.checkpoint names.
+
+    synchronous: all stand still until storage.tier has it. asynchronous: all stand still for a copy to the
+    memory of the host, from which it is written. multilevel: all stand still until the storage.local of each
+    node has its part, from which it goes on to storage.tier. incremental: all stand still while everything
+    is hashed and what has changed is written. Nothing without a tier. Who writes: all of it the first
+    node, or each node and device its part. Raises SpecError where a tier is missing.
+
+    What a write in the background takes from training (host memory, network) is not modelled.
+    """
+    way, devices = experiment.run.checkpoint, experiment.devices_per_node
+    size = checkpoint_bytes(
+        experiment.model, experiment.strategy.precision, experiment.strategy.optimizer
+    )
+    if not experiment.storage.tier:
+        return Saving(size, 0.0, 0.0, restart=_restarted(experiment, 0.0))
+    tier = storage_tier(experiment.machine, experiment.storage.tier)
+    nodes = _writers(experiment)
+    node_part = size / nodes
+    # One device has a whole network unless that is split; a part of it each, where all write.
+    holders = np.minimum(experiment.strategy.replica, devices) if _first(experiment) else devices
+    changed = experiment.run.changed if way == "incremental" else 1.0
+    write = changed * size / _rate(experiment, tier, _written_at(tier), nodes)
+    restart = _restarted(experiment, size / _rate(experiment, tier, tier.bandwidth, nodes))
+    if way == "asynchronous":
+        link = experiment.machine.host_link
+        copy = node_part / holders / (link.bandwidth * link.efficiency) + link.latency
+        return Saving(size, size, copy, write, node_part, restart)
+    if way == "multilevel":
+        local = _local(experiment)
+        return Saving(
+            size,
+            size,
+            node_part / _written_at(local),
+            write,
+            restart=restart,
+            survived=experiment.machine.local_survival,
+            local_restart=_restarted(experiment, node_part / local.bandwidth),
+        )
+    hashing = node_part / holders / HASH_RATE if way == "incremental" else 0.0
+    return Saving(size, changed * size, hashing + write, restart=restart)
+
+
+def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
+    """Return the bytes of a checkpoint: weights, master weights and optimiser state, no gradients.
+
+    14 a parameter for Adam in mixed precision: 2 + 4 + 8.
+    """
+    size = BYTES[precision]
+    return model_state_bytes(model.parameters, precision, optimizer) - model.parameters * size
+
+
+def _first(experiment: Experiment) -> bool:
+    return experiment.run.checkpoint_writers == "first"
+
+
+def _writers(experiment: Experiment) -> Any:
+    """Return how many nodes write."""
+    return 1 if _first(experiment) else experiment.strategy.nodes
+
+
+def _rate(experiment: Experiment, tier: StorageTier, bandwidth: Any, nodes: Any) -> Any:
+    """Return the B/s of `nodes` nodes together: a shared tier is behind their NICs, others are as many."""
+    return reached(experiment, bandwidth, nodes) * (nodes if tier.scope == "node" else 1)
+
+
+def _written_at(tier: StorageTier) -> Any:
+    """Return the B/s at which a tier takes what is written: as it reads, if nothing else is said."""
+    return np.where(np.isinf(tier.write_bandwidth), tier.bandwidth, tier.write_bandwidth)[()]
+
+
+def _restarted(experiment: Experiment, reading: Any) -> Any:
+    """Return the s from a failure till training goes on: restart, listing of files, `reading` the state."""
+    return experiment.machine.restart_time + start_time(experiment) + reading
+
+
+def _local(experiment: Experiment) -> StorageTier:
+    """Return the tier in each node that takes the first level."""
+    if not experiment.storage.local:
+        raise SpecError(
+            'run.checkpoint = "multilevel" needs storage.local: a tier in each node takes the first level.'
+        )
+    return storage_tier(experiment.machine, experiment.storage.local)
