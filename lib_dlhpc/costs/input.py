@@ -1,11 +1,12 @@
-"""Input: how long the storage tier needs for a batch, in bytes and in metadata operations."""
+"""Input: how long a batch takes to come, and what has to be done before the first one."""
 
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.reading import data_set_bytes, limits, read_tier
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import storage_tier
+from lib_dlhpc.spec.machine import StorageTier, storage_tier
 
 
 def read_operations(experiment: Experiment) -> Any:
@@ -14,18 +15,14 @@ def read_operations(experiment: Experiment) -> Any:
 
 
 def input_time(experiment: Experiment) -> Any:
-    """Return the seconds that storage needs to deliver one global batch: bytes or metadata, the slower.
+    """Return the seconds in which one global batch comes, all that can be hidden being hidden: the slowest limit's.
 
-    A shared tier serves the whole batch; a tier in each node serves the node's part.
+    What each limit allows: reading.py.
     """
-    if not experiment.storage.tier:
-        return 0.0
-    tier, dataset = storage_tier(experiment.machine, experiment.storage.tier), experiment.dataset
-    samples = experiment.global_batch / _servers(experiment)
-    files = np.minimum(dataset.files / dataset.samples, 1.0)
-    operations = samples * files * experiment.storage.operations_per_file
-    bandwidth = reached(experiment, tier.bandwidth, experiment.strategy.nodes)
-    return np.maximum(samples * dataset.sample_bytes / bandwidth, operations / tier.metadata_rate)
+    slowest: Any = 0.0
+    for seconds in limits(experiment).values():
+        slowest = np.maximum(slowest, seconds)
+    return experiment.global_batch * slowest
 
 
 def reached(experiment: Experiment, bandwidth: Any, nodes: Any) -> Any:
@@ -38,18 +35,52 @@ def reached(experiment: Experiment, bandwidth: Any, nodes: Any) -> Any:
 
 
 def start_time(experiment: Experiment) -> Any:
-    """Return the seconds before the first step in which every device lists every directory and file name."""
-    if not experiment.storage.tier:
+    """Return the seconds before the first step: files are listed, and copied where they are read locally."""
+    return listing_time(experiment) + loading_time(experiment)
+
+
+def listing_time(experiment: Experiment) -> Any:
+    """Return the seconds in which every device lists every directory, one after another, with all its names.
+
+    None where an index is in memory: packed files, and a cooperative store.
+    """
+    storage = experiment.storage
+    if not storage.tier or storage.format == "packed" or storage.access == "cooperative":
         return 0.0
-    tier = storage_tier(experiment.machine, experiment.storage.tier)
-    return (
-        experiment.devices
-        * experiment.dataset.directories
-        / _servers(experiment)
-        / tier.metadata_rate
+    tier, directories = read_tier(experiment), experiment.dataset.directories
+    served = experiment.devices * directories / _copies_of(tier, experiment) / tier.metadata_rate
+    return np.maximum(served, directories * tier.operation_latency)
+
+
+def loading_time(experiment: Experiment) -> Any:
+    """Return the seconds in which the nodes copy the data set from storage.tier to storage.local.
+
+    "stage": every node all of it; "cooperative": each its part of `replication` copies. The slowest of
+    the tier's bandwidth, its metadata servers, the readers of all nodes, and a node's local writes.
+    """
+    storage, nodes = experiment.storage, experiment.strategy.nodes
+    if storage.access == "stream":
+        return 0.0
+    source = storage_tier(experiment.machine, storage.tier)
+    local = storage_tier(experiment.machine, storage.local)
+    copies = nodes if storage.access == "stage" else storage.replication
+    servers, size = _copies_of(source, experiment), copies * data_set_bytes(experiment)
+    asked = 0.0 if storage.format == "packed" else copies * experiment.dataset.files
+    each = storage.operations_per_file * source.operation_latency
+    each = each + storage.reads_per_file * source.read_latency
+    waiting = asked * each + size / source.reader_bandwidth
+    readers = storage.workers * experiment.devices
+    terms = (
+        size / (servers * reached(experiment, source.bandwidth, nodes)),
+        asked * storage.operations_per_file / (servers * source.metadata_rate),
+        np.where(np.equal(readers, 0), 0.0, waiting / np.maximum(readers, 1))[()],
+        size / nodes / local.write_bandwidth,
     )
+    slowest: Any = 0.0
+    for seconds in terms:
+        slowest = np.maximum(slowest, seconds)
+    return slowest
 
 
-def _servers(experiment: Experiment) -> Any:
-    tier = storage_tier(experiment.machine, experiment.storage.tier)
+def _copies_of(tier: StorageTier, experiment: Experiment) -> Any:
     return experiment.strategy.nodes if tier.scope == "node" else 1
