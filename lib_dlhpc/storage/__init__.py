@@ -1,0 +1,15 @@
+"""Real, small counterparts of a large machine's I/O systems.
+
+pack.py         pack(tree, target): a folder of files becomes a few partitions with an index
+packed.py       open_store(target): a PackedStore; its files by name, on one process or over ranks
+verify.py       verify(target): every problem of a packed store
+partition.py    many files in one, mapped into memory; index.py: which file is where; names.py: what they may be called
+checksum.py     as fast as memory, for every read; codecs.py: zlib and zstd where they help
+errors.py       StoreError and those that a file system knows as well
+"""
+
+from lib_dlhpc.storage.errors import StoreError
+from lib_dlhpc.storage.pack import pack
+from lib_dlhpc.storage.packed import PackedStore, Stat, open_store
+
+__all__ = ["PackedStore", "Stat", "StoreError", "open_store", "pack"]
