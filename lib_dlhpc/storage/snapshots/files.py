@@ -1,0 +1,107 @@
+"""A file is there whole or not at all, and one process at a time writes.
+
+A file is written under another name, flushed to the disk and renamed; then the folder is flushed, or a
+power cut could take the new name away. A process that is killed leaves a file under the other name, which
+the next writer removes, and its lock goes with it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from lib_dlhpc.spec.errors import SpecError
+
+PATIENCE = 120.0  # s that a writer waits for another
+PAUSE = 0.005  # s between two tries
+RUIN = ".tmp"
+
+
+class SnapshotError(SpecError):
+    """A version that cannot be written or read: names the version, the array and the object."""
+
+
+@contextmanager
+def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
+    """Give a file that takes the place of `path` when all is written; of a failure nothing is left.
+
+    named: returns the path when all is written, for a file that is named by what is in it.
+    """
+    temporary = path.with_name(f".{path.name}{RUIN}")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, named() if named else path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Put a small file in its place; on return it is on the disk."""
+    with written_whole(path) as file:
+        file.write(data)
+
+
+def remove(path: Path) -> None:
+    """Remove a file for good."""
+    path.unlink(missing_ok=True)
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def clear_ruins(folder: Path) -> None:
+    """Remove what killed writers have left half written. Only who holds the lock may call this."""
+    for path in folder.rglob(f".*{RUIN}"):
+        path.unlink(missing_ok=True)
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of the whole files in a folder, sorted; none if there is no folder."""
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def one_writer(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the folder's lock; another process, or another store of this one, waits until it is free.
+
+    Raises SnapshotError after `patience` s. Where files cannot be locked (Windows) nobody waits.
+    """
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:
+        yield
+        return
+    until = time.monotonic() + patience
+    with open(folder / "lock", "ab") as file:
+        while True:
+            try:
+                flock(file, LOCK_EX | LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise SnapshotError(
+                        f"{folder}: another process has been writing for {patience:g} s; wait for it"
+                        " or end it."
+                    ) from None
+                time.sleep(PAUSE)
+        yield

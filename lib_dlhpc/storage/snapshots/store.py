@@ -1,0 +1,343 @@
+"""SnapshotStore: versions of a training state, in a tree; what has not changed is shared.
+
+A version is published in three steps, each on the disk before the next begins: the object with its new
+chunks, the version's file, the name of its branch. It counts from the third on. Killed at any moment, the
+newest published version is whole.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.storage.snapshots import sweep
+from lib_dlhpc.storage.snapshots.behind import Behind, Saving
+from lib_dlhpc.storage.snapshots.chunks import Array, Stream, chunk_size, cut, hashed, streams
+from lib_dlhpc.storage.snapshots.diff import Difference, difference
+from lib_dlhpc.storage.snapshots.files import SnapshotError, clear_ruins, names, one_writer, write
+from lib_dlhpc.storage.snapshots.objects import Damaged, Objects
+from lib_dlhpc.storage.snapshots.refs import Refs, check_name
+from lib_dlhpc.storage.snapshots.search import search
+from lib_dlhpc.storage.snapshots.verify import problems
+from lib_dlhpc.storage.snapshots.version import (
+    Metrics,
+    Stored,
+    Version,
+    make,
+    numbers,
+    read_version,
+    to_bytes,
+)
+
+MAIN = "main"
+FORMAT = b"dlhpc snapshots 1\n"
+FEWEST = 4  # digits of an id
+
+
+class SnapshotStore:
+    """Versions of a training state in a folder, which the first save makes.
+
+    room: B of memory for the copy that save_async makes; by default as much as the state has. Several
+    processes may have the store open: one at a time writes, and readers wait for nobody.
+    """
+
+    def __init__(self, folder: str | Path, room: float = math.inf) -> None:
+        self.folder = Path(folder)
+        self.objects = Objects(self.folder / "objects")
+        self.branches = Refs(self.folder / "branches", "branch")
+        self.tags = Refs(self.folder / "tags", "tag")
+        self._behind = Behind(room)
+        self._versions: dict[str, Version] = {}
+
+    def __enter__(self) -> "SnapshotStore":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self.close()
+        except SpecError:
+            if error is None:
+                raise
+
+    def close(self) -> None:
+        """Wait for the version that is on its way. Raises what went wrong with it."""
+        self._behind.settle()
+
+    def save(
+        self,
+        arrays: Mapping[str, Array] | Iterable[Stream],
+        *,
+        step: int,
+        metrics: Mapping[str, Any] | None = None,
+        parent: Version | str | int | None = None,
+        branch: str = MAIN,
+        tags: Iterable[str] = (),
+    ) -> Version:
+        """Save a state as the newest version of a branch; return when it is published.
+
+        arrays: by name; or streams, of which only a chunk need be in memory. parent: by default the
+        branch's newest version; a new branch may begin at any. Raises SnapshotError that names version,
+        array and object; nothing of the version is left then.
+        """
+        self._behind.settle()
+        about = (step, numbers(metrics), parent, branch, tuple(tags))
+        return self._write(streams(arrays), *about)
+
+    def save_async(
+        self,
+        arrays: Mapping[str, Array] | Iterable[Stream],
+        *,
+        step: int,
+        metrics: Mapping[str, Any] | None = None,
+        parent: Version | str | int | None = None,
+        branch: str = MAIN,
+        tags: Iterable[str] = (),
+    ) -> Saving:
+        """Save as `save` does, but return as soon as a copy is made; .wait() gives the version.
+
+        One version at a time is on its way: the next call waits for it (.waited says how long), and
+        raises what went wrong with it.
+        """
+        about = (step, numbers(metrics), parent, branch, tuple(tags))
+        return self._behind.save(streams(arrays), lambda taken: self._write(taken, *about))
+
+    def load(self, version: Version | str | int) -> dict[str, Array]:
+        """Return the arrays of a version, each byte verified. Raises SnapshotError."""
+        found = self.version(version)
+        arrays = {}
+        for name, stored in found.arrays.items():
+            flat = bytearray(stored.size)
+            start = 0
+            for data in self.chunks(found, name):
+                flat[start : start + len(data)] = data
+                start += len(data)
+            arrays[name] = np.frombuffer(flat, stored.dtype).reshape(stored.shape)
+        return arrays
+
+    def chunks(self, version: Version | str | int, name: str) -> Iterator[bytes]:
+        """Yield the bytes of one array of a version, verified, a chunk at a time. Raises SnapshotError."""
+        found = self.version(version)
+        if name not in found.arrays:
+            raise SnapshotError(
+                f"{found.name}: holds no {name!r}; it holds {', '.join(found.arrays)}."
+            )
+        stored = found.arrays[name]
+        if any(key not in self.objects.where for key in stored.chunks):
+            self.objects.refresh()
+        left = stored.size
+        try:
+            with self.objects.reading() as read:
+                for key in stored.chunks:
+                    data = read(key)
+                    if len(data) != min(stored.chunk, left):
+                        raise Damaged(f"chunk {key.hex()}: {len(data)} B, not {stored.chunk}")
+                    left -= len(data)
+                    yield data
+            if left:
+                raise Damaged(f"its chunks lack {left} B")
+        except Damaged as error:
+            raise SnapshotError(f"{found.name}, {name}: {error}.") from None
+
+    def newest(self, branch: str = MAIN) -> Version | None:
+        """Return the newest version of a branch, None if there is none. Raises SnapshotError."""
+        identity = self.branches.get(branch)
+        return self._read(identity, f"branch {branch}") if identity else None
+
+    def log(self) -> list[Version]:
+        """Return the versions that can be read, in the order of saving."""
+        self._look()
+        return sorted(self._versions.values(), key=lambda version: (version.number, version.id))
+
+    def version(self, name: Version | str | int) -> Version:
+        """Return a version by its number, the first digits of its id, a branch or a tag.
+
+        Raises SnapshotError if there is none, or several.
+        """
+        if isinstance(name, Version):
+            return name
+        text = str(name).strip()
+        for refs in () if text.isdigit() else (self.branches, self.tags):
+            if text in refs.names():
+                return self._read(refs.get(text), f"{refs.kind} {text}")
+        found = {each.id: each for each in self.log() if str(each.number) == text}
+        if not found and len(text) >= FEWEST:
+            found = {each.id: each for each in self.log() if each.id.startswith(text)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        there = [str(each.number) for each in self.log()]
+        there += [*self.branches.names(), *self.tags.names()]
+        wrong = "several versions" if found else "no such version"
+        raise SnapshotError(
+            f"{self.folder}: {name}: {wrong}; a version is named by its number, the first"
+            f" {FEWEST} or more digits of its id, a branch or a tag.{suggest(text, there)}"
+        )
+
+    def diff(self, first: Version | str | int, second: Version | str | int) -> list[Difference]:
+        """Return for each array what two versions share, and how far apart they are."""
+        return difference(self, self.version(first), self.version(second))
+
+    def find(self, *conditions: str) -> list[Version]:
+        """Return the versions that meet all conditions, such as "accuracy > 0.9" or "step <= 100".
+
+        Raises SnapshotError for a condition that cannot be read, or of a metric that none has.
+        """
+        return search(self.log(), conditions)
+
+    def branch(self, name: str, version: Version | str | int) -> Version:
+        """Begin a branch at any version; return it. Raises SnapshotError if the branch is there."""
+        with self._writing():
+            found = self.version(version)
+            if check_name(name, "branch") in self.branches:
+                raise SnapshotError(f"{self.folder}: there is a branch {name} already.")
+            self.branches.put(name, found.id)
+            return found
+
+    def tag(self, name: str, version: Version | str | int) -> Version:
+        """Give a version a name that stays; return it. Raises SnapshotError if the tag is another's."""
+        with self._writing():
+            found = self.version(version)
+            self._tag(name, found)
+            return found
+
+    def forget(self, name: str) -> None:
+        """Remove a tag or a branch; what only it reached is garbage then. Raises SnapshotError."""
+        with self._writing():
+            for refs in (self.tags, self.branches):
+                if name in refs:
+                    refs.drop(name)
+                    return
+        raise SnapshotError(f"{self.folder}: no branch or tag {name}.")
+
+    def gc(self, keep_last: int | None = None, dry_run: bool = False) -> sweep.Swept:
+        """Remove what no branch or tag reaches, and say what that was.
+
+        keep_last: of each branch, only so many of the newest versions (and what is tagged). dry_run:
+        say it, and do nothing. Raises SnapshotError, before anything is removed, if a name, or a version
+        that is to be kept, is damaged: what it reaches is not known.
+        """
+        self._behind.settle()
+        with self._writing():
+            return sweep.sweep(self, keep_last, dry_run)
+
+    def verify(self) -> list[str]:
+        """Look at every byte; return what is wrong, in words: nothing, if all is well."""
+        self._behind.settle()
+        return problems(self.folder)
+
+    def _write(
+        self,
+        arrays: Iterator[Stream],
+        step: int,
+        metrics: Metrics,
+        parent: Version | str | int | None,
+        branch: str,
+        tags: tuple[str, ...],
+    ) -> Version:
+        for tag in tags:
+            check_name(tag, "tag")
+        stored: dict[str, Stored] = {}
+        try:
+            with self._writing():
+                above = self._parent(parent, branch)
+                written = self.objects.add(self._new(arrays, stored))
+                number = 1 + max(len(self._there()), *(each.number for each in self.log()), 0)
+                made = make(number, above, branch, step, metrics, stored, written)
+                version = self._versions.setdefault(made.id, made)
+                if version is made:
+                    write(self._path(made.id), to_bytes(made))
+                for tag in tags:
+                    self._tag(tag, version)
+                self.branches.put(branch, version.id)
+                return version
+        except OSError as error:
+            at = f", array {next(reversed(stored))}" if stored else ""
+            raise SnapshotError(
+                f"step {step} of branch {branch}{at}: {error.filename or self.objects.folder}:"
+                f" {error.strerror}; nothing of this version was published."
+            ) from error
+
+    def _new(
+        self, arrays: Iterable[Stream], stored: dict[str, Stored]
+    ) -> Iterator[tuple[bytes, Any]]:
+        """Yield hash and bytes of each chunk; take down what each array is made of."""
+        for stream in arrays:
+            chunk, keys = chunk_size(stream.size), []
+            about = (np.dtype(stream.dtype).str, tuple(int(n) for n in stream.shape), chunk)
+            stored[stream.name] = Stored(*about, ())
+            for data in cut(stream, chunk):
+                keys.append(hashed(data))
+                yield keys[-1], data
+            stored[stream.name] = Stored(*about, tuple(keys))
+
+    def _parent(self, parent: Version | str | int | None, branch: str) -> str:
+        head = self.newest(branch)
+        if parent is None:
+            return head.id if head else ""
+        above = self.version(parent)
+        if head and head.id != above.id:
+            raise SnapshotError(
+                f"branch {branch} stands at {head.name}, not at {above.name}; begin another branch there."
+            )
+        return above.id
+
+    def _tag(self, name: str, version: Version) -> None:
+        theirs = self.tags.get(name)
+        if theirs and theirs != version.id:
+            raise SnapshotError(f"{self.folder}: tag {name} is another version's ({theirs[:7]}).")
+        self.tags.put(name, version.id)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the lock, know what is there, and find no ruins."""
+        self._check_there(make=True)
+        with one_writer(self.folder):
+            clear_ruins(self.folder)
+            self._look()
+            self.objects.refresh()
+            yield
+
+    def _check_there(self, make: bool) -> None:
+        path = self.folder / "format"
+        if not path.exists():
+            if not make:
+                raise SnapshotError(f"{self.folder}: holds no snapshots.")
+            for name in ("objects", "versions", "branches", "tags"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            write(path, FORMAT)
+        if path.read_bytes() != FORMAT:
+            raise SnapshotError(f"{path}: expected {FORMAT.decode().strip()!r}.")
+
+    def _look(self) -> None:
+        """Read the versions that are new; forget those that are gone."""
+        there = self._there()
+        for gone in self._versions.keys() - there:
+            del self._versions[gone]
+        for identity in there - self._versions.keys():
+            with suppress(SnapshotError):  # said to whoever asks for it
+                self._versions[identity] = read_version(self._path(identity))
+
+    def _there(self) -> set[str]:
+        """Return the ids of the versions that have a file."""
+        return {name.removesuffix(".json") for name in names(self.folder / "versions")}
+
+    def _path(self, identity: str) -> Path:
+        return self.folder / "versions" / f"{identity}.json"
+
+    def _read(self, identity: str, name: str) -> Version:
+        if identity not in self._versions:
+            try:
+                self._versions[identity] = read_version(self._path(identity))
+            except SnapshotError as error:
+                raise SnapshotError(f"{name}: {error}") from None
+        return self._versions[identity]
+
+
+def open_snapshots(folder: str | Path) -> SnapshotStore:
+    """Open the store of a folder that has one. Raises SnapshotError if it has none."""
+    store = SnapshotStore(folder)
+    store._check_there(make=False)
+    return store

@@ -1,0 +1,62 @@
+"""Every byte of a store is looked at, and all that is wrong is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lib_dlhpc.storage.snapshots.files import SnapshotError, names
+from lib_dlhpc.storage.snapshots.objects import Damaged, Objects
+from lib_dlhpc.storage.snapshots.refs import Refs
+from lib_dlhpc.storage.snapshots.version import Version, read_version
+
+
+def problems(folder: Path) -> list[str]:
+    """Return what is wrong with a store, in words; nothing if all is well."""
+    objects = Objects(folder / "objects")  # afresh: what is known of them was true once
+    objects.refresh()
+    bad, found = _bad_chunks(objects), [f"{text}." for text in objects.damaged.values()]
+    versions: dict[str, Version] = {}
+    for name in names(folder / "versions"):
+        try:
+            version = read_version(folder / "versions" / name)
+            versions[version.id] = version
+            found += _missing(version, objects, bad)
+        except SnapshotError as error:
+            found.append(str(error))
+    unused = set(bad) - {
+        key for v in versions.values() for a in v.arrays.values() for key in a.chunks
+    }
+    found += [f"{bad[key]}; no version needs it." for key in sorted(unused)]
+    for refs in (Refs(folder / "branches", "branch"), Refs(folder / "tags", "tag")):
+        for name in refs.names():
+            try:
+                identity = refs.get(name)
+            except SnapshotError as error:
+                found.append(str(error))
+                continue
+            if identity not in versions:
+                found.append(f"{refs.kind} {name}: no version {identity} that can be read.")
+    return found
+
+
+def _bad_chunks(objects: Objects) -> dict[bytes, str]:
+    """Read all chunks; return what is wrong with some."""
+    bad: dict[bytes, str] = {}
+    with objects.reading() as read:
+        for table in objects.tables.values():
+            for key, spot in table:
+                try:
+                    objects.where[key] = spot  # this copy of it, if there are two
+                    read(key)
+                except Damaged as error:
+                    bad[key] = str(error)
+    return bad
+
+
+def _missing(version: Version, objects: Objects, bad: dict[bytes, str]) -> Iterator[str]:
+    """Yield what is wrong with each array of a version, once."""
+    for name, array in version.arrays.items():
+        for key in array.chunks:
+            if key in bad or key not in objects.where:
+                ill = bad.get(key, f"chunk {key.hex()}: in no object that can be read")
+                yield f"{version.name}, {name}: {ill}."
+                break
