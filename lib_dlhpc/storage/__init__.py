@@ -5,6 +5,7 @@ packed.py       open_store(target): a PackedStore; its files by name, on one pro
 verify.py       verify(target): every problem of a packed store
 partition.py    many files in one, mapped into memory; index.py: which file is where; names.py: what they may be called
 checksum.py     as fast as memory, for every read; codecs.py: zlib and zstd where they help
+snapshots/      SnapshotStore(folder): versions of a training state that share what has not changed
 errors.py       StoreError and those that a file system knows as well
 """
 
