@@ -65,7 +65,7 @@ def saving(experiment: Experiment) -> Saving:
     # One device has a whole network unless that is split; a part of it each, where all write.
     holders = np.minimum(experiment.strategy.replica, devices) if _first(experiment) else devices
     changed = experiment.run.changed if way == "incremental" else 1.0
-    write = changed * size / _rate(experiment, tier, _written_at(tier), nodes)
+    write = changed * size / _rate(experiment, tier, written_at(tier), nodes)
     restart = _restarted(experiment, size / _rate(experiment, tier, tier.bandwidth, nodes))
     if way == "asynchronous":
         link = experiment.machine.host_link
@@ -76,7 +76,7 @@ def saving(experiment: Experiment) -> Saving:
         return Saving(
             size,
             size,
-            node_part / _written_at(local),
+            node_part / written_at(local),
             write,
             restart=restart,
             survived=experiment.machine.local_survival,
@@ -109,7 +109,7 @@ def _rate(experiment: Experiment, tier: StorageTier, bandwidth: Any, nodes: Any)
     return reached(experiment, bandwidth, nodes) * (nodes if tier.scope == "node" else 1)
 
 
-def _written_at(tier: StorageTier) -> Any:
+def written_at(tier: StorageTier) -> Any:
     """Return the B/s at which a tier takes what is written: as it reads, if nothing else is said."""
     return np.where(np.isinf(tier.write_bandwidth), tier.bandwidth, tier.write_bandwidth)[()]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
 from lib_dlhpc.predict.offload import Need
 from lib_dlhpc.spec.experiment import Experiment
+
+if TYPE_CHECKING:
+    from lib_dlhpc.predict.resilience import Resilience
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,13 @@ class Breakdown:
         """Cost of the run in hours of one device, those of the servers included."""
         devices = self.experiment.devices + self.experiment.servers
         return devices * self.time_to_train / 3600
+
+    @property
+    def resilience(self) -> "Resilience":
+        """What failures make of the run: goodput, expected time, the interval to choose."""
+        from lib_dlhpc.predict.resilience import resilience
+
+        return resilience(self)
 
     @property
     def walls(self) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.predict import explain_asynchronous, explain_split
 from lib_dlhpc.predict.breakdown import Breakdown
+from lib_dlhpc.predict.explain_resilience import explain_resilience
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -28,11 +29,15 @@ def explain(prediction: Breakdown) -> list[Explanation]:
         first, last = (_compute, _straggler), (_input, _energy, _time)
         own = explain_split.explain_split(prediction)
         return [
-            *(part(prediction) for part in first), *own, *(part(prediction) for part in last)
-        ]  # fmt: skip
+            *(part(prediction) for part in first),
+            *own,
+            *(part(prediction) for part in last),
+            *explain_resilience(prediction),
+        ]
     asynchronous = prediction.experiment.strategy.update == "asynchronous"
     exchange = explain_asynchronous.PARTS if asynchronous else EXCHANGE
-    return [part(prediction) for part in (_compute, *exchange, *REST)]
+    parts = [part(prediction) for part in (_compute, *exchange, *REST)]
+    return [*parts, *explain_resilience(prediction)]
 
 
 def _compute(p: Breakdown) -> Explanation:
@@ -251,7 +256,8 @@ def _time(p: Breakdown) -> Explanation:
         ),
         "definition",
         "The epochs suffice at this batch: large batches, stale gradients and local steps may need more of them"
-        " or a tuned rate. No validation passes, no failures.",
+        " or a tuned rate. No validation passes. No failures: these are told apart, where machine.node_mtbf"
+        " is known.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.spec.experiment import to_tables
@@ -40,6 +42,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
         "energy_to_train": float(prediction.energy_to_train),
         "device_hours": float(prediction.device_hours),
+        **_with_failures(prediction),
     }
 
 
@@ -75,6 +78,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
         f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
         f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
+        *_failures(prediction),
     ]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     if not prediction.fits:
@@ -85,6 +89,32 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
             lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
             lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return "\n".join(lines)
+
+
+def _with_failures(prediction: Breakdown) -> dict[str, Any]:
+    """Return what failures make of a run, where the machine says how often its nodes fail."""
+    found = prediction.resilience
+    if np.isinf(found.mtbf):
+        return {}
+    numbers = ("mtbf", "expected_time", "goodput", "failures", "young", "daly", "best")
+    return {"resilience": {name: float(getattr(found, name)) for name in numbers}}
+
+
+def _failures(prediction: Breakdown) -> list[str]:
+    """Return the expected time with failures, and how often to save, as lines."""
+    found = prediction.resilience
+    if np.isinf(found.mtbf):
+        return []
+    lines = [
+        f"  with failures         {show(float(found.expected_time), 's'):>10}   one every"
+        f" {show(float(found.mtbf), 's')}; {float(found.goodput):.1%} of the time becomes training"
+    ]
+    if prediction.experiment.storage.tier:
+        lines.append(
+            f"  best interval         {show(float(found.best), 's'):>10}   between checkpoints;"
+            f" {float(found.best_goodput):.1%} would become training"
+        )
+    return lines
 
 
 def _by_kind(prediction: Breakdown) -> list[str]:

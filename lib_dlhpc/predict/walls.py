@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.costs.checkpoints import saving
 from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.spec.machine import storage_tier
 from lib_dlhpc.spec.units import format_quantity
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
     """Return one sentence for each broken limit of a scalar experiment; an empty list if it can run."""
-    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall]
+    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _copy_wall]
     return [sentence for wall in walls for sentence in wall(prediction)]
 
 
@@ -90,6 +91,17 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     return [
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
+    ]
+
+
+def _copy_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    needed, room = saving(experiment).host_copy, experiment.machine.host_memory
+    if not experiment.run.checkpoint_interval or needed <= room:
+        return []
+    return [
+        f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; let all nodes write their parts."
     ]
 
 

@@ -1,0 +1,148 @@
+"""Laws of a run with failures: shares add up, no failures change nothing, the best interval is the best."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import loads
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.report import as_dict, as_text
+from lib_dlhpc.predict.resilience import expected_cycle, resilience
+from lib_dlhpc.spec.experiment import CHECKPOINTS
+
+RUN = loads("""
+[model]
+name = "gpt2-1.5b"
+[dataset]
+name = "webtext"
+[machine]
+name = "summit"
+node_mtbf = "300 h"
+restart_time = "5 min"
+local_survival = 0.6
+[strategy]
+nodes = 128
+optimizer = "adam"
+precision = "fp16"
+batch = 1
+[storage]
+tier = "gpfs"
+local = "nvme"
+[run]
+epochs = 5
+checkpoint_interval = "20 min"
+checkpoint_writers = "all"
+""")
+FAILING = {"run.checkpoint_writers": "first", "machine.storage.gpfs.write_bandwidth": 1e9}
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+@pytest.mark.parametrize("interval", [0.0, 60.0, 3600.0, 1e9])
+def test_shares_add_up_to_the_expected_time(way, interval):
+    found = resilience(
+        RUN.set({**FAILING, "run.checkpoint": way, "run.checkpoint_interval": interval})
+    )
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert all(share >= -1e-12 for share in found.shares.values())
+    assert found.shares["training"] == pytest.approx(found.goodput)
+    assert found.expected_time > found.prediction.time_to_train
+    assert found.failures == pytest.approx(found.expected_time / (300 * 3600 / 128))
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+@pytest.mark.parametrize("interval", [0.0, 5.0, 3600.0, 1e9])
+def test_without_failures_the_expected_time_is_the_predicted_one(way, interval):
+    run = RUN.set({**FAILING, "run.checkpoint": way, "run.checkpoint_interval": interval})
+    found = resilience(run.set({"machine.node_mtbf": np.inf}))
+    assert found.expected_time == pytest.approx(found.prediction.time_to_train, rel=1e-12)
+    assert found.failures == 0
+    assert found.shares["restarts"] == 0
+    assert found.shares["work done again"] == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+def test_no_interval_beats_the_best(way):
+    run = RUN.set({**FAILING, "run.checkpoint": way})
+    best = resilience(run).best
+    times = resilience(
+        run.set({"run.checkpoint_interval": best * np.array([0.3, 0.8, 1.0, 1.25, 3.0])})
+    ).expected_time
+    assert times.argmin() == 2
+    assert resilience(run).best_goodput >= resilience(run).goodput_at(best * 1.1)
+
+
+def test_without_checkpoints_a_failure_costs_the_run():
+    """Daly's model with one segment and nothing saved: M e^(R/M) (e^(T/M) - 1)."""
+    run = RUN.set({"run.checkpoint_interval": 0.0, "run.epochs": 0.1, "machine.restart_time": 0.0})
+    found = resilience(run)
+    start, again = found.prediction.start_time, found.mtbf
+    model = start + again * np.exp(start / again) * np.expm1(found.work / again)
+    assert found.expected_time == pytest.approx(model)
+    # An interval that is longer than the run is nearly as bad.
+    long = resilience(run.set({"run.checkpoint_interval": 1e12})).expected_time
+    assert long == pytest.approx(model, rel=1e-3)
+
+
+def test_twice_the_nodes_fail_twice_as_often_and_servers_are_nodes():
+    assert resilience(RUN).mtbf == 2 * resilience(RUN.set({"strategy.nodes": 256})).mtbf
+    served = RUN.set({"strategy.update": "asynchronous", "strategy.servers": 128})
+    assert resilience(served).mtbf == resilience(RUN).mtbf / 2
+
+
+def test_one_of_all_prices_is_what_a_long_run_pays():
+    found = resilience(RUN)
+    cycle = expected_cycle(1200.0, found.saving, found.mtbf)
+    assert found.expected_time == pytest.approx(
+        found.prediction.start_time + found.work / 1200 * cycle
+    )
+
+
+def test_it_broadcasts_over_nodes_and_intervals():
+    nodes, intervals = np.array([32, 128, 512]), np.array([60.0, 600.0, 0.0])[:, None]
+    run = RUN.set({"strategy.nodes": nodes, "run.checkpoint_interval": intervals})
+    together = resilience(run)
+    for i, interval in enumerate(intervals.ravel()):
+        for j, count in enumerate(nodes):
+            one = RUN.set(
+                {"strategy.nodes": int(count), "run.checkpoint_interval": float(interval)}
+            )
+            alone = resilience(one)
+            assert together.expected_time[i, j] == pytest.approx(alone.expected_time)
+            assert together.shares["restarts"][i, j] == pytest.approx(alone.shares["restarts"])
+
+
+def test_a_report_tells_it_where_nodes_fail():
+    p = predict(RUN)
+    assert "with failures" in as_text(p)
+    told = json.loads(json.dumps(as_dict(p)))["resilience"]
+    assert told["expected_time"] == p.resilience.expected_time
+    never = predict(RUN.set({"machine.node_mtbf": np.inf}))
+    assert "with failures" not in as_text(never)
+    assert "resilience" not in as_dict(never)
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+def test_explanations_show_what_was_used(way):
+    found = {item.name: item for item in explain(predict(RUN.set({"run.checkpoint": way})))}
+    names = {name for name, _, _ in found["checkpoint"].inputs}
+    own = {
+        "asynchronous": "link to the host reaches",
+        "multilevel": "nvme of a node takes",
+        "incremental": "changed share",
+    }
+    assert {name for name in own.values() if name in names} == {own.get(way)} - {None}
+    expected = {name: value for name, value, _ in found["expected time with failures"].inputs}
+    assert expected["of all nodes, M"] == "2.34 h"
+    quiet = RUN.set({"machine.node_mtbf": np.inf, "run.checkpoint_interval": 0.0})
+    assert not {"checkpoint", "expected time with failures"} & {
+        item.name for item in explain(predict(quiet))
+    }
+
+
+def test_a_host_without_room_for_the_copy_is_a_wall():
+    run = RUN.set({"run.checkpoint": "asynchronous", "machine.host_memory": 1e9})
+    assert not any("until it is written" in wall for wall in predict(run).walls)
+    first = predict(run.set({"run.checkpoint_writers": "first"}))
+    assert any("until it is written" in wall for wall in first.walls)
