@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.reading import data_set_bytes, limits, read_tier
+from lib_dlhpc.costs.reading import data_set_bytes, limits, read_tier, serving
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 
@@ -65,14 +65,16 @@ def loading_time(experiment: Experiment) -> Any:
     local = storage_tier(experiment.machine, storage.local)
     copies = nodes if storage.access == "stage" else storage.replication
     servers, size = _copies_of(source, experiment), copies * data_set_bytes(experiment)
-    asked = 0.0 if storage.format == "packed" else copies * experiment.dataset.files
-    each = storage.operations_per_file * source.operation_latency
-    each = each + storage.reads_per_file * source.read_latency
-    waiting = asked * each + size / source.reader_bandwidth
+    files = 0.0 if storage.format == "packed" else copies * experiment.dataset.files
+    operations, reads = files * storage.operations_per_file, files * storage.reads_per_file
+    waiting = operations * source.operation_latency + reads * source.read_latency
+    waiting = waiting + size / source.reader_bandwidth
+    asked, served = serving(source, operations, reads, size)
     readers = storage.workers * experiment.devices
     terms = (
         size / (servers * reached(experiment, source.bandwidth, nodes)),
-        asked * storage.operations_per_file / (servers * source.metadata_rate),
+        asked / servers,
+        served / servers,
         np.where(np.equal(readers, 0), 0.0, waiting / np.maximum(readers, 1))[()],
         size / nodes / local.write_bandwidth,
     )

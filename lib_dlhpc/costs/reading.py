@@ -20,24 +20,37 @@ def limits(experiment: Experiment) -> dict[str, Any]:
     """Return the seconds that each limit takes of a sample, by the names of LIMITS; 0: it limits nothing.
 
     "metadata servers": operations over what the tier's servers do a second; "storage bandwidth": stored
-    bytes over the tier's; "network": over the NICs that they come through; "readers": the time of one
-    reader, shared by all of them; "prefetch": the same with no more samples under way than fit into the
-    batches fetched ahead (Little's law: a rate is a number under way over the time that each takes).
+    bytes over the tier's, and what its data servers take to begin a read, and for the metadata too where
+    the same servers do that (StorageTier.servers); "network": over the NICs that they come through;
+    "readers": the time of one reader, shared by all of them; "prefetch": the same with no more samples under
+    way than fit into the batches fetched ahead (Little's law: a rate is a number under way over the time
+    that each takes).
     All zero for data in memory. Bottleneck analysis: Denning & Buzen 1978, section 6.
     """
     if not experiment.storage.tier:
         return dict.fromkeys(LIMITS, 0.0)
     storage, tier = experiment.storage, read_tier(experiment)
     missed, size, servers = miss_share(experiment), stored_bytes(experiment), _servers(experiment)
+    asked, served = serving(tier, operations(experiment), reads(experiment), size)
     readers = storage.workers * experiment.devices
     ahead = storage.prefetch * experiment.global_batch
     return {
-        "metadata servers": missed * operations(experiment) / (servers * tier.metadata_rate),
-        "storage bandwidth": missed * size / (servers * tier.bandwidth),
+        "metadata servers": missed * asked / servers,
+        "storage bandwidth": missed * served / servers,
         "network": missed * _through_network(experiment) * size / _nics(experiment),
         "readers": _over(sum(reader_time(experiment).values()), readers),
         "prefetch": _over(_batch_latency(experiment), ahead),
     }
+
+
+def serving(tier: StorageTier, operations: Any, reads: Any, size: Any) -> tuple[Any, Any]:
+    """Return the seconds that a tier's metadata servers and its data servers take of what is asked.
+
+    size: B. Where one server does both ("one"), the second holds both times, one after the other.
+    """
+    asked = operations / tier.metadata_rate
+    served = reads / tier.read_rate + size / tier.bandwidth
+    return asked, served + asked if tier.servers == "one" else served
 
 
 def reader_time(experiment: Experiment) -> dict[str, Any]:

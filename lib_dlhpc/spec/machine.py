@@ -23,6 +23,7 @@ from lib_dlhpc.spec.units import parse_quantity
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 TOPOLOGIES = ("single-switch", "fat-tree", "torus")
 SCOPES = ("shared", "node")
+SERVERS = ("apart", "one")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class StorageTier:
     """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not.
 
     A reader alone takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth
-    for a file; all readers together get no more than metadata_rate and bandwidth.
+    for a file; all readers together get no more than metadata_rate, and take no less than reads / read_rate
+    + bytes / bandwidth of the data servers. servers: "apart", metadata and data are served by different
+    machines, and the slower limits; "one", by the same disk and kernel, and their times add up.
     """
 
     bandwidth: float = number("B/s", positive=True)
@@ -71,6 +74,10 @@ class StorageTier:
     operation_latency: float = number("s", default=0.0)  # a stat, open or close, for who waits
     read_latency: float = number("s", default=0.0)  # before the first byte of a read comes
     reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # one reader alone
+    read_rate: float = number(
+        "op/s", default=math.inf, positive=True
+    )  # read() calls of all readers
+    servers: str = choice(SERVERS, default="apart")
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,8 @@ CHANGES = {
     "machine.storage.nvme.operation_latency": (0.1, READERS),
     "machine.storage.nvme.read_latency": (0.5, READERS),
     "machine.storage.nvme.reader_bandwidth": (1e5, READERS),
+    "machine.storage.nvme.read_rate": (10.0, {}),
+    "machine.storage.nvme.servers": ("one", {**FILES_BOUND, "machine.storage.nvme.bandwidth": 1e8}),
 }
 # What the other splits leave over: every legal value says the same, every other one is refused.
 DERIVED = {"strategy.data"}
