@@ -241,7 +241,7 @@ class SnapshotStore:
             check_name(tag, "tag")
         stored: dict[str, Stored] = {}
         try:
-            with self._writing():
+            with self._writing(make=True):
                 above = self._parent(parent, branch)
                 written = self.objects.add(self._new(arrays, stored))
                 number = 1 + max(len(self._there()), *(each.number for each in self.log()), 0)
@@ -291,23 +291,33 @@ class SnapshotStore:
         self.tags.put(name, version.id)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, make: bool = False) -> Iterator[None]:
         """Hold the lock, know what is there, and find no ruins."""
-        self._check_there(make=True)
+        if make:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        else:
+            self.check_there()
         with one_writer(self.folder):
             clear_ruins(self.folder)
+            if make:
+                self._make()
             self._look()
             self.objects.refresh()
             yield
 
-    def _check_there(self, make: bool) -> None:
+    def _make(self) -> None:
+        """Make the folders of a store that is new."""
+        if not (self.folder / "format").exists():
+            for name in ("objects", "versions", "branches", "tags"):
+                (self.folder / name).mkdir(exist_ok=True)
+            write(self.folder / "format", FORMAT)
+        self.check_there()
+
+    def check_there(self) -> None:
+        """Raise SnapshotError unless the folder is a store."""
         path = self.folder / "format"
         if not path.exists():
-            if not make:
-                raise SnapshotError(f"{self.folder}: holds no snapshots.")
-            for name in ("objects", "versions", "branches", "tags"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            write(path, FORMAT)
+            raise SnapshotError(f"{self.folder}: holds no snapshots.")
         if path.read_bytes() != FORMAT:
             raise SnapshotError(f"{path}: expected {FORMAT.decode().strip()!r}.")
 
@@ -339,5 +349,5 @@ class SnapshotStore:
 def open_snapshots(folder: str | Path) -> SnapshotStore:
     """Open the store of a folder that has one. Raises SnapshotError if it has none."""
     store = SnapshotStore(folder)
-    store._check_there(make=False)
+    store.check_there()
     return store

@@ -151,7 +151,7 @@ def _stored(entry: dict[str, Any]) -> Stored:
 
 
 def _dumped(table: dict[str, Any]) -> bytes:
-    return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(table, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _hex(data: bytes) -> str:
