@@ -10,6 +10,7 @@ groups.py             the network that a group of ranks sees, and its exchanges
 stragglers.py         the slowest of many
 reading.py            what a sample costs on its way from storage, limit by limit
 input.py              storage: a batch of input; listing and copying files before the first
+queueing.py           waiting for a server that others use as well: open and closed
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a network that is split
 kept.py               what layers keep for their backward pass

@@ -113,6 +113,13 @@ def remote_share(experiment: Experiment) -> Any:
     return np.maximum(1.0 - storage.replication / experiment.strategy.nodes, 0.0)
 
 
+def congestion(experiment: Experiment) -> Any:
+    """Return the slow-down of samples on their way between nodes, where everyone reads from everyone."""
+    if experiment.storage.access != "cooperative":
+        return 1.0
+    return _first(all_to_all_congestion(experiment.machine, last_axis(experiment.strategy.nodes)))
+
+
 def read_tier(experiment: Experiment) -> StorageTier:
     """Return the tier that samples are read from in every epoch: the local one where there is a copy."""
     storage = experiment.storage
@@ -164,8 +171,7 @@ def _batch_latency(experiment: Experiment) -> Any:
 def _through_network(experiment: Experiment) -> Any:
     """Return the share of the bytes read that come through a node's NICs, times what congests them."""
     if experiment.storage.access == "cooperative":
-        crowd = all_to_all_congestion(experiment.machine, last_axis(experiment.strategy.nodes))
-        return remote_share(experiment) * _first(crowd)
+        return remote_share(experiment) * congestion(experiment)
     return float(read_tier(experiment).scope == "shared")
 
 

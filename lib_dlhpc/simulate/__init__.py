@@ -19,7 +19,9 @@ sharded.py       what replicas exchange with every microbatch (ZeRO 2 and 3)
 local.py         steps that every rank takes by itself between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
+storage.py       metadata servers and data servers as queues; readers that share them
 measure.py       where the time of simulated steps goes, for each way to update
+failures.py      a run with checkpoints and failures, many times at once
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace

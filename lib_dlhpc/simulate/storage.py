@@ -1,0 +1,188 @@
+"""Storage as queues: metadata servers and data servers, first come first served, and who waits for them.
+
+A `Station` knows when its servers are free again; that is all a queue in order of arrival needs. `arrivals`
+sends it requests at random, `clients` lets readers ask, wait and ask again, as SimPy processes. Both say what was
+waited, beside the closed forms of lib_dlhpc/costs/queueing.py.
+"""
+
+import heapq
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import reading
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+
+
+class Station:
+    """Equal servers behind one queue, first come first served; a request takes one of them for a while."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self._free = [0.0] * servers  # a heap: when each server is free again, s
+        self.busy = 0.0  # s of service given by all servers together
+        self.waited = 0.0  # s that requests stood in the queue, all together
+        self.requests = 0
+
+    def take(self, now: float, service: float) -> float:
+        """Return when a request that comes at `now` begins to be served for `service` s.
+
+        Requests have to come in the order of their time.
+        """
+        start = max(now, self._free[0])
+        heapq.heapreplace(self._free, start + service)
+        self.busy += service
+        self.waited += start - now
+        self.requests += 1
+        return start
+
+    @property
+    def mean_wait(self) -> float:
+        """Seconds that a request stands in the queue, on average."""
+        return self.waited / self.requests if self.requests else 0.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of requests: how many a second, what they waited for, how busy each station was."""
+
+    rate: float  # requests/s, or samples/s, over the second half of the time
+    waits: dict[str, float]  # mean s in the queue of each station
+    use: dict[str, float]  # share of the time in which a station's servers are busy
+
+
+def arrivals(rate: float, service: float, requests: int, seed: int, servers: int = 1) -> Played:
+    """Send `requests` at random, `rate` a second (Poisson), to servers that take `service` s for each.
+
+    Raises SpecError unless rate and service are above 0.
+    """
+    import simpy
+
+    for name, value in (("rate", rate), ("service", service)):
+        if not value > 0:
+            raise SpecError(f"{name} = {value:g}: expected a number above 0.")
+    env, station = simpy.Environment(), Station(servers)
+    between = np.random.default_rng(seed).exponential(1 / rate, requests).tolist()
+
+    def source() -> Generator[Any, Any, None]:
+        for gap in between:
+            yield env.timeout(gap)
+            station.take(env.now, service)
+
+    env.process(source())
+    env.run()
+    use = station.busy / (servers * float(env.now))
+    return Played(requests / float(env.now), {"server": station.mean_wait}, {"server": use})
+
+
+def clients(
+    experiment: Experiment, samples: int = 20_000, readers: int | None = None, seed: int = 0
+) -> Played:
+    """Let readers fetch `samples` one after another as fast as they can, and queue for the experiment's storage.
+
+    readers: in all, spread evenly over the nodes; by default [storage] workers of every device. A sample is
+    looked up, read and decoded; one in the cache is only decoded; of a cooperative store, some lie on
+    other nodes. Which: at random, by the shares of lib_dlhpc/costs/reading.py.
+    Raises SpecError without a tier or without readers.
+    """
+    import simpy
+
+    storage = Way(experiment, seed)
+    number = int(experiment.storage.workers * experiment.devices) if readers is None else readers
+    if number < 1:
+        raise SpecError(
+            f"readers = {number}: expected at least 1; storage.workers says how many a device has."
+        )
+    env, left, done = simpy.Environment(), iter(range(samples)), []
+
+    def reader(node: int) -> Generator[Any, Any, None]:
+        for _ in left:
+            stages = storage.stages(node, env.now)
+            for until in stages:
+                yield env.timeout(max(until - env.now, 0.0))
+            done.append(env.now)
+
+    for each in range(number):
+        env.process(reader(each % storage.nodes))
+    env.run()
+    half = samples // 2
+    span, end = done[-1] - done[half - 1], done[-1]
+    return Played(
+        (samples - half) / span if span else np.inf,
+        {name: _mean([station.mean_wait for station in group]) for name, group in storage.of()},
+        {name: _mean([station.busy / end for station in group]) for name, group in storage.of()},
+    )
+
+
+class Way:
+    """The stations of an experiment's storage, and the stages of a sample on its way through them."""
+
+    def __init__(self, experiment: Experiment, seed: int) -> None:
+        if not experiment.storage.tier:
+            raise SpecError('storage.tier = "": the data is in memory, and nobody queues for it.')
+        self.nodes = int(experiment.strategy.nodes)
+        tier, link = reading.read_tier(experiment), experiment.machine.inter_node
+        self._shared = tier.scope == "shared"
+        self._cooperative = experiment.storage.access == "cooperative"
+        size, rate = float(reading.stored_bytes(experiment)), link.bandwidth * link.efficiency
+        asked = float(reading.operations(experiment))
+        self._lookup = asked / tier.metadata_rate, asked * tier.operation_latency
+        answered = float(reading.reads(experiment)) * tier.read_latency
+        self._read = size / tier.bandwidth, answered + size / tier.reader_bandwidth
+        crowd = float(np.max(reading.congestion(experiment)))
+        through = size * crowd / (experiment.machine.nics * rate)
+        self._network = through, 2 * link.latency + size / rate
+        each = reading.reader_time(experiment)
+        self._decode = float(each["decompression"] + each["decoding"])
+        self._missed = float(reading.miss_share(experiment))
+        self._remote = float(reading.remote_share(experiment))
+        self._random = np.random.default_rng(seed)
+        copies = 1 if self._shared else self.nodes
+        self._metadata = [Station() for _ in range(copies)]
+        self._data = [Station() for _ in range(copies)]
+        self._nics = [Station() for _ in range(self.nodes)]
+
+    def of(self) -> list[tuple[str, list[Station]]]:
+        """Return the stations by the name of the limit that they are."""
+        return [
+            ("metadata servers", self._metadata),
+            ("storage bandwidth", self._data),
+            ("network", self._nics),
+        ]
+
+    def stages(self, node: int, now: float) -> Iterator[float]:
+        """Yield the time until which a reader of `node` is held, stage by stage; go on at that time.
+
+        A stage that nobody else is in the way of takes the time that lib_dlhpc/costs/reading.py has.
+        """
+        missed = self._missed >= 1 or self._random.random() < self._missed
+        if missed:
+            at = 0 if self._shared else node
+            if self._lookup[0] or self._lookup[1]:
+                now = self._metadata[at].take(now, self._lookup[0]) + self._lookup[1]
+                yield now
+            remote = self._remote > 0 and self._random.random() < self._remote
+            if remote:
+                at = self._elsewhere(node)
+            start = self._data[at].take(now, self._read[0])
+            if start > now:
+                yield start
+            now = start + self._read[1]
+            if remote or self._shared:
+                yield now
+                start = self._nics[node].take(now, self._network[0])
+                if start > now:
+                    yield start
+                now = start + (self._network[1] if remote else 0.0)
+        yield now + self._decode
+
+    def _elsewhere(self, node: int) -> int:
+        """Return a random other node."""
+        other = int(self._random.integers(self.nodes - 1))
+        return other + (other >= node)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
