@@ -1,7 +1,9 @@
 """Real, small counterparts of a large machine's I/O systems.
 
 pack.py         pack(tree, target): a folder of files becomes a few partitions with an index
-packed.py       open_store(target): a PackedStore; its files by name, on one process or over ranks
+packed.py       open_store(target, comm): a PackedStore; its files by name, on one process or over ranks
+placement.py    which ranks hold which partition; remote.py: questions and answers while the ranks compute
+reading.py      packed files from memory and from other ranks, all checked; writing.py: output files, written once
 verify.py       verify(target): every problem of a packed store
 partition.py    many files in one, mapped into memory; index.py: which file is where; names.py: what they may be called
 checksum.py     as fast as memory, for every read; codecs.py: zlib and zstd where they help

@@ -21,3 +21,11 @@ class NotFolder(StoreError, NotADirectoryError):
 
 class AlreadyThere(StoreError, FileExistsError):
     """A file is written once; this name is taken."""
+
+
+class RankLost(StoreError):
+    """A rank did not answer in time; `rank` is its number."""
+
+    def __init__(self, message: str, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,14 +10,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from lib_dlhpc.storage.checksum import ALIGN, WORD, checksum, checksums
-from lib_dlhpc.storage.codecs import decompress
-from lib_dlhpc.storage.errors import IsFolder, NoSuchFile, NotFolder, StoreError
+from lib_dlhpc.storage import placement
+from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NoSuchFile, NotFolder, StoreError
 from lib_dlhpc.storage.index import Index, Manifest, load, load_manifest
 from lib_dlhpc.storage.names import checked
-from lib_dlhpc.storage.partition import Partition, gather, open_partition
-
-LARGE = 1 << 18  # B; a file from this size on is not copied through the room of a batch
+from lib_dlhpc.storage.partition import open_partition
+from lib_dlhpc.storage.reading import READ, Reader
+from lib_dlhpc.storage.remote import PATIENCE, Peers
+from lib_dlhpc.storage.writing import Output, OutputFile, Outputs, load_list
 
 
 @dataclass(frozen=True)
@@ -35,93 +35,147 @@ class Stat:
 
 
 class PackedStore:
-    """A packed tree, open for reading: a context manager; names are relative, their parts joined by `/`.
+    """A packed tree, open: a context manager; names are relative, their parts joined by `/`, '' is the tree.
 
     Every read is verified: StoreError names the file and its partition where what came is not what was packed.
+    Over ranks, opening and closing are for all of them together; everything else each does when it likes.
+    Reads may come from several threads.
     """
 
     def __init__(
-        self, target: Path, manifest: Manifest, index: Index, held: dict[int, Partition]
+        self,
+        target: Path,
+        manifest: Manifest,
+        reader: Reader,
+        outputs: Outputs,
+        peers: Peers | None,
     ) -> None:
-        self.target, self.manifest, self.index = target, manifest, index
-        self._held = held
-        self._room = np.zeros(0, WORD)
+        self.target, self.manifest, self.index = target, manifest, reader.index
+        self._reader, self._outputs, self._peers = reader, outputs, peers
+        self._open = True
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All files, sorted by folder, then name."""
-        return self.index.names
+        """All files: the packed ones, sorted by folder, then name, then those that were written."""
+        return (*self.index.names, *sorted(self._outputs.files))
 
     def read(self, name: str) -> bytes:
         """Return a file's content. Raises NoSuchFile, IsFolder, StoreError."""
+        self._check_open()
         number = self.index.numbers.get(name)
         if number is None:
-            raise self._missing(name)
-        return self._large(number)
+            return self.read_many([name])[0]
+        own = self._reader.read_own(number)
+        return self._reader.read(np.array([number]))[0] if own is None else own
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
-        """Return the contents of files, in the order of their names. Raises NoSuchFile, IsFolder, StoreError."""
+        """Return the contents of files, in the order of their names: one round trip to each rank that has some.
+
+        Raises NoSuchFile, IsFolder, StoreError.
+        """
+        self._check_open()
         numbers = self.index.numbers
         try:
-            wanted = np.array([numbers[name] for name in names], np.int64)
-        except KeyError as error:
-            raise self._missing(error.args[0]) from None
-        columns = self.index.columns
-        stored = columns["stored"][wanted]
-        small = np.flatnonzero((stored > 0) & (stored < LARGE))
-        found: list[bytes] = [b""] * len(wanted)
-        for place in np.flatnonzero(stored >= LARGE).tolist():
-            found[place] = self._large(int(wanted[place]))
-        if small.size:
-            chosen = wanted[small]
-            for place, data in zip(small.tolist(), self._batch(chosen, stored[small]), strict=True):
-                found[place] = data
-        return found
+            return self._reader.read(np.array([numbers[name] for name in names], np.int64))
+        except KeyError:
+            pass
+        written = {name for name in names if name in self._outputs.files}
+        for name in names:
+            if name not in written and name not in numbers:
+                raise self._missing(name)
+        packed = [name for name in names if name not in written]
+        found = dict(zip(packed, self.read_many(packed), strict=True))
+        return [self._outputs.read(name) if name in written else found[name] for name in names]
 
     def stat(self, name: str) -> Stat:
-        """Return what is known of a file or folder ('' is the store itself). Raises NoSuchFile."""
-        if name in self.index.folder_numbers:
-            return Stat(0, True, int(self.index.folder_mtime[self.index.folder_numbers[name]]))
-        number = self.index.numbers.get(name)
-        if number is None:
+        """Return what is known of a file or folder. Raises NoSuchFile."""
+        number, folder = self.index.numbers.get(name), self.index.folder_numbers.get(name)
+        if number is not None:
+            columns = self.index.columns
+            return Stat(int(columns["size"][number]), False, int(columns["mtime"][number]))
+        if folder is not None:
+            return Stat(0, True, int(self.index.folder_mtime[folder]))
+        output = self._outputs.files.get(name)
+        if output is not None:
+            return Stat(output.size, False, output.mtime)
+        within = [self._outputs.files[inside].mtime for inside in self._written_below(name)]
+        if not within:
             raise self._missing(name)
-        columns = self.index.columns
-        return Stat(int(columns["size"][number]), False, int(columns["mtime"][number]))
+        return Stat(0, True, max(within))
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file or folder of this name."""
-        return name in self.index.numbers or name in self.index.folder_numbers
+        return self._is_file(name) or self._is_folder(name)
 
     def listdir(self, folder: str = "") -> list[str]:
         """Return the last parts of the names in a folder, sorted. Raises NoSuchFile, NotFolder."""
-        if folder in self.index.numbers:
+        if self._is_file(folder):
             raise NotFolder(f"{folder!r} is a file of {self.target}.")
-        held = self.index.children.get(folder)
-        if held is None:
+        if not self._is_folder(folder):
             raise self._missing(folder)
-        return list(held)
+        held = set(self.index.children.get(folder, ()))
+        above = len(folder) + 1 if folder else 0
+        held |= {name[above:].partition("/")[0] for name in self._written_below(folder)}
+        return sorted(held)
 
     def walk(self, top: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
         """Yield (folder, folders in it, files in it), from `top` down, as os.walk does. Raises as listdir."""
         folders: list[str] = []
         files: list[str] = []
         for last in self.listdir(top):
-            name = f"{top}/{last}" if top else last
-            (folders if name in self.index.folder_numbers else files).append(last)
+            (files if self._is_file(_join(top, last)) else folders).append(last)
         yield top, folders, files
         for last in folders:
-            yield from self.walk(f"{top}/{last}" if top else last)
+            yield from self.walk(_join(top, last))
 
     def open(self, name: str, mode: str = "rb") -> IO[Any]:
-        """Return a file object: mode "rb" for bytes, "r" for UTF-8 text. Raises as read."""
-        if mode not in ("rb", "r"):
-            raise StoreError(f"mode: {mode!r} is not one of a store's files. Legal: 'rb', 'r'.")
+        """Return a file object: mode "rb" for bytes, "r" for UTF-8 text, "xb" to create. Raises as read, create."""
+        if mode not in ("rb", "r", "xb"):
+            raise StoreError(f"mode: {mode!r} is none of a store's. Legal: 'rb', 'r', 'xb'.")
+        if mode == "xb":
+            return self.create(name)
         content = io.BytesIO(self.read(name))
         return content if mode == "rb" else io.TextIOWrapper(content, encoding="utf-8")
 
+    def create(self, name: str) -> OutputFile:
+        """Return a file to write once; all ranks see it when it is closed, and the store keeps it when that closes.
+
+        Raises AlreadyThere, NotFolder where a part of the name is a file, StoreError.
+        """
+        self._check_open()
+        parts = checked(name).split("/")
+        for length in range(1, len(parts)):
+            if self._is_file("/".join(parts[:length])):
+                raise NotFolder(f"{'/'.join(parts[:length])!r} is a file of {self.target}.")
+        if self.exists(name):
+            raise AlreadyThere(f"{self.target} has {name!r} already; a file is written once.")
+        return self._outputs.create(name)
+
     def close(self) -> None:
-        """Let go of the partitions; what was read stays."""
-        self._held = {}
+        """Keep what was written and let go of the partitions; answers other ranks until all close.
+
+        Raises StoreError naming a rank that is lost or a file that cannot be kept.
+        """
+        if not self._open:
+            return
+        self._open = False
+        comm = self._peers.close() if self._peers else None
+        try:
+            kept: list[str] = []
+            failure = None
+            try:
+                kept = self._outputs.flush()
+            except StoreError as error:
+                failure = error
+            everywhere = comm.gather(kept) if comm else [kept]
+            if everywhere is not None and any(everywhere):
+                self._outputs.save_list([name for names in everywhere for name in names])
+            if failure:
+                raise failure
+        finally:
+            self._reader.close()
+            if comm:
+                comm.Free()
 
     def __enter__(self) -> "PackedStore":
         return self
@@ -134,76 +188,105 @@ class PackedStore:
     ) -> None:
         self.close()
 
-    def _large(self, number: int) -> bytes:
-        """Read one file without a room between."""
-        entry = self.index.entry(number)
-        content = self._held[entry.partition].content
-        data = bytes(content[entry.offset : entry.offset + entry.stored])
-        if checksum(data) != entry.checksum:
-            raise self._damaged(number)
-        return self._unpacked(number, data, entry.codec, entry.size)
+    def _is_file(self, name: str) -> bool:
+        return name in self.index.numbers or name in self._outputs.files
 
-    def _batch(self, numbers: np.ndarray, stored: np.ndarray) -> list[bytes]:
-        """Read small files into one room, check them there all at once, and hand out copies."""
-        columns = self.index.columns
-        words = -(-stored // ALIGN)
-        ends = np.cumsum(words)
-        starts = ends - words
-        if self._room.size < ends[-1]:
-            self._room = np.zeros(int(ends[-1]), WORD)
-        room = self._room.data.cast("B")
-        at = (ALIGN * starts).tolist()
-        gather(
-            self._held, room,
-            zip(columns["partition"][numbers].tolist(), columns["offset"][numbers].tolist(), at,
-                (ALIGN * words).tolist(), strict=True),
-        )  # fmt: skip
-        found = checksums(self._room[: int(ends[-1])], starts, stored)
-        wanted = columns["checksum"][numbers].tolist()
-        if found != wanted:
-            wrong = next(
-                i for i, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]
-            )
-            raise self._damaged(int(numbers[wrong]))
-        data = [bytes(room[a : a + n]) for a, n in zip(at, stored.tolist(), strict=True)]
-        codecs = columns["codec"][numbers]
-        for place in np.flatnonzero(codecs).tolist():
-            number = int(numbers[place])
-            size = int(columns["size"][number])
-            data[place] = self._unpacked(number, data[place], int(codecs[place]), size)
-        return data
+    def _is_folder(self, name: str) -> bool:
+        return name in self.index.folder_numbers or bool(self._written_below(name))
 
-    def _unpacked(self, number: int, data: bytes, codec: int, size: int) -> bytes:
-        try:
-            return decompress(data, codec, size)
-        except StoreError as error:
-            raise StoreError(f"{self._where(number)}: {error}.") from None
+    def _written_below(self, folder: str) -> list[str]:
+        above = folder and f"{folder}/"
+        return [name for name in tuple(self._outputs.files) if name.startswith(above)]
 
-    def _damaged(self, number: int) -> StoreError:
-        return StoreError(
-            f"{self._where(number)}: its checksum is not the one it was packed with; it is damaged. "
-            "`dlhpc store verify` lists everything that is."
-        )
-
-    def _where(self, number: int) -> str:
-        part = self.manifest.partitions[int(self.index.columns["partition"][number])].name
-        return f"{self.index.names[number]!r} in {part} of {self.target}"
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreError(f"{self.target} is closed.")
 
     def _missing(self, name: str) -> StoreError:
-        if name in self.index.folder_numbers:
+        if self._is_folder(name):
             return IsFolder(f"{name!r} is a folder of {self.target}.")
-        if name:
-            checked(name)
+        checked(name)
         return NoSuchFile(f"{self.target} has no {name!r}.")
 
 
-def open_store(target: str | os.PathLike[str]) -> PackedStore:
-    """Open a store for this process alone. Raises StoreError where it, its index or a partition is not as packed."""
-    path = Path(target)
+def open_store(
+    target: str | os.PathLike[str],
+    comm: Any = None,
+    replication: int = 1,
+    place: Sequence[Sequence[int]] | None = None,
+    patience: float = PATIENCE,
+) -> PackedStore:
+    """Open a store: for this process alone, or for all ranks of an mpi4py communicator together.
+
+    replication: on how many ranks each partition lies; place: or the ranks that hold each one. A rank reads only
+    the partitions that it holds and asks another for the rest; `patience`: s until one that is silent counts as
+    lost. Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
+    """
+    path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
+    manifest, index, written = _from_first(comm, lambda: _description(path))
+    count = len(manifest.partitions)
+    where = (
+        placement.checked(place, count, ranks)
+        if place
+        else placement.holders(count, ranks, replication)
+    )
+    held = _on_all(
+        comm,
+        lambda: {
+            part: open_partition(path, part, file, index)
+            for part, file in enumerate(manifest.partitions)
+            if rank in where[part]
+        },
+    )
+    reader, outputs = Reader(path, manifest, index, held, where, rank), Outputs(path, written, rank)
+    if ranks == 1:
+        return PackedStore(path, manifest, reader, outputs, None)
+
+    def answer(
+        source: int, kind: int, payload: memoryview, room: Callable[[int], memoryview]
+    ) -> Any:
+        return (
+            reader.answer(payload, room) if kind == READ else outputs.answer(source, kind, payload)
+        )
+
+    reader.peers = outputs.peers = peers = Peers(comm, answer, patience)
+    return PackedStore(path, manifest, reader, outputs, peers)
+
+
+def _description(path: Path) -> tuple[Manifest, Index, dict[str, Output]]:
     manifest = load_manifest(path)
-    index = load(path, manifest)
-    held = {
-        number: open_partition(path, number, file, index)
-        for number, file in enumerate(manifest.partitions)
-    }
-    return PackedStore(path, manifest, index, held)
+    return manifest, load(path, manifest), load_list(path)
+
+
+def _from_first(comm: Any, action: Callable[[], Any]) -> Any:
+    """Return on every rank what the action gives on rank 0; its StoreError is everyone's."""
+    if comm is None or comm.size == 1:
+        return action()
+    found = comm.bcast(_tried(action) if comm.rank == 0 else None)
+    if isinstance(found, StoreError):
+        raise found
+    return found
+
+
+def _on_all(comm: Any, action: Callable[[], Any]) -> Any:
+    """Return what the action gives here; a StoreError of any rank is raised on every rank."""
+    if comm is None or comm.size == 1:
+        return action()
+    found = _tried(action)
+    for rank, text in enumerate(
+        comm.allgather(str(found) if isinstance(found, StoreError) else "")
+    ):
+        if text:
+            raise StoreError(f"Rank {rank} cannot open its part: {text}")
+    return found
+
+
+def _tried(action: Callable[[], Any]) -> Any:
+    try:
+        return action()
+    except StoreError as error:
+        return error
+
+
+def _join(folder: str, last: str) -> str:
+    return f"{folder}/{last}" if folder else last

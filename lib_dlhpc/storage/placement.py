@@ -1,0 +1,47 @@
+"""Which ranks hold which partition, and whom a rank asks for one that it does not hold."""
+
+from collections.abc import Sequence
+
+from lib_dlhpc.storage.errors import StoreError
+
+Holders = tuple[tuple[int, ...], ...]  # of each partition, its ranks
+
+
+def holders(partitions: int, ranks: int, replication: int = 1) -> Holders:
+    """Return the ranks that hold each partition: partition p on rank p and those after it, round in a circle.
+
+    Raises StoreError unless 1 <= replication <= ranks.
+    """
+    if (
+        isinstance(replication, bool)
+        or not isinstance(replication, int)
+        or not 1 <= replication <= ranks
+    ):
+        raise StoreError(
+            f"replication: {replication!r} copies on {ranks} ranks. Legal: a whole number from 1 to {ranks}."
+        )
+    return tuple(
+        tuple((part + copy) % ranks for copy in range(replication)) for part in range(partitions)
+    )
+
+
+def checked(place: Sequence[Sequence[int]], partitions: int, ranks: int) -> Holders:
+    """Return a placement given by hand. Raises StoreError naming the partition that it leaves without a rank."""
+    if len(place) != partitions:
+        raise StoreError(f"place: {len(place)} entries for a store of {partitions} partitions.")
+    for part, held in enumerate(place):
+        if not held:
+            raise StoreError(f"place: no rank holds partition {part}.")
+        for rank in held:
+            if rank not in range(ranks):
+                raise StoreError(
+                    f"place: partition {part} is to be on rank {rank!r}. Legal: 0 to {ranks - 1}."
+                )
+    return tuple(tuple(held) for held in place)
+
+
+def sources(place: Holders, rank: int) -> list[int]:
+    """Return whom `rank` asks for each partition: itself where it can, else one of the holders, in turn."""
+    return [
+        rank if rank in held else held[(rank + part) % len(held)] for part, held in enumerate(place)
+    ]

@@ -1,0 +1,233 @@
+"""Questions and answers between the ranks of a store, while the ranks do something else.
+
+A question is one message to a rank; the answer goes straight into buffers of whoever asked. A thread of each rank
+answers. It must not cost a rank that computes, so it sleeps, the longer the longer nobody asked; a rank that waits
+for an answer does the thread's work itself, so that ranks which all read at once never wait for a sleeper.
+MPI's own waiting calls would keep a core busy; everything here polls.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.storage.errors import RankLost, StoreError
+
+PIECE = 1 << 22  # B of a message at most
+PATIENCE = 30.0  # s until a rank that does not answer counts as lost
+CLOSE, PING = 0, 1  # questions of this file; others are the caller's
+_QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
+_HEAD = 16  # B: kind, tag
+_AWAKE = 3e-4  # s of polling without sleep after a question
+_SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
+
+Answer = Callable[[int, int, memoryview, Callable[[int], memoryview]], Sequence[Any]]
+_yield = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+class Ticket(NamedTuple):
+    """A question that is on its way: to whom, about what, its messages and where they go."""
+
+    rank: int
+    about: Callable[[], str]
+    tag: int
+    requests: list[Any]
+    into: Sequence[Any]
+    question: Any
+
+
+class Peers:
+    """The other ranks of a communicator, who ask and are asked; `close` is collective.
+
+    answer(rank, kind, payload, room) returns the buffers that are sent back; room(n) lends it n bytes for that.
+    An exception in it is told to the rank that asked.
+    """
+
+    def __init__(self, comm: Any, answer: Answer, patience: float = PATIENCE) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise StoreError(
+                "This MPI was not started with MPI_THREAD_MULTIPLE, which a store needs."
+            )
+        self.comm = comm.Dup()
+        self.rank, self.size, self.patience = comm.rank, comm.size, patience
+        self._answer = answer
+        self._engine, self._counter = threading.Lock(), threading.Lock()
+        self._next, self._waiting = 0, 0
+        self._sending: list[tuple[list[Any], Any, list[bytearray]]] = []
+        self._rooms: list[bytearray] = []
+        self._inbox = bytearray(1 << 16)
+        self._status = MPI.Status()
+        self._closed: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="dlhpc-store", daemon=True)
+        self._thread.start()
+
+    def ask(
+        self, rank: int, kind: int, payload: Any, into: Sequence[Any], about: Callable[[], str]
+    ) -> Ticket:
+        """Send a question; its answer will fill the buffers `into`, a message each. `about` is for errors."""
+        with self._counter:
+            self._next = (self._next + 2) % (1 << 20)
+            tag = self._next + 3
+        byte = self._mpi.BYTE
+        requests = [self.comm.Irecv([buffer, byte], rank, tag) for buffer in into]
+        question = np.array([kind, tag], np.int64).tobytes() + payload
+        requests.append(self.comm.Isend([question, byte], rank, _QUESTION))
+        return Ticket(rank, about, tag, requests, into, question)
+
+    def wait(self, tickets: Sequence[Ticket]) -> None:
+        """Return when all these are answered; answer others meanwhile. Raises StoreError naming a silent rank."""
+        with self._counter:
+            self._waiting += 1
+        try:
+            deadline = time.monotonic() + self.patience
+            for ticket in tickets:
+                self._wait(ticket, deadline)
+        finally:
+            with self._counter:
+                self._waiting -= 1
+
+    def close(self) -> Any:
+        """Answer until every rank has come here, then stop and return the communicator, which the caller frees.
+
+        Raises RankLost for a rank that neither comes nor answers.
+        """
+        others = set(range(self.size)) - {self.rank}
+        told = [self.ask(rank, CLOSE, b"", [], str) for rank in others]
+        since = time.monotonic()
+        while others - self._closed:
+            if not self.poll():
+                time.sleep(_SLEEP)
+            if time.monotonic() - since > self.patience / 2:  # still computing, or lost?
+                since = time.monotonic()
+                for rank in others - self._closed:
+                    told.append(self.ask(rank, PING, b"", [bytearray(1)], _closing))
+                    self.wait(told[-1:])
+        barrier = self.comm.Ibarrier()
+        while not barrier.Test() or self._sending:
+            if not self.poll():
+                _yield()
+        self.poll()
+        self.wait(told)
+        self._stop.set()
+        self._thread.join()
+        return self.comm
+
+    def poll(self) -> bool:
+        """Answer what has been asked; return whether there was something to do."""
+        if not self._engine.acquire(blocking=False):
+            return False
+        try:
+            busy = False
+            while self.comm.Iprobe(self._mpi.ANY_SOURCE, _QUESTION, self._status):
+                self._handle(self._status.Get_source(), self._status.Get_count(self._mpi.BYTE))
+                busy = True
+            if self._sending:
+                self._collect()
+            return busy
+        finally:
+            self._engine.release()
+
+    def _serve(self) -> None:
+        """Answer, as a thread, until the store closes."""
+        last, sleep = time.monotonic(), _SLEEP
+        while not self._stop.is_set():
+            if not self._waiting and self.poll():
+                last, sleep = time.monotonic(), _SLEEP
+            elif not self._waiting and (self._sending or time.monotonic() - last < _AWAKE):
+                _yield()
+            else:
+                time.sleep(sleep)
+                sleep = min(1.5 * sleep, _LONGEST)
+
+    def _wait(self, ticket: Ticket, deadline: float) -> None:
+        statuses = [self._mpi.Status() for _ in ticket.requests]
+        turns = 0
+        while not self._mpi.Request.Testall(ticket.requests, statuses):
+            if self.poll():
+                continue
+            turns += 1
+            if turns % 16 == 0:
+                self._check(ticket, deadline)
+            _yield()
+        for status, buffer in zip(statuses, ticket.into, strict=False):
+            if status.Get_count(self._mpi.BYTE) != len(buffer):
+                self._told(ticket)
+
+    def _check(self, ticket: Ticket, deadline: float) -> None:
+        """Raise the error that the answer is, or that there is none in time."""
+        if self.comm.Iprobe(ticket.rank, ticket.tag + 1):
+            self._told(ticket)
+        if time.monotonic() > deadline:
+            self._give_up(ticket)
+            raise RankLost(
+                f"Rank {ticket.rank} did not answer within {self.patience:g} s: {ticket.about()}.",
+                ticket.rank,
+            )
+
+    def _told(self, ticket: Ticket) -> None:
+        text = self.comm.recv(source=ticket.rank, tag=ticket.tag + 1)
+        self._give_up(ticket)
+        raise StoreError(f"Rank {ticket.rank} could not answer: {ticket.about()}: {text}.")
+
+    def _give_up(self, ticket: Ticket) -> None:
+        for request in ticket.requests[: len(ticket.into)]:
+            if request:
+                request.Cancel()
+                request.Free()
+
+    def _handle(self, rank: int, size: int) -> None:
+        if size > len(self._inbox):
+            self._inbox = bytearray(2 * size)
+        message = memoryview(self._inbox)[:size]
+        self.comm.Recv([message, self._mpi.BYTE], rank, _QUESTION)
+        kind, tag = message[:_HEAD].cast("q")
+        if kind == CLOSE:
+            self._closed.add(rank)
+            return
+        lent: list[bytearray] = []
+
+        def room(size: int) -> memoryview:
+            lent.append(self._lend(size))
+            return memoryview(lent[-1])[:size]
+
+        try:
+            buffers = [b"\1"] if kind == PING else self._answer(rank, kind, message[_HEAD:], room)
+        except Exception as error:  # whatever it is, the rank that asked has to know
+            self._sending.append(([self.comm.isend(str(error), rank, tag + 1)], None, lent))
+            return
+        byte = self._mpi.BYTE
+        requests = [self.comm.Isend([buffer, byte], rank, tag) for buffer in buffers]
+        self._sending.append((requests, buffers, lent))
+
+    def _collect(self) -> None:
+        """Let go of what has been sent."""
+        still = []
+        for sending in self._sending:
+            if self._mpi.Request.Testall(sending[0]):
+                self._rooms.extend(sending[2])
+            else:
+                still.append(sending)
+        self._sending = still
+
+    def _lend(self, size: int) -> bytearray:
+        for place, room in enumerate(self._rooms):
+            if len(room) >= size:
+                return self._rooms.pop(place)
+        self._rooms = self._rooms[:-1]  # too small: replaced by this larger one
+        return bytearray(size)
+
+
+def pieces(buffer: memoryview) -> list[memoryview]:
+    """Return the messages that a buffer travels as."""
+    return [buffer[start : start + PIECE] for start in range(0, len(buffer), PIECE)]
+
+
+def _closing() -> str:
+    return "closing the store"
