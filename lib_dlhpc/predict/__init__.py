@@ -15,6 +15,7 @@ course.py       what a device holds in the course of a step, layer by layer
 intervals.py    how often to save: Young, Daly, exact; goodput
 resilience.py   what failures make of a run: goodput, expected time, the interval to choose
 io.py           reading(experiment): what input allows and which limit holds; volumes, nodes needed
+caching.py      hit rates of a cache when every epoch reads everything in a fresh order
 profile.py      the founding slides' run: what it asks of the file system, where its hours go
 energy.py       joules of a step
 walls.py        which limit is broken, by how much

@@ -21,6 +21,7 @@ asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
 storage.py       metadata servers and data servers as queues; readers that share them
 measure.py       where the time of simulated steps goes, for each way to update
+caching.py       caches played: which samples of an epoch are found, by what is dropped
 failures.py      a run with checkpoints and failures, many times at once
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
