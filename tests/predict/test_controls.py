@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import ACCESSES, FORMATS, Calibration, Run, Storage
+from lib_dlhpc.spec.experiment import (
+    ACCESSES,
+    CHECKPOINTS,
+    FORMATS,
+    WRITERS,
+    Calibration,
+    Run,
+    Storage,
+)
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
 from lib_dlhpc.spec.strategy import (
     ALLREDUCES,
@@ -76,6 +84,14 @@ MOE = {
     "model.name": "gpt-1536x16",
     "model.layers": 2,
     "model.experts": 8,
+}
+FAILING = {"machine.node_mtbf": 1e6}
+LEVELS = {
+    **FAILING,
+    "run.checkpoint": "multilevel",
+    "storage.tier": "gpfs",
+    "storage.local": "nvme",
+    "machine.storage.gpfs.write_bandwidth": 1e7,
 }
 OFFLOADED = {**UNCALIBRATED, "strategy.offload": "all"}
 # Two readers a device, and each waits for a file longer than a device computes with it.
@@ -175,15 +191,16 @@ CHANGES = {
     "machine.storage.nvme.read_latency": (0.5, READERS),
     "machine.storage.nvme.reader_bandwidth": (1e5, READERS),
     "machine.storage.nvme.read_rate": (10.0, {}),
+    "machine.node_mtbf": (1e6, {}),
+    "machine.restart_time": (600.0, FAILING),
+    "machine.local_survival": (0.9, LEVELS),
+    "run.checkpoint": ("asynchronous", {}),
+    "run.checkpoint_writers": ("all", {}),
+    "run.changed": (0.1, {"run.checkpoint": "incremental"}),
     "machine.storage.nvme.servers": ("one", {**FILES_BOUND, "machine.storage.nvme.bandwidth": 1e8}),
 }
 # What the other splits leave over: every legal value says the same, every other one is refused.
 DERIVED = {"strategy.data"}
-# Declared; no formula reads them yet.
-COMING = {
-    *("machine.node_mtbf", "machine.restart_time", "machine.local_survival"),
-    *(f"run.{name}" for name in ("checkpoint", "checkpoint_writers", "changed")),
-}
 
 
 def fields():
@@ -198,11 +215,12 @@ def outcome(run):
     """All that a user sees of a prediction."""
     p = predict(run)
     numbers = (p.step_time, p.memory_total, p.time_to_train, p.energy_to_train, p.start_time)
+    numbers = (*numbers, p.resilience.expected_time)
     return (*map(float, numbers), *p.walls, bool(p.fits), float(p.throughput))
 
 
 def test_the_table_knows_every_field():
-    assert set(fields()) - COMING == set(CHANGES) | DERIVED
+    assert set(fields()) == set(CHANGES) | DERIVED
 
 
 @pytest.mark.parametrize("key", CHANGES)
@@ -217,9 +235,9 @@ def test_every_field_moves_something(key):
         assert before != after
         changed = max(
             abs(a - b) / max(abs(a), abs(b), 1e-300)
-            for a, b in zip(before[:5], after[:5], strict=True)
+            for a, b in zip(before[:6], after[:6], strict=True)
         )
-        assert changed > 1e-6 or before[5:] != after[5:]
+        assert changed > 1e-6 or before[6:] != after[6:]
 
 
 def test_data_is_what_the_other_splits_leave():
@@ -235,6 +253,7 @@ OF_A_SPLIT = {
     "strategy.recompute": {"model.name": "bert-base"},
     "storage.access": {"storage.tier": "gpfs", "storage.local": "nvme"},
     "storage.format": FILES_BOUND,
+    "run.checkpoint": {**LEVELS, "run.changed": 0.5},
 }
 
 
@@ -254,6 +273,8 @@ OF_A_SPLIT = {
         ("machine.storage.nvme.scope", ("shared", "node")),
         ("storage.access", ACCESSES),
         ("storage.format", FORMATS),
+        ("run.checkpoint", CHECKPOINTS),
+        ("run.checkpoint_writers", WRITERS),
     ],
 )
 def test_every_option_of_a_choice_differs_from_every_other(key, options):
@@ -397,3 +418,20 @@ def test_throughput_grows_with_batch_and_the_run_ends_sooner(precision, a, b, no
     one, more = (predict(run.set({"strategy.batch": batch})) for batch in (small, big))
     assert more.throughput >= one.throughput * (1 - 1e-12)
     assert more.memory_total >= one.memory_total
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+@pytest.mark.parametrize(
+    ("key", "values", "sign"),
+    [
+        ("machine.node_mtbf", [1e4, 1e5, 1e6, 1e7, np.inf], -1),
+        ("machine.restart_time", [0.0, 1.0, 60.0, 600.0, 1e4], 1),
+        ("machine.local_survival", [0.0, 0.2, 0.5, 0.9, 1.0], -1),
+        ("run.changed", [0.0, 0.01, 0.1, 0.5, 1.0], 1),
+        ("machine.storage.gpfs.write_bandwidth", [1e7, 1e8, 1e9, 1e10, 1e12], -1),
+    ],
+)
+def test_failures_and_dear_checkpoints_never_make_a_run_shorter(way, key, values, sign):
+    run = BASE.set({**LEVELS, "run.checkpoint": way, key: np.array(values)})
+    times = np.broadcast_to(predict(run).resilience.expected_time, (5,))
+    assert (sign * np.diff(times) >= -1e-12 * times[1:]).all()
