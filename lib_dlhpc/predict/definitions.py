@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from lib_dlhpc.costs.checkpoints import Saving
 from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.predict.collectives import bus_bandwidth, ring
 from lib_dlhpc.predict.energy import facility_energy
+from lib_dlhpc.predict.intervals import best_interval, daly, goodput, young
 from lib_dlhpc.predict.memory import attention_activation_saved
 from lib_dlhpc.spec.experiment import read_experiment
 
@@ -21,6 +23,17 @@ def checkpoint_size(parameters: float, bytes_each: float) -> float:
 def checkpoint_overhead(duration: float, interval: float, seconds_each: float) -> float:
     """Return the seconds spent on checkpoints of `seconds_each` every `interval` over `duration` s."""
     return duration / interval * seconds_each
+
+
+def checkpoint_interval(cost: float, mtbf: float, order: str = "higher") -> Any:
+    """Return the s between checkpoints: Young 1974 to "first" order, Daly 2006 to a "higher" one."""
+    return {"first": young, "higher": daly}[order](cost, mtbf)
+
+
+def training_share(cost: float, mtbf: float, restart: float) -> Any:
+    """Return the share of time that becomes training with the best interval (Daly 2006, complete model)."""
+    price = Saving(size=0.0, written=0.0, blocked=cost, restart=restart)
+    return goodput(best_interval(price, mtbf), price, mtbf)
 
 
 def file_operations(files: float, epochs: float) -> float:
@@ -84,6 +97,8 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
     "attention_activation_saved": attention_activation_saved,
     "checkpoint_size": checkpoint_size,
     "checkpoint_overhead": checkpoint_overhead,
+    "checkpoint_interval": checkpoint_interval,
+    "training_share": training_share,
     "facility_energy": facility_energy,
     "file_operations": file_operations,
     "gradient_bandwidth": gradient_bandwidth,

@@ -7,6 +7,10 @@ from lib_dlhpc.predict.definitions import DEFINITIONS
 CASES = [
     ("checkpoint_size", {"parameters": 8.03e9, "bytes_each": 14}, 112.42e9),
     ("checkpoint_overhead", {"duration": 7776000, "interval": 10800, "seconds_each": 40}, 28800),
+    ("checkpoint_interval", {"cost": 2, "mtbf": 100, "order": "first"}, 20),
+    ("checkpoint_interval", {"cost": 2, "mtbf": 100}, 20 * (1 + 0.1 / 3 + 0.01 / 9) - 2),
+    # At its best interval, which solves (1 - tau / M) e^((tau + C) / M) = 1, the share is (M - tau) e^(-R / M) / M.
+    ("training_share", {"cost": 300, "mtbf": 86400, "restart": 600}, 0.912605),
     ("facility_energy", {"device_hours": 1022362, "watts": 400, "pue": 1.1}, 449.84e6 * 3600),
     ("file_operations", {"files": 1.3e6, "epochs": 90}, 117e6),
     ("gradient_bandwidth", {"bytes_moved": 200e6, "seconds": 0.125}, 12.8e9 / 8),
