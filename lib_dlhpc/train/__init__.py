@@ -18,7 +18,8 @@ exchange.py     gradients summed bucket by bucket while backward goes on
 compress.py     only the largest gradients travel
 server.py       asynchronous updates with parameter servers;  staleness.py: how stale they were
 together.py     sums and means over all ranks;  alone.py: a communicator of one;  threads.py: one thread
-snapshot.py     the state of a run in one file;  snapshot_parts.py: of a network that is shared out
+snapshot.py     the state of a run in one file;  snapshot_parts.py: of a network that is shared out;
+                versions.py: in a store, while training goes on
 record.py       what a rank did and when
 large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
 lab/            what the labs stand on: emulated ranks, recorded steps, findings

@@ -17,6 +17,7 @@ import numpy as np
 from lib_dlhpc import layout
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Instruction, Receive, Send
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.bubble import with_bubble
@@ -28,11 +29,12 @@ from lib_dlhpc.train.microbatches import Step, cut, through, where_numbers_end
 from lib_dlhpc.train.pipe import Pipe
 from lib_dlhpc.train.record import Recorder, offset
 from lib_dlhpc.train.snapshot import Place
-from lib_dlhpc.train.snapshot_parts import restore_stages, save_stages
+from lib_dlhpc.train.snapshot_parts import restore_stages, save_stages, whole_arrays
 from lib_dlhpc.train.stage import Stage
 from lib_dlhpc.train.tied import Tied
 from lib_dlhpc.train.together import mean
 from lib_dlhpc.train.trainer import Diverged, Ranks, Report, Run
+from lib_dlhpc.train.versions import ROOM, versions_of
 
 TEST_BATCH = 256  # samples
 
@@ -65,7 +67,10 @@ def train_hybrid(
         pipe = Pipe(groups.pipeline, ranks, precision, recorder)
         tied = stack.enter_context(Tied.of(experiment, groups, stages, recorder))
         own = Hybrid(*common, groups, stages, pipe, tied)
-        place = restore_stages(folder, experiment, groups, stages) if folder else Place()
+        own.versions = stack.enter_context(versions_of(folder, comm, experiment, ROOM))
+        place = Place()
+        if folder is not None:
+            place = restore_stages(folder, experiment, groups, stages, own.versions)
         return own.run(place, folder, report, begins, shift)
 
 
@@ -269,7 +274,14 @@ class Hybrid(Ranks):
         return kept
 
     def _write(self, folder: Path, place: Place) -> None:
+        self._rest()
+        save_stages(folder, self.experiment, self.groups, self.stages, place)
+
+    def _state(self, place: Place) -> Iterator[Stream]:
+        self._rest()
+        return whole_arrays(self.experiment, self.groups, self.stages, place)
+
+    def _rest(self) -> None:
         if self.experiment.strategy.offload != "none":  # whole tensors are put together there
             for stage in self.stages:
                 stage.network.context.room.rest()
-        save_stages(folder, self.experiment, self.groups, self.stages, place)

@@ -94,7 +94,9 @@ class Asynchronous(Ranks):
             self._tell(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
             if folder is not None:
                 self._collect()
-                self._save(folder, place)
+                told = {"epoch": ended, "loss": loss, "accuracy": accuracy, "test_loss": test_loss}
+                self._save(folder, place, told)
+        self._settle()
         seconds = monotonic() - begun
         log = self._take_log(shift)
         some = self.comm.Split(int(shard is None), self.comm.rank)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
+
+if TYPE_CHECKING:
+    from lib_dlhpc.train.versions import Versions
 
 FILE = "snapshot.npz"
 OWN = "own."  # before the names of what each rank has for itself
@@ -49,22 +52,41 @@ def save(
 
     Whoever reads the file meanwhile sees the one before, whole.
     """
-    alike, own = state_of(experiment, network, optimizer)
-    parts = comm.gather(own) if own else [{}]
+    arrays = gathered(comm, experiment, network, optimizer, place)
     if comm.rank == 0:
-        where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
-        rows = {OWN + name: np.stack([part[name] for part in parts]) for name in own}
-        _write(folder / FILE, {"place": where, **alike, **rows})
+        _write(folder / FILE, arrays)
     comm.Barrier()
 
 
-def restore(folder: Path, comm: Any, network: Network, optimizer: Optimizer) -> Place:
+def gathered(
+    comm: Any, experiment: Experiment, network: Network, optimizer: Optimizer, place: Place
+) -> Tensors:
+    """Return on rank 0 all arrays of a snapshot, none elsewhere; all ranks call this."""
+    alike, own = state_of(experiment, network, optimizer)
+    parts = comm.gather(own) if own else [{}]
+    if comm.rank:
+        return {}
+    where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
+    rows = {OWN + name: np.stack([part[name] for part in parts]) for name in own}
+    return {"place": where, **alike, **rows}
+
+
+def restore(
+    folder: Path,
+    comm: Any,
+    network: Network,
+    optimizer: Optimizer,
+    versions: "Versions | None" = None,
+) -> Place:
     """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
 
-    If it is of another number of ranks, each begins with the mean of what they had for themselves.
-    Raises SpecError if the file cannot be read, or is another model's.
+    versions: of which the newest is taken up, if there is one. If the snapshot is of another number of
+    ranks, each begins with the mean of what they had for themselves. Raises SpecError if it cannot be
+    read, or is another model's.
     """
-    stored = _read(folder / FILE) if comm.rank == 0 else None
+    stored = None
+    if comm.rank == 0:
+        stored = (versions.load() if versions else {}) or _read(folder / FILE)
     stored = comm.bcast(stored) if comm.size > 1 else stored
     if not stored:
         return Place()
@@ -105,7 +127,7 @@ def check_array(array: Any, shape: tuple[int, ...], dtype: Any, name: str) -> No
     """Raise SpecError unless an array of the file, or None, has this shape and type."""
     if array is None or array.shape != shape or array.dtype != dtype:
         found = "none" if array is None else f"{array.size} of {array.dtype}"
-        raise SpecError(f"{FILE}: {name}: {found}; the model has {shape[0]} of {dtype}.")
+        raise SpecError(f"the snapshot: {name}: {found}; the model has {shape[0]} of {dtype}.")
 
 
 def row_of(every: Array, comm: Any) -> Array:

@@ -1,29 +1,32 @@
 """The snapshot of a network of which each rank has parts, written and read one whole tensor at a time.
 
-The file is the one of snapshot.py: whole tensors in the order of the unsplit network. So any layout takes
-up what any other has saved, and nobody ever holds more than one whole tensor.
+What is written is that of snapshot.py: whole tensors in the order of the unsplit network. So any layout
+takes up what any other has saved, and nobody ever holds more than one whole tensor.
 """
 
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib import format as npy
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.storage.snapshots import SnapshotStore, Stream, Version
 from lib_dlhpc.train.groups import Groups
 from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.layers.slices import part_of, put_part
 from lib_dlhpc.train.optimizers import MEMORIES
 from lib_dlhpc.train.snapshot import FILE, OWN, Place, check_array, row_of, written_whole
 from lib_dlhpc.train.stage import Stage
+from lib_dlhpc.train.versions import Versions
 from lib_dlhpc.train.whole import (
     Piece,
     put_together,
@@ -34,6 +37,7 @@ from lib_dlhpc.train.whole import (
 )
 
 STATISTICS = "statistics"
+PIECE = 1024 * 1024  # bytes that are read at a time
 
 
 class Like(NamedTuple):
@@ -52,41 +56,59 @@ def save_stages(
     folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
 ) -> None:
     """Write the snapshot of a run folder; all ranks call this and wait until it is done."""
-    weights, dtype = weight_places(experiment.model), stages[0].network.dtype
-    updates = stages[0].optimizer.updates
-    with ExitStack() as stack:
-        archive = None
-        if groups.world.rank == 0:
-            file = stack.enter_context(written_whole(folder / FILE))
-            archive = stack.enter_context(zipfile.ZipFile(file, "w", allowZip64=True))
-            where = np.array([place.step, place.epoch, place.batch, updates])
-            _write(archive, "place", where.shape, where.dtype, [where])
-        seen = [piece for stage in stages for piece in stage.statistics()]
-        found = groups.world.gather((groups.place.data, seen))
-        if archive is not None:
-            for name, array in _statistics(experiment, found, groups.data.size, dtype).items():
-                _write(archive, name, array.shape, dtype, [array])
-        for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
-            tensors = (_whole(groups, stages, name, each, at.shape) for each, at in weights.items())
-            if archive is not None:
-                _write(archive, name, (size_of(weights),), dtype, tensors)
-            else:
-                for _ in tensors:
-                    pass
+    streams = whole_arrays(experiment, groups, stages, place)
+    if groups.world.rank == 0:
+        write_archive(folder / FILE, streams)
+    else:
+        for stream in streams:
+            for _ in stream.arrays:
+                pass
     groups.world.Barrier()
 
 
+def whole_arrays(
+    experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
+) -> Iterator[Stream]:
+    """Yield the arrays of a snapshot, the large ones a whole tensor at a time.
+
+    All ranks take all of it; what the others get has no numbers.
+    """
+    weights, dtype = weight_places(experiment.model), stages[0].network.dtype
+    where = np.array([place.step, place.epoch, place.batch, stages[0].optimizer.updates])
+    yield Stream("place", where.shape, where.dtype, [where])
+    seen = [piece for stage in stages for piece in stage.statistics()]
+    found = groups.world.gather((groups.place.data, seen))
+    if found is not None:
+        for name, array in _statistics(experiment, found, groups.data.size, dtype).items():
+            yield Stream(name, array.shape, dtype, [array])
+    for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
+        tensors = (_whole(groups, stages, name, each, at.shape) for each, at in weights.items())
+        yield Stream(name, (size_of(weights),), dtype, tensors)
+
+
+def write_archive(path: Path, streams: Iterable[Stream]) -> None:
+    """Write arrays as numpy.savez would, and in its place when all is written. Raises OSError."""
+    with written_whole(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for stream in streams:
+            _write(archive, stream)
+
+
 def restore_stages(
-    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage]
+    folder: Path,
+    experiment: Experiment,
+    groups: Groups,
+    stages: Sequence[Stage],
+    versions: Versions | None = None,
 ) -> Place:
     """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
 
-    Raises SpecError if the file cannot be read, or is another model's.
+    versions: of which the newest is taken up, if there is one. Raises SpecError if the snapshot cannot be
+    read, or is another model's.
     """
     world, model, dtype = groups.world, experiment.model, stages[0].network.dtype
     weights, statistics = weight_places(model), statistic_places(model)
-    with _opened(folder / FILE if world.rank == 0 else None) as archive:
-        small, arrays = world.bcast(_about(archive))
+    with _opened(folder / FILE if world.rank == 0 else None, versions) as source:
+        small, arrays = world.bcast(_about(source))
         if "place" not in small:
             return Place()
         check_array(arrays.get("weights"), (size_of(weights),), dtype, "weights")
@@ -98,7 +120,7 @@ def restore_stages(
             if name not in arrays:
                 continue  # of another rule: its memory starts as zeros
             check_array(arrays[name], (size_of(weights),), dtype, name)
-            values = _read(archive, name, [prod(at.shape) for at in weights.values()], dtype)
+            values = _read(source, name, [prod(at.shape) for at in weights.values()], dtype)
             for (tensor, at), flat in zip(weights.items(), values, strict=True):
                 world.Bcast(flat)
                 for stage in stages:
@@ -139,64 +161,111 @@ def _statistics(
     return {STATISTICS: rows[0]}
 
 
-def _write(
-    archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: Any, arrays: Iterable[Array]
-) -> None:
+def _write(archive: zipfile.ZipFile, stream: Stream) -> None:
     """Write arrays one behind the other as one of numpy's, as numpy.savez would."""
-    about = {"descr": npy.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+    descr = npy.dtype_to_descr(np.dtype(stream.dtype))
+    about = {"descr": descr, "fortran_order": False, "shape": stream.shape}
+    with archive.open(f"{stream.name}.npy", "w", force_zip64=True) as file:
         npy.write_array_header_1_0(file, about)
-        for array in arrays:
+        for array in stream.arrays:
             file.write(np.ascontiguousarray(array).data)
 
 
+class Source(Protocol):
+    """Where a snapshot is read from."""
+
+    def like(self) -> dict[str, Like]:
+        """Return the shape and type of each array."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an array."""
+
+
+@dataclass
+class Archive:
+    """The file of numpy.savez."""
+
+    file: zipfile.ZipFile
+
+    def like(self) -> dict[str, Like]:
+        found = {}
+        for entry in self.file.namelist():
+            with self.file.open(entry) as file:
+                found[entry.removesuffix(".npy")] = Like(*_header(file))
+        return found
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        with self.file.open(f"{name}.npy") as file:
+            _header(file)
+            while data := file.read(PIECE):
+                yield data
+
+
+@dataclass
+class Newest:
+    """The newest version of a run."""
+
+    store: SnapshotStore
+    version: Version
+
+    def like(self) -> dict[str, Like]:
+        found = self.version.arrays.items()
+        return {name: Like(array.shape, np.dtype(array.dtype)) for name, array in found}
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        return self.store.chunks(self.version, name)
+
+
 @contextmanager
-def _opened(path: Path | None) -> Iterator[zipfile.ZipFile | None]:
-    """Give the file, if there is one. Raises SpecError where it cannot be read."""
+def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
+    """Give the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
+    if versions and versions.newest:
+        yield Newest(versions.store, versions.newest)
+        return
     try:
         with ExitStack() as stack:
             if path is None or not path.exists():
                 yield None
             else:
-                yield stack.enter_context(zipfile.ZipFile(path))
+                yield Archive(stack.enter_context(zipfile.ZipFile(path)))
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{path}: not a snapshot that can be read: {error}.") from None
 
 
-def _about(archive: zipfile.ZipFile | None) -> tuple[Tensors, dict[str, Like]]:
-    """Return the small arrays of the file, and the shape and type of the others."""
-    small: Tensors = {}
-    others: dict[str, Like] = {}
-    if archive is None:
-        return small, others
-    for entry in archive.namelist():
-        name = entry.removesuffix(".npy")
-        with archive.open(entry) as file:
-            if name in ("place", STATISTICS, OWN + STATISTICS):
-                small[name] = npy.read_array(file)
-            else:
-                others[name] = Like(*_header(file))
+def _about(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
+    """Return the small arrays of a snapshot, and the shape and type of all."""
+    if source is None:
+        return {}, {}
+    found = source.like()
+    small = {
+        name: np.frombuffer(b"".join(source.chunks(name)), found[name].dtype).reshape(
+            found[name].shape
+        )
+        for name in ("place", STATISTICS, OWN + STATISTICS)
+        if name in found
+    }
     if "place" not in small:
         raise ValueError("it does not say where it is")
-    return small, others
+    return small, found
 
 
-def _read(
-    archive: zipfile.ZipFile | None, name: str, sizes: Iterable[int], dtype: Any
-) -> Iterator[Array]:
+def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) -> Iterator[Array]:
     """Yield one of the arrays piece by piece; where there is no file, arrays to be filled in."""
-    with ExitStack() as stack:
-        file = stack.enter_context(archive.open(f"{name}.npy")) if archive is not None else None
-        if file is not None:
-            _header(file)
-        for size in sizes:
-            flat = np.empty(size, dtype)
-            if file is not None:
-                data = file.read(flat.nbytes)
-                flat[...] = np.frombuffer(data, dtype, size)
-            yield flat
+    chunks = source.chunks(name) if source is not None else iter(())
+    left = memoryview(b"")
+    for size in sizes:
+        flat = np.empty(size, dtype)
+        target, start = flat.view(np.uint8), 0
+        while source is not None and start < flat.nbytes:
+            left = left or memoryview(next(chunks, b""))
+            if not left:
+                raise ValueError(f"{name} is cut short")
+            count = min(len(left), flat.nbytes - start)
+            target[start : start + count] = np.frombuffer(left[:count], np.uint8)
+            left, start = left[count:], start + count
+        yield flat
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], Any]:

@@ -6,7 +6,7 @@ own weights, and every so many steps all take the mean of them; when the run is 
 it is the mean that counts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.check import check, is_shared_out
@@ -29,9 +30,10 @@ from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.peak import Memory, Peak
 from lib_dlhpc.train.rates import batch_at, rate_at
 from lib_dlhpc.train.record import MOST_STEPS, Recorder, gather, offset
-from lib_dlhpc.train.snapshot import Place, restore, save
+from lib_dlhpc.train.snapshot import Place, gathered, restore, save
 from lib_dlhpc.train.staleness import Updates
 from lib_dlhpc.train.together import first_says, mean, sums
+from lib_dlhpc.train.versions import Versions, versions_of
 
 TOLD = 0.5  # s between two reports of the loss, at least
 Report = Callable[[dict[str, Any]], None]
@@ -72,10 +74,11 @@ def train(
     """Train on the ranks of `comm`; all of them call this.
 
     folder: snapshots are read from there and written there, at the end of each epoch and every
-    run.checkpoint_interval seconds. report: called on rank 0 with what is new: {"step", "epoch", "loss",
-    "rate", "seconds"}, and at the end of an epoch {"epoch", "accuracy", "test_loss"}. begins: called on
-    every rank with the number of a step that begins. Raises Diverged with rank, step and layer when the
-    loss is no number, SpecError for what cannot be trained.
+    run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that says. report:
+    called on rank 0 with what is new: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
+    epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of a step that
+    begins. Raises Diverged with rank, step and layer when the loss is no number, SpecError for what
+    cannot be trained.
     """
     check(experiment)
     peak = Peak()
@@ -114,9 +117,11 @@ def _train_replicas(
     kind = Ranks
     if experiment.strategy.update == "asynchronous":
         from lib_dlhpc.train.server import Asynchronous as kind
-    with exchanges as exchange:
+    with exchanges as exchange, versions_of(folder, comm, experiment) as versions:
         own = kind(experiment, comm, data, network, optimizer, exchange, recorder)
-        place = restore(folder, comm, network, optimizer) if folder is not None else Place()
+        own.versions, place = versions, Place()
+        if folder is not None:
+            place = restore(folder, comm, network, optimizer, versions)
         return own.run(place, folder, report, begins, shift)
 
 
@@ -131,6 +136,7 @@ class Ranks:
     optimizer: Optimizer
     exchange: Exchange
     recorder: Recorder
+    versions: Versions | None = field(default=None, init=False)
 
     def run(
         self,
@@ -150,22 +156,28 @@ class Ranks:
             own_loss = self._step(place.step, at, indices)
             samples += len(indices)
             last, met = self._advance(place), monotonic()
-            if not last and self._alone and place.step % self.experiment.strategy.local_steps:
+            version = self.versions is not None and self.versions.due(
+                place.step, last, self._at(place) >= self.experiment.run.epochs
+            )
+            apart = self._alone and place.step % self.experiment.strategy.local_steps
+            if apart and not (last or version):
                 continue  # local updates: ranks meet only where they take the mean
             due = folder is not None and 0 < interval < met - saved
             tell, keep = first_says(self.comm, met - told > TOLD, due)
-            if last or tell:
+            if last or tell or version:
                 told, loss = monotonic(), self._mean_loss(own_loss)
                 row = {"step": place.step, "epoch": at, "loss": loss}
                 row |= {"rate": self._rate(at, len(indices)), "seconds": told - begun}
                 self._tell(report, row)
             if last:
                 accuracy, test_loss = self._test(place.step)
-                ended = place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
-                self._tell(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
-            if folder is not None and (last or keep):
-                self._save(folder, place)
+                tested = {"test_loss": test_loss, "accuracy": accuracy}
+                self._tell(report, {"epoch": self._at(place), **tested})
+            if folder is not None and (version if self.versions else last or keep):
+                metrics = {"epoch": self._at(place), "loss": loss} | (tested if last else {})
+                self._save(folder, place, metrics)
                 saved = monotonic()
+        self._settle()
         seconds = monotonic() - begun
         self._unite()
         timeline = self._told(gather(self.recorder, self.comm, shift))
@@ -203,6 +215,10 @@ class Ranks:
         if done >= 1:
             place.epoch, place.batch = place.epoch + 1, 0
         return done >= 1 or place.epoch + done >= self.experiment.run.epochs
+
+    def _at(self, place: Place) -> float:
+        """Return how many epochs are done."""
+        return place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
 
     def _batch_size(self, epoch: int) -> int:
         batch = int(self.experiment.global_batch)
@@ -307,12 +323,27 @@ class Ranks:
             mean(self.comm, array)
         return kept
 
-    def _save(self, folder: Path, place: Place) -> None:
+    def _save(self, folder: Path, place: Place, metrics: dict[str, Any]) -> None:
         begin = self.recorder.now()
-        self._write(folder, place)
+        if self.versions is not None:
+            self.versions.save(self._state(place), place.step, metrics, self.recorder)
+        else:
+            self._write(folder, place)
         end = self.recorder.now()
         self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
-        self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
+        if self.versions is None:
+            self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
+
+    def _settle(self) -> None:
+        """Wait until all that was saved is on the disk."""
+        begin = self.recorder.now()
+        if self.versions is not None:
+            self.versions.settle(self.recorder)
+        self.recorder.add("checkpoint", "wait for the checkpoint", begin, self.recorder.now())
+
+    def _state(self, place: Place) -> Mapping[str, Array] | Iterable[Stream]:
+        """Return the arrays of a version; rank 0 has them, and all ranks must take them."""
+        return gathered(self.comm, self.experiment, self.network, self.optimizer, place)
 
     def _write(self, folder: Path, place: Place) -> None:
         save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
