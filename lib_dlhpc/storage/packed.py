@@ -186,6 +186,11 @@ class PackedStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if (
+            kind and self._peers and self._open
+        ):  # this rank failed: the others may wait for it elsewhere
+            self._open = False
+            self._peers.leave()
         self.close()
 
     def _is_file(self, name: str) -> bool:

@@ -18,7 +18,7 @@ from lib_dlhpc.storage.errors import RankLost, StoreError
 
 PIECE = 1 << 22  # B of a message at most
 PATIENCE = 30.0  # s until a rank that does not answer counts as lost
-CLOSE, PING = 0, 1  # questions of this file; others are the caller's
+CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
 _AWAKE = 3e-4  # s of polling without sleep after a question
@@ -58,12 +58,13 @@ class Peers:
         self.rank, self.size, self.patience = comm.rank, comm.size, patience
         self._answer = answer
         self._engine, self._counter = threading.Lock(), threading.Lock()
-        self._next, self._waiting = 0, 0
+        self._next, self._read = 0, 0.0
         self._sending: list[tuple[list[Any], Any, list[bytearray]]] = []
         self._rooms: list[bytearray] = []
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
         self._closed: set[int] = set()
+        self._left: set[int] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dlhpc-store", daemon=True)
         self._thread.start()
@@ -72,6 +73,7 @@ class Peers:
         self, rank: int, kind: int, payload: Any, into: Sequence[Any], about: Callable[[], str]
     ) -> Ticket:
         """Send a question; its answer will fill the buffers `into`, a message each. `about` is for errors."""
+        self._read = time.monotonic()
         with self._counter:
             self._next = (self._next + 2) % (1 << 20)
             tag = self._next + 3
@@ -83,15 +85,11 @@ class Peers:
 
     def wait(self, tickets: Sequence[Ticket]) -> None:
         """Return when all these are answered; answer others meanwhile. Raises StoreError naming a silent rank."""
-        with self._counter:
-            self._waiting += 1
-        try:
-            deadline = time.monotonic() + self.patience
-            for ticket in tickets:
-                self._wait(ticket, deadline)
-        finally:
-            with self._counter:
-                self._waiting -= 1
+        self.poll()
+        deadline = time.monotonic() + self.patience
+        for ticket in tickets:
+            self._wait(ticket, deadline)
+        self._read = time.monotonic()
 
     def close(self) -> Any:
         """Answer until every rank has come here, then stop and return the communicator, which the caller frees.
@@ -99,9 +97,12 @@ class Peers:
         Raises RankLost for a rank that neither comes nor answers.
         """
         others = set(range(self.size)) - {self.rank}
-        told = [self.ask(rank, CLOSE, b"", [], str) for rank in others]
+        told = [self.ask(rank, CLOSE, b"", [], _closing) for rank in others]
         since = time.monotonic()
         while others - self._closed:
+            for rank in self._left:
+                self._stop.set()
+                raise RankLost(f"Rank {rank} left the store before it was closed.", rank)
             if not self.poll():
                 time.sleep(_SLEEP)
             if time.monotonic() - since > self.patience / 2:  # still computing, or lost?
@@ -118,6 +119,14 @@ class Peers:
         self._stop.set()
         self._thread.join()
         return self.comm
+
+    def leave(self) -> None:
+        """Go without waiting for anybody, after an error: whoever asks this rank from now on is told."""
+        self._stop.set()
+        self._thread.join()
+        for rank in range(self.size):
+            if rank != self.rank:
+                self.ask(rank, LEAVE, b"", [], _closing)
 
     def poll(self) -> bool:
         """Answer what has been asked; return whether there was something to do."""
@@ -136,11 +145,14 @@ class Peers:
 
     def _serve(self) -> None:
         """Answer, as a thread, until the store closes."""
-        last, sleep = time.monotonic(), _SLEEP
+        last, sleep = -_AWAKE, _SLEEP
         while not self._stop.is_set():
-            if not self._waiting and self.poll():
-                last, sleep = time.monotonic(), _SLEEP
-            elif not self._waiting and (self._sending or time.monotonic() - last < _AWAKE):
+            now = time.monotonic()
+            if now - self._read < _AWAKE:  # a reader answers; two would fight for the interpreter
+                time.sleep(_AWAKE)
+            elif self.poll():
+                last, sleep = now, _SLEEP
+            elif self._sending or now - last < _AWAKE:
                 _yield()
             else:
                 time.sleep(sleep)
@@ -154,6 +166,7 @@ class Peers:
                 continue
             turns += 1
             if turns % 16 == 0:
+                self._read = time.monotonic()
                 self._check(ticket, deadline)
             _yield()
         for status, buffer in zip(statuses, ticket.into, strict=False):
@@ -164,12 +177,11 @@ class Peers:
         """Raise the error that the answer is, or that there is none in time."""
         if self.comm.Iprobe(ticket.rank, ticket.tag + 1):
             self._told(ticket)
-        if time.monotonic() > deadline:
+        left = ticket.rank in self._left
+        if left or time.monotonic() > deadline:
             self._give_up(ticket)
-            raise RankLost(
-                f"Rank {ticket.rank} did not answer within {self.patience:g} s: {ticket.about()}.",
-                ticket.rank,
-            )
+            why = "has left the store" if left else f"did not answer within {self.patience:g} s"
+            raise RankLost(f"Rank {ticket.rank} {why}: {ticket.about()}.", ticket.rank)
 
     def _told(self, ticket: Ticket) -> None:
         text = self.comm.recv(source=ticket.rank, tag=ticket.tag + 1)
@@ -188,8 +200,8 @@ class Peers:
         message = memoryview(self._inbox)[:size]
         self.comm.Recv([message, self._mpi.BYTE], rank, _QUESTION)
         kind, tag = message[:_HEAD].cast("q")
-        if kind == CLOSE:
-            self._closed.add(rank)
+        if kind in (CLOSE, LEAVE):
+            (self._closed if kind == CLOSE else self._left).add(rank)
             return
         lent: list[bytearray] = []
 
