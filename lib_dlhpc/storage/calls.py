@@ -1,0 +1,182 @@
+"""What each file function of Python answers for a path in a mounted store.
+
+Every function takes the view of the store, the name in it, the path as the caller wrote it, and then the
+function's own arguments.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+from lib_dlhpc.storage.posix import PosixView
+
+
+def open_(
+    view: PosixView,
+    name: str,
+    path: Any,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Callable[..., int] | None = None,
+) -> IO[Any]:
+    """open: see PosixView.open; `closefd` and `opener` are about file descriptors, which there are none of."""
+    return view.open(name, path, mode, buffering, encoding, errors, newline)
+
+
+def stat_(view: PosixView, name: str, path: Any, **options: Any) -> os.stat_result:
+    """os.stat and os.lstat: a store has no symbolic links."""
+    return view.status(name, path)
+
+
+def listdir(view: PosixView, name: str, path: Any) -> list[Any]:
+    """os.listdir: names as bytes where the path is bytes."""
+    names = view.listing(name, path)
+    return [os.fsencode(name) for name in names] if isinstance(os.fspath(path), bytes) else names
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What os.scandir tells of one file or folder."""
+
+    name: Any
+    path: Any
+    view: PosixView
+    stored: str
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Tell whether this is a folder."""
+        return self.view.is_dir(self.stored)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Tell whether this is a file."""
+        return self.view.is_file(self.stored)
+
+    def is_symlink(self) -> bool:
+        """Say no."""
+        return False
+
+    def is_junction(self) -> bool:
+        """Say no."""
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return what os.stat returns."""
+        return self.view.status(self.stored, self.path)
+
+    def inode(self) -> int:
+        """Return the number that os.stat gives."""
+        return self.stat().st_ino
+
+
+class Entries(Iterator[Entry]):
+    """What os.scandir returns: an iterator that can be closed, and closes itself after a `with`."""
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> "Entries":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give no more entries."""
+        self._entries = iter(())
+
+
+def scandir(view: PosixView, name: str, path: Any) -> Entries:
+    """os.scandir."""
+    place = os.fspath(path)
+    above = f"{name}/" if name else ""
+    return Entries(
+        Entry(shown, os.path.join(place, shown), view, above + os.fsdecode(shown))
+        for shown in listdir(view, name, path)
+    )
+
+
+def access(view: PosixView, name: str, path: Any, mode: int, **options: Any) -> bool:
+    """os.access: everything is read, new files go into folders."""
+    allowed = os.R_OK | os.W_OK | os.X_OK if view.is_dir(name) else os.R_OK
+    return (view.is_dir(name) or view.is_file(name)) and not mode & ~allowed
+
+
+def mkdir(view: PosixView, name: str, path: Any, mode: int = 0o777, **options: Any) -> None:
+    """os.mkdir."""
+    view.make_dir(name, path)
+
+
+def listxattr(view: PosixView, name: str, path: Any, **options: Any) -> list[str]:
+    """os.listxattr: no file has any."""
+    view.check(name, path)
+    return []
+
+
+def readlink(view: PosixView, name: str, path: Any, **options: Any) -> str:
+    """os.readlink: raises OSError (EINVAL), for nothing is a link."""
+    view.check(name, path)
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+
+
+def exists(view: PosixView, name: str, path: Any) -> bool:
+    """os.path.exists and lexists."""
+    return view.is_dir(name) or view.is_file(name)
+
+
+def isdir(view: PosixView, name: str, path: Any) -> bool:
+    """os.path.isdir."""
+    return view.is_dir(name)
+
+
+def isfile(view: PosixView, name: str, path: Any) -> bool:
+    """os.path.isfile."""
+    return view.is_file(name)
+
+
+def never(view: PosixView, name: str, path: Any) -> bool:
+    """os.path.islink and isjunction."""
+    return False
+
+
+# Functions of os that are asked for a path first.
+ROUTED: dict[str, Callable[..., Any]] = {
+    "stat": stat_,
+    "lstat": stat_,
+    "listdir": listdir,
+    "scandir": scandir,
+    "access": access,
+    "mkdir": mkdir,
+    "listxattr": listxattr,
+    "readlink": readlink,
+}
+
+# Functions of os.path that on some systems are written in C and ask nobody.
+ANSWERED: dict[str, Callable[..., Any]] = {
+    "exists": exists,
+    "lexists": exists,
+    "isdir": isdir,
+    "isfile": isfile,
+    "islink": never,
+    "isjunction": never,
+}
+
+# Functions of os that change what is there, or that give a file descriptor.
+REFUSED = (
+    *("open", "remove", "unlink", "rmdir", "rename", "replace", "link", "symlink", "truncate"),
+    *("chmod", "lchmod", "chown", "lchown", "utime", "chdir", "mkfifo", "mknod", "setxattr"),
+)
+
+# Those of them that are asked for a path where nothing is yet.
+MAKING = ("open", "rename", "replace", "link", "symlink", "mkfifo", "mknod")
