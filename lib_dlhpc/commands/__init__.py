@@ -1,5 +1,7 @@
 """Commands of `dlhpc` with files of their own: what each asks for, and what it prints.
 
+    calibrate    measure this machine, for predictions: `dlhpc calibrate io`
+    snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
     store        pack a folder into partitions, look into them, verify them: `dlhpc store`
 
 Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function that takes the

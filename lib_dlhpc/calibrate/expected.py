@@ -1,0 +1,54 @@
+"""What a tier's numbers say of a point: the same formula that predicts a run, asked for one sample."""
+
+from typing import Protocol
+
+from lib_dlhpc.costs.reading import limits
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import StorageTier
+from lib_dlhpc.spec.schema import to_table
+
+SAMPLES = 1000  # of the data set; a mean does not depend on how many
+
+
+class Asked(Protocol):
+    """What is read: a Setting, or a Point."""
+
+    @property
+    def size(self) -> int:
+        """B a sample."""
+
+    @property
+    def readers(self) -> int:
+        """Processes that read at the same time."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether samples are parts of a few large files."""
+
+
+def expected(tier: StorageTier, asked: Asked) -> float:
+    """Return the seconds a sample that so many readers together need of the tier."""
+    return float(max(limits(reading(tier, asked)).values()))
+
+
+def reading(tier: StorageTier, asked: Asked) -> Experiment:
+    """Return an experiment that reads samples of that size from the tier: files, or parts of partitions."""
+    table = to_table(tier) | {"name": "tier", "scope": "node"}
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": [1, 1]},
+            "dataset": {
+                "name": "imagenet",
+                "samples": SAMPLES,
+                "files": SAMPLES,
+                "bytes": float(SAMPLES * asked.size),
+            },
+            "machine": {"name": "laptop", "storage": {"tier": table}},
+            "strategy": {"devices_per_node": 1, "batch": 1},
+            "storage": {
+                "tier": "tier",
+                "format": "packed" if asked.packed else "files",
+                "workers": asked.readers,
+            },
+        }
+    )

@@ -1,0 +1,58 @@
+"""Where something was measured, in words that say what matters and not whose machine it is."""
+
+import os
+import platform
+import shutil
+from datetime import date
+from pathlib import Path
+
+from lib_dlhpc.spec.units import format_quantity
+
+MOUNTS = Path("/proc/mounts")
+
+
+def host(folder: Path) -> dict[str, str]:
+    """Return date, cores, memory, file system of `folder`, kernel and Python; what is not known is left out."""
+    memory, kind = memory_size(), file_system(folder)
+    return {
+        "date": date.today().isoformat(),
+        "cores": f"{cores()} cores",
+        **({"memory": format_quantity(memory, "B", 2)} if memory else {}),
+        **({"file system": kind} if kind else {}),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": f"Python {platform.python_version()}",
+    }
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_size() -> int:
+    """Return the machine's memory in B, 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def file_system(folder: Path) -> str:
+    """Return the kind of file system that holds `folder`, such as ext4, empty where the system does not say."""
+    try:
+        lines = MOUNTS.read_text().splitlines()
+    except OSError:
+        return ""
+    resolved, found, longest = folder.resolve(), "", -1
+    for _, point, kind, *_ in map(str.split, lines):
+        place = Path(point.replace("\\040", " "))
+        if resolved.is_relative_to(place) and len(place.parts) >= longest:
+            found, longest = kind, len(place.parts)
+    return found
+
+
+def capacity(folder: Path) -> float:
+    """Return the bytes that the file system of `folder` holds when it is empty."""
+    return float(shutil.disk_usage(folder).total)

@@ -1,0 +1,78 @@
+"""Files to read: made in a new folder of their own, which is removed whatever happens."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity
+
+PREFIX = ".dlhpc-calibrate-"
+SPARE = 1.1  # of the size asked for: file systems round up, and keep books
+
+
+class CalibrationError(SpecError):
+    """What keeps a folder from being measured: it is missing, full, or may not be written."""
+
+
+@contextmanager
+def workspace(folder: Path, size: float) -> Iterator[Path]:
+    """Yield a new empty folder in `folder`, which has `size` bytes free; it is gone in the end.
+
+    Raises CalibrationError where `folder` is missing, no folder, too full or may not be written; an
+    OSError inside, such as a full disk, becomes one.
+    """
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "no such folder"
+        raise CalibrationError(f"{folder}: {what}; name one on the file system to be measured.")
+    free = shutil.disk_usage(folder).free
+    if free < size * SPARE:
+        raise CalibrationError(
+            f"{folder}: {format_quantity(free, 'B')} free, {format_quantity(size * SPARE, 'B')} needed;"
+            " ask for less with --size."
+        )
+    try:
+        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+    except OSError as error:
+        raise CalibrationError(f"{folder}: cannot make a folder there: {error.strerror}.") from None
+    try:
+        yield place
+    except OSError as error:
+        raise CalibrationError(f"{folder}: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def make_files(
+    place: Path, shape: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], list[Path]]:
+    """Write the files of each kind, (B, how many), into a folder for each, and flush them; returns their paths.
+
+    What they hold is random: no file system can pack it, or store it once for two files.
+    """
+    made: dict[tuple[str, int], list[Path]] = {}
+    for kind, (size, count) in shape.items():
+        inside = place / "-".join(map(str, kind))
+        inside.mkdir()
+        made[kind] = [inside / f"{number:06d}" for number in range(count)]
+        for path in made[kind]:
+            path.write_bytes(os.urandom(size))
+    if hasattr(
+        os, "sync"
+    ):  # all at once: a flush of each would wait for the device thousands of times
+        os.sync()
+    for path in (path for paths in made.values() for path in paths):
+        flush(path)
+    return made
+
+
+def flush(path: Path) -> None:
+    """Wait until the file is on the device: what is not yet there cannot be dropped from memory."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,114 @@
+"""`dlhpc calibrate io DIR`: what the file system of a folder gives to readers, as a storage tier of a machine."""
+
+import argparse
+import json
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.machine import SCOPES
+from lib_dlhpc.spec.units import parse_quantity
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `calibrate` to the command line."""
+    calibrate = subparsers.add_parser("calibrate", help="measure this machine, for predictions")
+    actions = calibrate.add_subparsers(required=True, metavar="WHAT")
+    io = actions.add_parser(
+        "io",
+        help="read small files and packed ones in a folder: a storage tier",
+        description="Writes files into a new folder in DIR, reads them in several ways with several"
+        " processes, removes them, and prints the storage tier of a machine that this amounts to. What is in"
+        " memory is dropped before it is read: as root of the whole machine, else of these files.",
+    )
+    io.add_argument("folder", metavar="DIR", help="any folder on the file system to be measured")
+    io.add_argument("--seconds", default="20", help="how long, about (default: 20)")
+    io.add_argument("--size", default="256 MiB", help="of the files in all (default: 256 MiB)")
+    io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one a core, four a core)")
+    io.add_argument("--warm", action="store_true", help="read what is in memory: the page cache")
+    io.add_argument("--name", help="of the tier (default: disk, or memory with --warm)")
+    io.add_argument("--scope", default="node", help="node (default), or shared by all nodes")
+    io.add_argument("--out", metavar="FILE", help="write the tier there, as TOML")
+    io.add_argument("--json", action="store_true", help="print all that was measured, in SI units")
+    io.set_defaults(command=_io)
+
+
+def _io(options: argparse.Namespace) -> int:
+    from lib_dlhpc.calibrate.fit import fit_io
+    from lib_dlhpc.calibrate.host import capacity, host
+    from lib_dlhpc.calibrate.io import default_settings, measure_io
+    from lib_dlhpc.calibrate.points import COLD, WARM
+    from lib_dlhpc.calibrate.report import as_dict, as_toml
+
+    name = options.name or ("memory" if options.warm else "disk")
+    if not NAME.fullmatch(name):
+        raise SpecError(f"--name {name}: expected letters, digits, - and _.")
+    if options.scope not in SCOPES:
+        legal = ", ".join(SCOPES)
+        raise SpecError(f"--scope {options.scope}: legal: {legal}.{suggest(options.scope, SCOPES)}")
+    out = _file(options.out) if options.out else None
+    seconds, size = _number("seconds", options.seconds, "s"), _number("size", options.size, "B")
+    folder, settings = Path(options.folder), default_settings(_readers(options.readers))
+    state = WARM if options.warm else COLD
+    print(f"Reading in {folder} for about {seconds:g} s ...", file=sys.stderr)
+    with _ended_as_cancelled():
+        points = measure_io(folder, state=state, seconds=seconds, size=size, settings=settings)
+    fit = fit_io(points, name, options.scope)
+    if not options.warm:
+        fit = replace(fit, tier=replace(fit.tier, capacity=capacity(folder)))
+    text = as_toml(fit, points, host(folder))
+    if out:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SpecError(f"--out {out}: {error.strerror}.") from None
+        print(f"{out}: the storage tier {name!r}.", file=sys.stderr)
+    if options.json:
+        print(json.dumps(as_dict(fit, points, host(folder)), indent=2))
+    elif not out:
+        print(text, end="")
+    return 0
+
+
+def _number(option: str, value: str, unit: str) -> float:
+    return parse_quantity(value, unit, f"--{option}")
+
+
+def _readers(text: str | None) -> tuple[int, ...]:
+    """Return the numbers in "1,2,8"; one reader is always among them: its time is what the fit begins with."""
+    if text is None:
+        return ()
+    try:
+        return tuple(sorted({1, *map(int, text.split(","))}))
+    except ValueError:
+        raise SpecError(f"--readers {text}: expected whole numbers, such as 1,2,8.") from None
+
+
+def _file(name: str) -> Path:
+    """Return the path of a file that can be written: better to say so before the measurement than after."""
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise SpecError(f"--out {name}: {'a folder' if path.is_dir() else 'no such folder'}.")
+    return path
+
+
+@contextmanager
+def _ended_as_cancelled() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: the files are removed either way."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt("Ended; the files are removed.")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
