@@ -1,4 +1,4 @@
-"""The command line: dlhpc predict | simulate | run | validate | catalog | explore."""
+"""The command line: dlhpc predict | simulate | run | snapshots | store | validate | catalog | explore."""
 
 import argparse
 import contextlib
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
+from lib_dlhpc.commands import snapshots, store
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment, dump, load
@@ -83,7 +84,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
     real.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
+    real.add_argument(
+        "--snapshot-every",
+        metavar="N",
+        help="keep versions of the state: N steps apart, or 'epoch'; see dlhpc snapshots",
+    )
+    real.add_argument(
+        "--from", dest="origin", metavar="RUN@VERSION", help="begin at a version of another run"
+    )
     real.set_defaults(command=_run)
+
+    store.add(commands)
+    snapshots.add(commands)
 
     many = commands.add_parser("validate", help="compare predictions with published results")
     many.add_argument(
@@ -222,6 +234,8 @@ def _run(options: argparse.Namespace) -> int:
             Path(folder) if folder else None,
             bool(options.resume),
             lambda measured: on_ranks.told(predicted, measured, cap),
+            options.snapshot_every,
+            options.origin,
         )
         print(text)
     except JobError as error:

@@ -1,0 +1,138 @@
+"""`dlhpc store pack | ls | cat`: a folder packed into partitions, and what is in them."""
+
+import argparse
+import os
+import shutil
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.units import format_quantity
+
+if TYPE_CHECKING:
+    from lib_dlhpc.storage.index import Manifest
+    from lib_dlhpc.storage.packed import PackedStore
+
+CODECS = ("none", "zlib", "zstd")
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `store` and what it can do to the command line."""
+    store = subparsers.add_parser(
+        "store", help="pack a folder of files into a few partitions, and look into them"
+    )
+    actions = store.add_subparsers(required=True, metavar="ACTION")
+
+    one = actions.add_parser("pack", help="pack a folder; nothing is published unless all is")
+    one.add_argument("folder", metavar="DIR", help="the folder to pack; it stays as it is")
+    one.add_argument("store", metavar="STORE", help="the new store, a folder that is not there yet")
+    one.add_argument("--partitions", type=int, default=8, metavar="N", help="default: 8")
+    one.add_argument("--codec", default="none", help=f"one of {', '.join(CODECS)} (default: none)")
+    one.set_defaults(command=_pack)
+
+    listed = actions.add_parser("ls", help="list what is in a store, or in a folder of it")
+    listed.add_argument("store", metavar="STORE")
+    listed.add_argument("path", nargs="?", default="", help="a name in the store (default: all)")
+    listed.add_argument("-l", "--long", action="store_true", help="with sizes and times")
+    listed.add_argument("-R", "--recursive", action="store_true", help="with all that is below")
+    listed.set_defaults(command=_ls)
+
+    shown = actions.add_parser("cat", help="write a file's content to the standard output")
+    shown.add_argument("store", metavar="STORE")
+    shown.add_argument("name", nargs="+", metavar="NAME")
+    shown.set_defaults(command=_cat)
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.pack import pack
+
+    if options.codec not in CODECS:
+        raise SpecError(
+            f"--codec {options.codec}: expected one of {', '.join(CODECS)}.{suggest(options.codec, CODECS)}"
+        )
+    manifest = pack(options.folder, options.store, options.partitions, options.codec)
+    print(f"{options.store}: {_told(manifest)}")
+    return 0
+
+
+def _told(manifest: "Manifest") -> str:
+    size, stored = manifest.size, manifest.stored
+    ratio = f", {size / stored:.2f} to 1 with {manifest.codec}" if 0 < stored < size else ""
+    return (
+        f"{_many(manifest.files, 'file')} in {_many(manifest.folders, 'folder')}, {_bytes(size)}, stored in"
+        f" {_many(len(manifest.partitions), 'partition')} of {_bytes(stored)} in all{ratio}"
+    )
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' if number != 1 else ''}"
+
+
+def _bytes(size: float) -> str:
+    return format_quantity(size, "B")
+
+
+def _ls(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.packed import open_store
+
+    with open_store(options.store) as store:
+        top = _name(store, options.path)
+        if not store.stat(top).is_dir if top else False:
+            _print_line(store, top, top, options.long)
+            return 0
+        for name in _below(store, top, options.recursive):
+            shown = name[len(top) + 1 :] if top else name
+            _print_line(store, name, shown, options.long)
+    return 0
+
+
+def _below(store: "PackedStore", top: str, recursive: bool) -> list[str]:
+    found = []
+    for name in store.listdir(top):
+        found.append(f"{top}/{name}" if top else name)
+        if recursive and store.stat(found[-1]).is_dir:
+            found += _below(store, found[-1], recursive)
+    return found
+
+
+def _print_line(store: "PackedStore", name: str, shown: str, long: bool) -> None:
+    stat = store.stat(name)
+    mark = "/" if stat.is_dir else ""
+    if long:
+        when = datetime.fromtimestamp(stat.mtime).strftime("%Y-%m-%d %H:%M")
+        size = "" if stat.is_dir else _bytes(stat.size)
+        print(f"{size:>9}  {when}  {_printable(shown)}{mark}")
+    else:
+        print(_printable(shown) + mark)
+
+
+def _printable(name: str) -> str:
+    """A name as one line that any terminal takes."""
+    shown = name if name.isprintable() else name.encode("unicode_escape", "replace").decode()
+    encoding = sys.stdout.encoding or "utf-8"
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _cat(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.packed import open_store
+
+    with open_store(options.store) as store:
+        names = [_name(store, name) for name in options.name]
+        for name in names:
+            if not name or store.stat(name).is_dir:
+                raise SpecError(f"{name or options.store} is a folder; `dlhpc store ls` lists it.")
+        for name in names:
+            with store.open(name) as content:
+                shutil.copyfileobj(content, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _name(store: "PackedStore", path: str) -> str:
+    """Return the name that a user's `path` means: ./a//b/ is a/b. Raises SpecError where there is none."""
+    name = os.path.normpath(f"/{path}").lstrip("/")
+    if name and not store.exists(name):
+        near = suggest(name, store.names)
+        raise SpecError(f"{path}: the store has no such file or folder.{near}")
+    return name

@@ -1,0 +1,121 @@
+"""`dlhpc store` as a user meets it: what it prints, what it says of mistakes, how it exits."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lib_dlhpc.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    place = tmp_path / "my data"
+    for name in ("cats/old", "Öffnung", "empty"):
+        (place / name).mkdir(parents=True)
+    (place / "cats" / "1.txt").write_bytes(b"meow\n" * 1000)
+    (place / "cats" / "old" / "2.bin").write_bytes(bytes(range(256)))
+    (place / "Öffnung" / "größe").write_bytes(b"")
+    (place / "two\nlines").write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    return place
+
+
+@pytest.fixture
+def store(folder, capsys):
+    assert main(["store", "pack", str(folder), "data.store", "--codec", "zlib"]) == 0
+    capsys.readouterr()
+    return "data.store"
+
+
+@pytest.mark.parametrize("codec", ["none", "zlib", "zstd"])
+def test_pack_tells_what_it_made(folder, capsys, codec):
+    made = ["store", "pack", str(folder), "out", "--partitions", "2", "--codec", codec]
+    assert main(made) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("out: 4 files in 4 folders, 5.26 kB, stored in 2 partitions of ")
+    assert (f" to 1 with {codec}" in told) is (codec != "none")
+
+
+def test_ls_lists_like_ls(store, capsys):
+    main(["store", "ls", store])
+    assert capsys.readouterr().out == "cats/\nempty/\ntwo\\nlines\nÖffnung/\n"
+    main(["store", "ls", store, "cats"])
+    assert capsys.readouterr().out == "1.txt\nold/\n"
+    main(["store", "ls", store, "./cats//old/"])
+    assert capsys.readouterr().out == "2.bin\n"
+    main(["store", "ls", store, "cats/1.txt"])
+    assert capsys.readouterr().out == "cats/1.txt\n"
+    main(["store", "ls", store, "empty"])
+    assert capsys.readouterr().out == ""
+    main(["store", "ls", store, "-R"])
+    every = "cats/ cats/1.txt cats/old/ cats/old/2.bin empty/ two\\nlines Öffnung/ Öffnung/größe"
+    assert capsys.readouterr().out.split() == every.split()
+
+
+def test_ls_long_has_sizes_with_units_and_times(folder, store, capsys):
+    os.utime(folder / "cats" / "1.txt", (0, 0))
+    main(["store", "ls", store, "cats", "-l"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["5", "kB"] and lines[0].endswith("1.txt")
+    assert lines[1].endswith("old/") and "1970" not in lines[0]  # the time is that at packing
+
+
+def test_cat_is_byte_exact(folder, capfdbinary):
+    main(["store", "pack", str(folder), "data.store", "--codec", "zlib"])
+    capfdbinary.readouterr()
+    names = ["cats/old/2.bin", "Öffnung/größe", "cats/1.txt"]
+    assert main(["store", "cat", "data.store", *names]) == 0
+    assert capfdbinary.readouterr().out == bytes(range(256)) + b"meow\n" * 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pack", "nowhere", "new"], "nowhere"),
+        (["pack", "my data", "data.store"], "data.store"),
+        (["pack", "my data", "new", "--codec", "zstdd"], "Did you mean 'zstd'"),
+        (["pack", "my data", "new", "--partitions", "0"], "partitions"),
+        (["pack", "my data", "my data/new"], "my data"),
+        (["pack", "my data", "no/such/new"], "no/such"),
+        (["ls", "nowhere"], "nowhere"),
+        (["ls", "my data"], "my data"),
+        (["ls", "data.store", "dogs"], "no such file or folder"),
+        (["ls", "data.store", "cats/1.tx"], "Did you mean 'cats/1.txt'"),
+        (["ls", "data.store", "../my data"], "no such file or folder"),
+        (["cat", "data.store", "cats"], "cats is a folder"),
+        (["cat", "data.store", "cats/1.txt", "cats/3.txt"], "cats/3.txt"),
+        (["cat", "nowhere", "cats/1.txt"], "nowhere"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_exits_2(folder, store, arguments, words, capsys):
+    before = sorted(os.listdir())
+    assert main(["store", *arguments]) == 2
+    told = capsys.readouterr()
+    assert words in told.err and told.err.startswith("dlhpc: ") and told.err.count("\n") == 1
+    assert not told.out and sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("made", [[], ["nothing"]])
+def test_an_empty_folder_and_one_with_an_empty_file_are_stores_too(tmp_path, made, capsys):
+    (tmp_path / "tree").mkdir()
+    for name in made:
+        (tmp_path / "tree" / name).touch()
+    target = str(tmp_path / "store")
+    assert main(["store", "pack", str(tmp_path / "tree"), target]) == 0
+    capsys.readouterr()
+    assert main(["store", "ls", target]) == 0
+    assert capsys.readouterr().out.split() == made
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder, tmp_path):
+    (folder / "large").write_bytes(bytes(1 << 20))
+    dlhpc = f"{sys.executable} -m lib_dlhpc.cli store"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {dlhpc} pack 'my data' new && {dlhpc} cat new large | head -c 1"],
+        capture_output=True,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout.endswith(b"\0")
