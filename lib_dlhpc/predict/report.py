@@ -97,7 +97,9 @@ def _with_failures(prediction: Breakdown) -> dict[str, Any]:
     if np.isinf(found.mtbf):
         return {}
     numbers = ("mtbf", "expected_time", "goodput", "failures", "young", "daly", "best")
-    return {"resilience": {name: float(getattr(found, name)) for name in numbers}}
+    values = {name: float(getattr(found, name)) for name in numbers}
+    # JSON knows no infinity: null is a run that never ends.
+    return {"resilience": {name: x if np.isfinite(x) else None for name, x in values.items()}}
 
 
 def _failures(prediction: Breakdown) -> list[str]:
@@ -105,8 +107,9 @@ def _failures(prediction: Breakdown) -> list[str]:
     found = prediction.resilience
     if np.isinf(found.mtbf):
         return []
+    time = float(found.expected_time)
     lines = [
-        f"  with failures         {show(float(found.expected_time), 's'):>10}   one every"
+        f"  with failures         {show(time, 's') if np.isfinite(time) else 'never done':>10}   one every"
         f" {show(float(found.mtbf), 's')}; {float(found.goodput):.1%} of the time becomes training"
     ]
     if prediction.experiment.storage.tier:

@@ -81,18 +81,22 @@ class Resilience:
     @property
     def shares(self) -> dict[str, Any]:
         """Shares of the expected time by cause; they add up to 1."""
+        # In shares rather than in seconds, which have no end where no headway is made.
         cycle = expected_cycle(self.interval, self._spread, self.mtbf)
-        upright = cycle / (1 + mean_restart(self._spread, self.mtbf) / self.mtbf)
-        still = np.minimum(self._spread.standstill(self.interval), upright - self.interval)
+        upright = 1 / (1 + mean_restart(self._spread, self.mtbf) / self.mtbf)
+        training = self.interval / cycle
+        still = np.minimum(self._spread.standstill(self.interval) / cycle, upright - training)
         parts = {
-            "training": self.interval,
+            "training": training,
             "checkpoints": still,
-            "work done again": upright - self.interval - still,
-            "restarts": cycle - upright,
+            "work done again": upright - training - still,  # and checkpoints that are
+            "restarts": 1 - upright,
         }
-        running = (self.expected_time - self.prediction.start_time) / self.expected_time
-        shares = {name: seconds / cycle * running for name, seconds in parts.items()}
-        return {"first start": 1 - running, **shares}
+        start = self.prediction.start_time / self.expected_time
+        return {
+            "first start": start,
+            **{name: share * (1 - start) for name, share in parts.items()},
+        }
 
     @property
     def young(self) -> Any:
