@@ -2,7 +2,8 @@
 
 experiment.toml   what is run              metrics.jsonl   loss and accuracy as they come
 status.json       running, done ...        result.json     the end of a run that came through
-timeline.npz      who did what, when       snapshot.npz    to go on from
+timeline.npz      who did what, when       snapshot.npz    to go on from, or
+snapshots.json    where versions go, which else are in snapshots/
 log.txt           what the ranks printed   error-3.json    what went wrong on rank 3
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lib_dlhpc.launch.mpi import command, environment
+from lib_dlhpc.launch.origin import check_snapshots, settle_snapshots
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
@@ -109,14 +111,21 @@ class Job:
 
 
 def start(
-    experiment: Experiment, ranks: int, folder: Path | None = None, resume: bool = False
+    experiment: Experiment,
+    ranks: int,
+    folder: Path | None = None,
+    resume: bool = False,
+    snapshot_every: str | int | None = None,
+    origin: str | None = None,
 ) -> Job:
     """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work.
 
     folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then
     the run goes on from its snapshot; then only [machine], [storage], [calibration], run.epochs and
-    run.checkpoint_interval may differ from what the folder says. Raises SpecError for ranks below 1, for
-    a folder that does not fit, and where MPI is missing; nothing is changed then.
+    run.checkpoint_interval may differ from what the folder says. snapshot_every: steps, or "epoch": from
+    one version in the run's snapshot store to the next. origin: "RUN@VERSION", at which the run begins: its
+    versions are a branch in RUN's store. Raises SpecError for ranks below 1, for a folder that does not
+    fit, and where MPI is missing; nothing is changed then.
     """
     if ranks < 1:
         raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
@@ -125,12 +134,14 @@ def start(
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
         _check_folder(experiment, folder, resume)
+        check_snapshots(experiment, folder, resume, snapshot_every, origin)
         folder.mkdir(parents=True, exist_ok=True)
         log = open(folder / "log.txt", "ab")  # noqa: SIM115
         _lock(log, folder)
         for old in (*folder.glob("error-*.json"), *folder.glob("rank-*.json")):
             old.unlink()
         (folder / "result.json").unlink(missing_ok=True)
+        settle_snapshots(folder, resume, snapshot_every, origin)
         dump(experiment, folder / "experiment.toml")
     except OSError as error:
         raise SpecError(f"{folder}: {error.strerror}.") from None

@@ -11,6 +11,8 @@ from typing import Any
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.storage.snapshots import SnapshotError
+from lib_dlhpc.storage.snapshots.plan import store_of
 
 PAUSE = 0.1  # s between two looks
 
@@ -21,13 +23,15 @@ def run_here(
     folder: Path | None,
     resume: bool,
     memory: Callable[[list[float]], list[str]] = lambda measured: [],
+    snapshot_every: str | int | None = None,
+    origin: str | None = None,
 ) -> str:
     """Run an experiment to its end and return what came of it, in words.
 
-    memory: makes lines of the B that each rank held at most.
+    memory: makes lines of the B that each rank held at most. snapshot_every, origin: see `start`.
     Raises SpecError for mistakes, JobError if the run failed, KeyboardInterrupt that says what is left.
     """
-    job = start(experiment, ranks, folder, resume)
+    job = start(experiment, ranks, folder, resume, snapshot_every, origin)
     try:
         with _ends_alike():
             while job.state == "running":
@@ -37,7 +41,7 @@ def run_here(
         result = job.wait()
         lines = memory([each["total"] for each in result["memory"]])
         text, _, where = as_text(experiment, job, result).rpartition("\n")
-        return "\n".join([text, *lines, where])
+        return "\n".join([text, *lines, *_versions(job), where])
     except KeyboardInterrupt:
         job.cancel()
         _clear()
@@ -105,9 +109,26 @@ def _exchanged(result: dict[str, Any]) -> list[str]:
 
 
 def _left(job: Job) -> str:
-    if (job.folder / "snapshot.npz").exists():
+    if (job.folder / "snapshot.npz").exists() or _versions(job):
         return f"What was saved is in {job.folder}; --resume {job.folder} goes on from there."
     return f"Nothing was saved yet; the log is in {job.folder}."
+
+
+def _versions(job: Job) -> list[str]:
+    """Say how many versions of the state a run has, and where they are listed."""
+    try:
+        store, plan = store_of(job.folder)
+        newest = store.newest(plan.branch)
+        own = [version for version in store.log() if version.branch == plan.branch]
+    except SnapshotError:
+        return []
+    if not own or newest is None:
+        return []
+    written = show(float(sum(version.written for version in own)), "B")
+    return [
+        f"  {len(own)} version{'s' * (len(own) != 1)} of its state, {written} in all, the newest"
+        f" {newest.number} ({newest.short}): dlhpc snapshots log {job.folder}"
+    ]
 
 
 def _line(job: Job, epochs: float) -> None:

@@ -8,6 +8,7 @@ behind.py     written while training goes on
 refs.py       branches and tags: names for versions
 lineage.py    the tree of versions as text;  diff.py: what two differ in;  search.py: by step and metrics
 sweep.py      what no name reaches is removed;  verify.py: every byte is looked at
+plan.py       where the snapshots of a run go;  out.py: a version becomes a run folder
 files.py      a file is there whole or not at all; one writer at a time
 
     objects/NAME             pieces of arrays; the name is the hash of its table of contents

@@ -1,0 +1,230 @@
+"""`dlhpc snapshots ...`: the versions of a run's state: look at them, go back, branch off, clean up."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.storage.snapshots import SnapshotStore, Version
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add(subparsers: "Subparsers") -> None:
+    """Add `snapshots` and what it can do to the command line."""
+    parser = subparsers.add_parser(
+        "snapshots",
+        help="versions of a run's state: log, show, diff, find, branch, tag, restore, gc, verify",
+        description="A VERSION is a number, the first digits of an id, a branch or a tag.",
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    _add(actions, "log", _log, "draw the tree of all versions")
+    one = _add(actions, "show", _show, "show what a version holds")
+    one.add_argument("version", metavar="VERSION")
+    two = _add(
+        actions, "diff", _diff, "show which arrays two versions share, and how far they are apart"
+    )
+    two.add_argument("first", metavar="VERSION")
+    two.add_argument("second", metavar="VERSION")
+    some = _add(actions, "find", _find, "list the versions that meet all conditions")
+    some.add_argument(
+        "condition",
+        nargs="+",
+        metavar="CONDITION",
+        help='such as "accuracy > 0.9" or "step <= 100"',
+    )
+    aside = _add(actions, "branch", _branch, "begin a branch at a version; without one, list them")
+    aside.add_argument("version", nargs="?", metavar="VERSION")
+    aside.add_argument("--name", help="of a branch in the store")
+    aside.add_argument(
+        "--out", metavar="DIR", help="a new run folder, for `dlhpc run --resume DIR`"
+    )
+    mark = _add(actions, "tag", _tag, "give a version a name that stays; without one, list them")
+    mark.add_argument("version", nargs="?", metavar="VERSION")
+    mark.add_argument("name", nargs="?")
+    gone = _add(
+        actions, "forget", _forget, "remove a tag or a branch; gc then removes what only it reached"
+    )
+    gone.add_argument("name")
+    back = _add(
+        actions, "restore", _restore, "write a version as a snapshot.npz, with its experiment"
+    )
+    back.add_argument("version", metavar="VERSION")
+    back.add_argument("--out", metavar="DIR", required=True, help="a new run folder")
+    swept = _add(actions, "gc", _gc, "remove what no branch or tag reaches")
+    swept.add_argument(
+        "--keep-last",
+        type=int,
+        metavar="N",
+        help="of each branch only the N newest, and the tagged",
+    )
+    swept.add_argument(
+        "--dry-run", action="store_true", help="say what would go, and remove nothing"
+    )
+    _add(actions, "verify", _verify, "look at every byte; exits 1 and tells every problem")
+
+
+def _add(
+    actions: "Subparsers", name: str, command: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text)
+    parser.add_argument("run", metavar="RUN", help="a run folder, or a folder of snapshots")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _store(options: argparse.Namespace) -> "SnapshotStore":
+    from lib_dlhpc.storage.snapshots.plan import store_of
+
+    return store_of(options.run)[0]
+
+
+def _labels(store: "SnapshotStore") -> dict[str, list[str]]:
+    """Return the names of branches and tags by the id of their version."""
+    found: dict[str, list[str]] = {}
+    for refs in (store.branches, store.tags):
+        for name in refs.names():
+            label = name if refs is store.branches else f"{refs.kind} {name}"
+            found.setdefault(refs.get(name), []).append(label)
+    return found
+
+
+def _print(store: "SnapshotStore", versions: "list[Version]") -> None:
+    from lib_dlhpc.storage.snapshots.lineage import described
+
+    labels = _labels(store)
+    for version in versions:
+        print(described(version, labels.get(version.id, ())))
+
+
+def _log(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.snapshots.lineage import tree
+
+    store = _store(options)
+    for line in tree(store.log(), _labels(store)):
+        print(line)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    store = _store(options)
+    version = store.version(options.version)
+    saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version.time))
+    names = ", ".join(_labels(store).get(version.id, [])) or "-"
+    print(f"version {version.number}, {version.id}")
+    print(f"  parent  {version.parent or '-'}\n  branch  {version.branch}\n  names   {names}")
+    print(f"  saved   {saved} after step {version.step}")
+    print(
+        f"  size    {show(float(version.size), 'B')}, of which {show(float(version.written), 'B')} new"
+    )
+    for name, value in version.metrics.items():
+        print(f"  {name} = {value:.6g}")
+    for name, array in version.arrays.items():
+        shape = " x ".join(map(str, array.shape)) or "one number"
+        print(f"  {name:<16} {array.dtype:<5} {shape:<16} {show(float(array.size), 'B'):>10}")
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    store = _store(options)
+    first, second = store.version(options.first), store.version(options.second)
+    print(f"{first.name} -> {second.name}")
+    for row in store.diff(first, second):
+        line = f"  {row.name:<16} {row.kind:<12} {show(float(row.size), 'B'):>10}"
+        if row.kind == "changed":
+            line += f", {row.shared / max(row.size, 1):.1%} of it shared"
+            line += f", |b - a| / |a| = {row.relative:.3g}" if row.relative == row.relative else ""
+        print(line)
+    for name in {**first.metrics, **second.metrics}:
+        a, b = (version.metrics.get(name) for version in (first, second))
+        print(
+            f"  {name:<16} {'-' if a is None else f'{a:.6g}'} -> {'-' if b is None else f'{b:.6g}'}"
+        )
+    return 0
+
+
+def _find(options: argparse.Namespace) -> int:
+    store = _store(options)
+    _print(store, store.find(*options.condition))
+    return 0
+
+
+def _branch(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.snapshots.out import begin_run
+    from lib_dlhpc.storage.snapshots.plan import store_of
+
+    store, plan = store_of(options.run)
+    if options.version is None:
+        for name in store.branches.names():
+            version = store.newest(name)
+            print(f"{name:<24} {version.name if version else '-'}")
+        return 0
+    if (options.name is None) == (options.out is None):
+        raise SpecError("dlhpc snapshots branch: give --name NAME or --out DIR.")
+    version = store.version(options.version)
+    if options.out is None:
+        store.branch(options.name, version)
+        print(f"branch {options.name} begins at {version.name}")
+        return 0
+    made = begin_run(Path(options.out), store, version, plan.every)
+    print(
+        f"{options.out}: branch {made.branch} begins at {version.name};"
+        f" dlhpc run {options.out}/experiment.toml --resume {options.out} goes on from there"
+    )
+    return 0
+
+
+def _tag(options: argparse.Namespace) -> int:
+    store = _store(options)
+    if options.version is None:
+        for name in store.tags.names():
+            print(f"{name:<24} {store.version(store.tags.get(name)).name}")
+        return 0
+    if options.name is None:
+        raise SpecError("dlhpc snapshots tag: give the version a name.")
+    print(f"tag {options.name}: {store.tag(options.name, options.version).name}")
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    _store(options).forget(options.name)
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.snapshots.out import write_out
+
+    store = _store(options)
+    version = store.version(options.version)
+    write_out(Path(options.out), store, version)
+    print(f"{options.out}: {version.name} as snapshot.npz")
+    return 0
+
+
+def _gc(options: argparse.Namespace) -> int:
+    store = _store(options)
+    swept = store.gc(options.keep_last, options.dry_run)
+    would = "would go" if options.dry_run else "are gone"
+    for version in swept.versions:
+        print(f"{version.name}, step {version.step}")
+    print(
+        f"{len(swept.versions)} versions {would}, {show(float(swept.freed), 'B')} of chunks with them;"
+        f" {swept.kept} stay"
+    )
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    store = _store(options)
+    problems = store.verify()
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not problems:
+        print(f"{store.folder}: {len(store.log())} versions, every byte as it was written")
+    return int(bool(problems))

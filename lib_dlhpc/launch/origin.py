@@ -1,0 +1,77 @@
+"""Where a run's snapshots go, and at whose version it begins: settled before any rank starts."""
+
+from pathlib import Path
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, loads, to_tables
+from lib_dlhpc.storage.snapshots import SnapshotStore, Version
+from lib_dlhpc.storage.snapshots.plan import (
+    FILE,
+    FOLDER,
+    Plan,
+    begin_branch,
+    experiment_text,
+    read_every,
+    read_plan,
+    version_of,
+    write_plan,
+)
+
+
+def check_snapshots(
+    experiment: Experiment, folder: Path, resume: bool, every: str | int | None, origin: str | None
+) -> None:
+    """Raise SpecError if a run's snapshots cannot be as they are asked for; nothing is changed."""
+    if every is not None:
+        read_every(every)
+    asynchronous = experiment.strategy.update == "asynchronous"
+    if asynchronous and every is not None and read_every(every):
+        raise SpecError(
+            f"--snapshot-every {every}: asynchronous updates are at rest only at the end of an epoch;"
+            " give 'epoch'."
+        )
+    if origin is not None and resume:
+        raise SpecError(f"--from {origin}: a run that is resumed goes on from its own snapshots.")
+    if not resume and any((folder / name).exists() for name in (FILE, FOLDER)):
+        raise SpecError(f"{folder}: holds snapshots already; name another folder.")
+    if origin is not None:
+        _, store, _, version = version_of(origin)
+        _check_origin(experiment, origin, store, version)
+
+
+def settle_snapshots(
+    folder: Path, resume: bool, every: str | int | None, origin: str | None
+) -> None:
+    """Write into a run folder where its snapshots go, if any are asked for."""
+    steps = None if every is None else read_every(every)
+    if origin is not None:
+        _, store, plan, version = version_of(origin)
+        begin_branch(folder, store, version, plan.every if steps is None else steps)
+    elif steps is not None:
+        before = (read_plan(folder) if resume else None) or Plan()
+        write_plan(folder, Plan(steps, before.branch, before.store))
+
+
+def _check_origin(
+    experiment: Experiment, origin: str, store: SnapshotStore, version: Version
+) -> None:
+    """Raise SpecError unless a run can begin at a version: its network, and the rest of its epoch, are the same."""
+    text = experiment_text(store, version)
+    if not text:
+        raise SpecError(f"--from {origin}: {version.name} is no run's: it holds no experiment.")
+    theirs = loads(text)
+    mine, other = to_tables(experiment), to_tables(theirs)
+    if mine.get("model") != other.get("model"):
+        raise SpecError(f"--from {origin}: {version.name} has another [model].")
+    if version.metrics.get("epoch", 0.5) % 1:
+        same = {
+            "[dataset]": mine.get("dataset") == other.get("dataset"),
+            "run.seed": experiment.run.seed == theirs.run.seed,
+            "global batch": int(experiment.global_batch) == int(theirs.global_batch),
+        }
+        if not all(same.values()):
+            names = ", ".join(name for name, equal in same.items() if not equal)
+            raise SpecError(
+                f"--from {origin}: {version.name} is within an epoch, and the rest of it would be another:"
+                f" {names}; begin at the end of an epoch."
+            )

@@ -1,0 +1,164 @@
+"""`dlhpc snapshots`: what it prints is what the store holds; mistakes are told in one line, with status 2."""
+
+import re
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.spec.experiment import load, loads
+from lib_dlhpc.storage.snapshots import open_snapshots
+from lib_dlhpc.storage.snapshots.plan import Plan, read_plan, write_plan
+from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.trainer import train
+
+EXPERIMENT = loads("""
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 1
+batch = 200
+[run]
+epochs = 2
+""")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run with versions 1 and 2 on main, and 3 on a branch from 1."""
+    for name, plan, experiment in (
+        ("run", Plan(), EXPERIMENT),
+        ("slow", Plan(0, "slow", "../run/snapshots"), EXPERIMENT.set({"training.rate": 1e-4})),
+    ):
+        (tmp_path / name).mkdir()
+        write_plan(tmp_path / name, plan)
+        if name == "slow":
+            open_snapshots(tmp_path / "run/snapshots").branch("slow", 1)
+        train(experiment, Alone(), tmp_path / name)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def dlhpc(folder, capsys):
+    """A function: run `dlhpc snapshots`, expect a status, and return what it printed."""
+
+    def dlhpc(action, *arguments, status=0, run=folder):
+        assert main(["snapshots", action, str(run), *map(str, arguments)]) == status
+        printed = capsys.readouterr()
+        return printed.err if status else printed.out
+
+    return dlhpc
+
+
+def test_the_log_is_the_tree(dlhpc, folder):
+    one, two, three = (version.short for version in open_snapshots(folder / "snapshots").log())
+    lines = dlhpc("log").splitlines()
+    assert [re.sub(r"  step.*?(  \[|$)", r"\1", line) for line in lines] == [
+        f"● 1   {one}", f"├─● 3   {three}  [slow]", f"● 2   {two}  [main]",
+    ]  # fmt: skip
+    assert dlhpc("log", run=folder.parent / "slow") == dlhpc("log", run=folder / "snapshots")
+    assert all("accuracy 0." in line and "loss " in line for line in lines)
+
+
+def test_a_version_shows_all_it_holds(dlhpc, folder):
+    version = open_snapshots(folder / "snapshots").version(2)
+    text = dlhpc("show", version.short)
+    assert version.id in text and version.parent in text and "after step 16" in text
+    for name, array in version.arrays.items():
+        assert re.search(rf"{name} +{re.escape(array.dtype)} +{array.shape[0]} ", text)
+    for name, value in version.metrics.items():
+        assert f"{name} = {value:.6g}" in text
+
+
+def test_a_difference_says_how_far_apart(dlhpc):
+    text = dlhpc("diff", "main", "slow")
+    assert re.search(r"weights +changed .*\|b - a\| / \|a\| = 0\.\d+", text)
+    assert re.search(r"place +shared", text) and re.search(r"accuracy +0\.\d+ -> 0\.\d+", text)
+    assert "changed" not in dlhpc("diff", 1, 1)
+
+
+def test_versions_are_found_tagged_branched_and_forgotten(dlhpc, folder):
+    assert dlhpc("find", "step > 8", "step<=16").count("step 16") == 2
+    assert dlhpc("find", "accuracy > 1") == ""
+    assert "tag best: version 2" in dlhpc("tag", 2, "best")
+    assert "best" in dlhpc("tag") and "[tag best]" in dlhpc("log")
+    assert "branch again begins at version 2" in dlhpc("branch", "best", "--name", "again")
+    assert dlhpc("branch").split()[::4] == ["again", "main", "slow"]
+    dlhpc("forget", "again")
+    dlhpc("forget", "best")
+    assert dlhpc("tag") == "" and "again" not in dlhpc("branch")
+
+
+def test_what_is_forgotten_is_swept(dlhpc, folder):
+    dlhpc("forget", "slow")
+    told = dlhpc("gc", "--dry-run")
+    assert "version 3" in told and "1 versions would go" in told and "2 stay" in told
+    assert len(open_snapshots(folder / "snapshots").log()) == 3
+    assert dlhpc("gc").replace("are gone", "would go") == told
+    assert "2 versions, every byte as it was written" in dlhpc("verify")
+    assert "1 versions are gone" in dlhpc("gc", "--keep-last", 1)
+    assert "what came before was removed" in dlhpc("log")
+
+
+def test_a_version_becomes_a_run_folder(dlhpc, folder, tmp_path):
+    store = open_snapshots(folder / "snapshots")
+    assert "branch new begins at version 1" in dlhpc("branch", 1, "--out", tmp_path / "new")
+    plan = read_plan(tmp_path / "new")
+    assert plan == Plan(0, "new", "../run/snapshots")
+    assert load(tmp_path / "new/experiment.toml") == EXPERIMENT
+    dlhpc("restore", "slow", "--out", tmp_path / "file")
+    assert load(tmp_path / "file/experiment.toml").training.rate == 1e-4
+    wanted = store.load("slow")
+    del wanted["experiment"]
+    with np.load(tmp_path / "file/snapshot.npz") as file:
+        assert {name: file[name].tobytes() for name in file.files} == {
+            name: array.tobytes() for name, array in wanted.items()
+        }
+    whole = train(EXPERIMENT, Alone()).network.weights
+    assert train(EXPERIMENT, Alone(), tmp_path / "new").network.weights.tobytes() == whole.tobytes()
+    before = sorted(tmp_path.rglob("*"))
+    assert "is not empty" in dlhpc("branch", 1, "--out", tmp_path / "new", status=2)
+    assert "is not empty" in dlhpc("restore", 1, "--out", tmp_path / "file", status=2)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_flipped_bit_is_told_with_version_array_and_object(dlhpc, folder):
+    (path,) = list((folder / "snapshots/objects").iterdir())[:1]
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    assert re.search(rf"version \d \(\w+\), \w+: object {path.name}", dlhpc("verify", status=1))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["show", 9], "no such version"),
+        (["show", "mian"], "Did you mean 'main'"),
+        (["diff", 1, "x"], "no such version"),
+        (["find", "accuracy"], "expected a condition"),
+        (["find", "accurcy>0"], "Did you mean 'accuracy'"),
+        (["branch", 1], "give --name NAME or --out DIR"),
+        (["branch", 1, "--name", "../x"], "expected letters"),
+        (["branch", 1, "--name", "main"], "there is a branch main already"),
+        (["tag", 1], "give the version a name"),
+        (["tag", 1, "7"], "not a number"),
+        (["forget", "nothing"], "no branch or tag nothing"),
+        (["gc", "--keep-last", 0], "expected a whole number, at least 1"),
+    ],
+)
+def test_mistakes_are_told(dlhpc, folder, words, told):
+    before = sorted(folder.rglob("*"))
+    text = dlhpc(*words, status=2)
+    assert told in text and text.startswith("dlhpc: ") and text.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_where_there_are_none_it_is_said(dlhpc, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for run in (tmp_path / "empty", tmp_path / "nowhere"):
+        assert "a run makes some with --snapshot-every" in dlhpc("log", status=2, run=run)
