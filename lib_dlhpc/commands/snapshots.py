@@ -210,11 +210,12 @@ def _restore(options: argparse.Namespace) -> int:
 def _gc(options: argparse.Namespace) -> int:
     store = _store(options)
     swept = store.gc(options.keep_last, options.dry_run)
-    would = "would go" if options.dry_run else "are gone"
+    many = len(swept.versions)
+    would = "would go" if options.dry_run else "is gone" if many == 1 else "are gone"
     for version in swept.versions:
         print(f"{version.name}, step {version.step}")
     print(
-        f"{len(swept.versions)} versions {would}, {show(float(swept.freed), 'B')} of chunks with them;"
+        f"{many} version{'s' * (many != 1)} {would}, {show(float(swept.freed), 'B')} of chunks with them;"
         f" {swept.kept} stay"
     )
     return 0

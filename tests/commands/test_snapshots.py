@@ -96,11 +96,11 @@ def test_versions_are_found_tagged_branched_and_forgotten(dlhpc, folder):
 def test_what_is_forgotten_is_swept(dlhpc, folder):
     dlhpc("forget", "slow")
     told = dlhpc("gc", "--dry-run")
-    assert "version 3" in told and "1 versions would go" in told and "2 stay" in told
+    assert "version 3" in told and "1 version would go" in told and "2 stay" in told
     assert len(open_snapshots(folder / "snapshots").log()) == 3
-    assert dlhpc("gc").replace("are gone", "would go") == told
+    assert dlhpc("gc").replace("is gone", "would go") == told
     assert "2 versions, every byte as it was written" in dlhpc("verify")
-    assert "1 versions are gone" in dlhpc("gc", "--keep-last", 1)
+    assert "1 version is gone" in dlhpc("gc", "--keep-last", 1)
     assert "what came before was removed" in dlhpc("log")
 
 
