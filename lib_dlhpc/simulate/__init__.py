@@ -19,6 +19,7 @@ sharded.py       what replicas exchange with every microbatch (ZeRO 2 and 3)
 local.py         steps that every rank takes by itself between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
+input.py         readers and batches fetched ahead: when each rank's next batch is there
 storage.py       metadata servers and data servers as queues; readers that share them
 measure.py       where the time of simulated steps goes, for each way to update
 caching.py       caches played: which samples of an epoch are found, by what is dropped

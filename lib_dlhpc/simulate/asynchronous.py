@@ -215,7 +215,7 @@ def _worker(state: _Servers, worker: int) -> Process:
             parts.append(sim.env.process(_part(state, worker, step, server, read)))
         yield from parts
         pulled[step, worker] = end = sim.env.now
-        begin = float(load.next_start(step, begin, end, load.fetch[step, worker]))
+        begin = float(load.next_start(step, begin, end, worker))
 
 
 def _part(state: _Servers, worker: int, step: int, server: int, read: dict[int, int]) -> Process:

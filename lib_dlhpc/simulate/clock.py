@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.work import Work
+from lib_dlhpc.simulate.input import Supply
 from lib_dlhpc.simulate.watchdog import Cancelled
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -32,6 +33,7 @@ class Load:
     factor: Floats  # (steps, ranks): jitter over speed
     fetch: Floats  # (steps, ranks): s to fetch the next batch
     saving: Floats  # (steps,): s in which all stand still for a checkpoint after the step
+    supply: Supply | None = None  # readers that say when a batch is there, in place of `fetch`
 
     @property
     def steps(self) -> int:
@@ -63,9 +65,15 @@ class Load:
         """Return when the update is done."""
         return exchange_end + factor * self.update
 
-    def next_start(self, step: int, start: Any, end: Any, fetch: Any) -> Any:
+    def available(self, step: int, start: Any, rank: int | None = None) -> Any:
+        """Return when the next batch is there, of one rank or of each; `start`: of this step."""
+        if self.supply is not None:
+            return self.supply.available(step, rank)
+        return start + (self.fetch[step] if rank is None else self.fetch[step, rank])
+
+    def next_start(self, step: int, start: Any, end: Any, rank: int | None = None) -> Any:
         """Return when the next step begins: the checkpoint is written and the next batch is there."""
-        return np.maximum(end + self.saving[step], start + fetch)
+        return np.maximum(end + self.saving[step], self.available(step, start, rank))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +97,7 @@ def clock(load: Load, step: int, start: Floats, joined: Floats, exchanged: Float
     forward_end, backward_end = load.computed(start, factor)
     exchange_end = np.maximum(backward_end, exchanged[-1]) if len(exchanged) else backward_end
     end = load.finished(exchange_end, factor)
-    next_start = load.next_start(step, start, end, load.fetch[step])
+    next_start = load.next_start(step, start, end)
     inside = (forward_end, backward_end, joined, exchanged, exchange_end)
     return Clock(step, start, *inside, end, next_start)
 
@@ -104,6 +112,8 @@ def play_rounds(
     start, sent = np.zeros(load.ranks), load.sent
     shape, done = (len(sent), load.ranks), 0
     for step, factor in enumerate(load.factor):
+        if load.supply is not None:
+            load.supply.started(step, start)
         forward_end, backward_end = load.computed(start, factor)
         joined, exchanged = np.empty(shape), np.empty(shape)
         free = start

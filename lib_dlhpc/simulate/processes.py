@@ -64,6 +64,8 @@ def _rank(
     begin = 0.0
     for step, of_step in enumerate(scripts):
         start[step, rank] = begin
+        if load.supply is not None:
+            load.supply.started(step, begin, rank)
         factor = float(load.factor[step, rank])
         forward_end, backward_end = load.computed(begin, factor)
         for row, (bucket, script) in enumerate(zip(load.sent, of_step, strict=True)):
@@ -74,4 +76,4 @@ def _rank(
             yield from take_part(sim, rank, script)
             exchanged[step, row, rank] = sim.env.now
         end = load.finished(max(backward_end, sim.env.now), factor)
-        begin = float(load.next_start(step, begin, end, load.fetch[step, rank]))
+        begin = float(load.next_start(step, begin, end, rank))

@@ -48,9 +48,11 @@ def rows(load: Load, step: Clock) -> list[Timeline]:
         both = partial(row, rank=every, kind="checkpoint", name=0, start=step.end, stop=saved)
         parts.append(both(stream="compute", names=["wait for the checkpoint"]))
         parts.append(both(stream="checkpoint", names=["write a checkpoint"]))
-    if fetch.any():
-        ready = step.start + fetch
-        fetched = partial(row, rank=every, stream="input", kind="input", start=step.start)
+    if fetch.any() or load.supply is not None:
+        begun, ready = step.start, load.available(step.step, step.start)
+        if load.supply is not None:
+            begun = load.supply.begun[step.step + 1]
+        fetched = partial(row, rank=every, stream="input", kind="input", start=begun)
         parts.append(fetched(name=0, names=["fetch the next batch"], stop=ready))
         parts.append(late(row, "input", "wait for input", saved, ready))
     return parts

@@ -3,8 +3,8 @@
 A rank computes forward, then backward, out of which its gradient buckets come one after another; they
 are exchanged in that order by the schedule of the experiment's allreduce, one at a time, while backward
 goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late. A
-batch is fetched while the step before it goes on. Updates that do not keep step so: see local.py and
-asynchronous.py.
+batch is fetched while the step before it goes on, or further ahead (input.py). Updates that do not keep
+step so: see local.py and asynchronous.py.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a
@@ -26,6 +26,7 @@ from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
 from lib_dlhpc.simulate import local, rounds
 from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
+from lib_dlhpc.simulate.input import supply
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.rows import rows
 from lib_dlhpc.spec.errors import SpecError, suggest
@@ -67,7 +68,8 @@ def simulate(
     first to arrive; both with "events" only.
     input, checkpoint: models of the seconds that a batch takes to fetch and a checkpoint to write, see
     Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
-    stand still for a checkpoint.
+    stand still for a checkpoint. Where [storage] has workers or prefetch, ranks that keep step get their
+    batches from readers that queue for the storage, see input.py.
     progress: called with simulated seconds, messages delivered and messages in all, after each bucket
     or each few thousand events.
     Raises SpecError for arrays, and for what is not modelled; Cancelled when `progress` returns False.
@@ -136,6 +138,7 @@ def _load(
         experiment.model, experiment.machine.device, experiment.strategy.optimizer
     )
     factor, fetch, saving = _conditions(experiment, seed, steps, speed, input, checkpoint)
+    step_by_step = experiment.strategy.update == "synchronous" and input is None
     return Load(
         device_work(experiment, scale),
         float(scale * update),
@@ -143,6 +146,7 @@ def _load(
         factor,
         fetch,
         saving,
+        supply(experiment, steps, seed) if step_by_step and experiment.storage.tier else None,
     )
 
 
