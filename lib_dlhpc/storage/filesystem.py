@@ -135,11 +135,15 @@ class PackedFileSystem(AbstractFileSystem):
             return self.store.read_many(names)
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
-        """Make a folder; see PosixView.make_dir."""
-        self.view.make_dir(self._strip_protocol(path), path)
+        """Make a folder, and those above it; see PosixView.make_dir."""
+        name = self._strip_protocol(path)
+        above = self._parent(name)
+        if create_parents and above and not self.isdir(above):
+            self.mkdir(above)
+        self.view.make_dir(name, path)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a folder; those above it come with it."""
+        """Make a folder, and those above it."""
         if not (exist_ok and self.isdir(path)):
             self.mkdir(path)
 

@@ -8,8 +8,9 @@ look at each path: one under the prefix goes to the store, all others to where t
 shutil, numpy.load, json, csv and whatever else takes a path through these functions follow.
 
 What it cannot catch, because no Python function is asked for a path: os.open and file descriptors (refused with
-a clear error), readers in C that open a path themselves (numpy.fromfile, mmap of a path, HDF5, sqlite3), other
-programs, and a function kept as a default argument. A symbolic link that leads to the prefix is not seen either.
+a clear error), readers in C that open a path themselves (io.FileIO, numpy.fromfile, HDF5, sqlite3, imports),
+other programs, and a function kept as a default argument. numpy.load with mmap_mode finds no descriptor and says so.
+A symbolic link from elsewhere that leads to the prefix is not seen either.
 """
 
 import builtins
@@ -18,7 +19,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from types import FunctionType
 from typing import Any
@@ -32,15 +33,11 @@ from lib_dlhpc.storage.posix import PosixView
 
 @dataclass(frozen=True, eq=False)
 class Mount:
-    """A store under a prefix, an absolute path; `hint` is part of every path that leads into it."""
+    """A store under a prefix: its absolute path, the same without symbolic links, and what each path in it contains."""
 
-    prefix: str
+    places: tuple[str, ...]
     hint: str
     view: PosixView
-    inside: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inside", self.prefix + os.sep)
 
 
 _mounts: tuple[Mount, ...] = ()  # newest first; replaced as a whole, so that readers need no lock
@@ -60,7 +57,7 @@ def mounted(store: PackedStore, prefix: str | os.PathLike[str]) -> Iterator[str]
     with _changing:
         _set((mount, *_mounts))
     try:
-        yield mount.prefix
+        yield mount.places[0]
     finally:
         with _changing:
             _set(tuple(other for other in _mounts if other is not mount))
@@ -70,15 +67,16 @@ def _mount(store: PackedStore, prefix: str | os.PathLike[str]) -> Mount:
     place = _plain(os.path.abspath(os.fsdecode(prefix)))
     if place == os.path.dirname(place):
         raise SpecError(f"prefix {os.fspath(prefix)!r}: the root cannot be hidden; name a folder.")
-    home = _plain(os.path.realpath(store.target))
-    if f"{home}{os.sep}".startswith(f"{_plain(os.path.realpath(place))}{os.sep}"):
+    home, real = (_plain(os.path.realpath(path)) for path in (store.target, place))
+    if f"{home}{os.sep}".startswith(f"{real}{os.sep}"):
         raise SpecError(
             f"prefix {os.fspath(prefix)!r} would hide the store's own folder {home}; name another place, such as "
             f"{os.path.join(os.path.dirname(home), 'data')}."
         )
     # Only from within a real folder can a path lead into it without saying its name.
     sure = os.name == "posix" and not os.path.isdir(place)
-    return Mount(place, os.path.basename(place) if sure else "", PosixView(store))
+    hint = os.path.basename(place) if sure else ""
+    return Mount(tuple(dict.fromkeys((place, real))), hint, PosixView(store))
 
 
 def _plain(path: str) -> str:
@@ -114,13 +112,14 @@ def find(path: Any) -> tuple[PosixView, str] | None:
                 place = _plain(os.path.abspath(path))
             except (OSError, ValueError):
                 return None
-            if place.startswith(mount.inside):
-                name = place[len(mount.inside) :].replace(os.sep, "/")
-                if path.endswith("/") and mount.view.is_file(name):
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-                return mount.view, name
-            if place == mount.prefix:
-                return mount.view, ""
+            for prefix in mount.places:
+                if place == prefix:
+                    return mount.view, ""
+                if place.startswith(prefix + os.sep):
+                    name = place[len(prefix) + 1 :].replace(os.sep, "/")
+                    if path.endswith("/") and mount.view.is_file(name):
+                        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+                    return mount.view, name
             if ".." in path and _passes(path, mount):
                 raise PermissionError(errno.EACCES, "'..' leads out of the mounted store", path)
     return None
@@ -131,7 +130,7 @@ def _passes(path: str, mount: Mount) -> bool:
     place = os.getcwd() if not os.path.isabs(path) else os.path.splitdrive(path)[0] + os.sep
     for part in os.path.splitdrive(path)[1].replace("/", os.sep).split(os.sep):
         place = os.path.normpath(os.path.join(place, part))
-        if _plain(place) == mount.prefix and part != os.pardir:
+        if _plain(place) in mount.places and part != os.pardir:
             return True
     return False
 

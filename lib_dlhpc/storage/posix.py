@@ -77,15 +77,22 @@ class PosixView:
         inside = set(self.store.listdir(name)) if self.store.exists(name) or not name else set()
         above = f"{name}/" if name else ""
         inside |= {
-            made[len(above) :].partition("/")[0] for made in self.made if made.startswith(above)
+            made[len(above) :].partition("/")[0]
+            for made in tuple(self.made)
+            if made.startswith(above)
         }
         return sorted(inside)
 
     def make_dir(self, name: str, path: object) -> None:
-        """Make a folder, seen by this process until a file in it makes it last. Raises FileExistsError."""
+        """Make a folder, seen through this view until a file in it makes it last.
+
+        Raises FileExistsError, and FileNotFoundError, NotADirectoryError where the folder above is none.
+        """
         if self.is_dir(name) or self.is_file(name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._check_above(name, path)
+        above = name.rpartition("/")[0]
+        if not self.check(above, path).is_dir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         self.made.add(name)
 
     def open(

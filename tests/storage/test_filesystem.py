@@ -155,6 +155,8 @@ def test_new_files_are_written_once_and_there_on_close(packed):
         assert not packed.exists("out/log.txt")
     packed.pipe_file("out/bytes", b"\0\1")
     packed.makedirs("out", exist_ok=True)
+    packed.makedirs("new/deep")
+    assert packed.isdir("new") and packed.ls("new", detail=False) == ["new/deep"]
     assert packed.cat("out", recursive=True) == {"out/bytes": b"\0\1", "out/log.txt": b"\xc3\xbc"}
     with pytest.raises(PermissionError, match="written once"):
         packed.open("out/log.txt", "wb")

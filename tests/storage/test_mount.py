@@ -120,6 +120,7 @@ def test_an_unmodified_loader_sees_the_same_samples_in_the_same_order(folder, th
         lambda root: below(root, pathlib.Path(root).rglob("*")),
         lambda root: below(root, pathlib.Path(root).glob("*/*.bin")),
         lambda root: below(root, pathlib.Path(root).iterdir()),
+        lambda root: os.stat(f"{root}/words.txt").st_mtime_ns,
         lambda root: [os.path.getsize(path) for path in folder_loader.samples(root)],
         lambda root: [int(os.path.getmtime(path)) for path in folder_loader.samples(root)],
         lambda root: [
@@ -229,6 +230,7 @@ def test_a_new_file_whose_writing_fails_is_not_there(there, mode):
         (lambda root: open(f"{root}/nothing/x", "w"), errno.ENOTDIR),
         (lambda root: os.mkdir(f"{root}/cats"), errno.EEXIST),
         (lambda root: os.mkdir(f"{root}/nothing/x"), errno.ENOTDIR),
+        (lambda root: os.mkdir(f"{root}/no/x"), errno.ENOENT),
         (lambda root: os.remove(f"{root}/words.txt"), errno.EROFS),
         (lambda root: os.remove(f"{root}/no"), errno.ENOENT),
         (lambda root: os.replace(f"{root}/words.txt", f"{root}/other"), errno.EROFS),
@@ -266,6 +268,16 @@ def test_a_folder_that_is_there_is_hidden_and_comes_back(folder, store, tmp_path
         assert not os.path.exists(real / "own.txt") and not os.path.exists("own.txt")
         assert open("nothing").read() == ""
     assert os.listdir() == ["own.txt"] and open("own.txt").read() == "own"
+
+
+def test_a_prefix_behind_a_symbolic_link_is_found_by_its_real_path_too(store, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with mounted(store, tmp_path / "link" / "train") as there:
+        resolved = pathlib.Path(there).resolve()
+        assert resolved == tmp_path / "real" / "train"
+        assert os.listdir(resolved) == os.listdir(there)
+        assert (resolved / "nothing").read_bytes() == b""
 
 
 def test_a_whole_tree_is_copied_out(folder, there, tmp_path):
