@@ -247,6 +247,7 @@ def written() -> str:
     from lib_dlhpc.explore import (
         allreduce_drawings,
         data_parallel_drawings,
+        failures_drawings,
         gantt_drawing,
         hybrid_parallel_drawings,
         large_batch_drawings,
@@ -257,6 +258,7 @@ def written() -> str:
     others = (
         allreduce_drawings,
         data_parallel_drawings,
+        failures_drawings,
         gantt_drawing,
         hybrid_parallel_drawings,
         large_batch_drawings,
