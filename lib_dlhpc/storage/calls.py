@@ -7,7 +7,6 @@ function's own arguments.
 import errno
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import IO, Any
 
 from lib_dlhpc.storage.posix import PosixView
@@ -40,25 +39,27 @@ def listdir(view: PosixView, name: str, path: Any) -> list[Any]:
     return [os.fsencode(name) for name in names] if isinstance(os.fspath(path), bytes) else names
 
 
-@dataclass(frozen=True)
 class Entry:
     """What os.scandir tells of one file or folder."""
 
-    name: Any
-    path: Any
-    view: PosixView
-    stored: str
+    __slots__ = ("_stored", "_view", "name", "path")
+
+    def __init__(self, name: Any, path: Any, view: PosixView, stored: str) -> None:
+        self.name, self.path, self._view, self._stored = name, path, view, stored
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.name!r}>"
 
     def __fspath__(self) -> Any:
         return self.path
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Tell whether this is a folder."""
-        return self.view.is_dir(self.stored)
+        return self._view.is_dir(self._stored)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """Tell whether this is a file."""
-        return self.view.is_file(self.stored)
+        return self._view.is_file(self._stored)
 
     def is_symlink(self) -> bool:
         """Say no."""
@@ -70,7 +71,7 @@ class Entry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Return what os.stat returns."""
-        return self.view.status(self.stored, self.path)
+        return self._view.status(self._stored, self.path)
 
     def inode(self) -> int:
         """Return the number that os.stat gives."""
@@ -99,12 +100,9 @@ class Entries(Iterator[Entry]):
 
 def scandir(view: PosixView, name: str, path: Any) -> Entries:
     """os.scandir."""
-    place = os.fspath(path)
-    above = f"{name}/" if name else ""
-    return Entries(
-        Entry(shown, os.path.join(place, shown), view, above + os.fsdecode(shown))
-        for shown in listdir(view, name, path)
-    )
+    above, names = f"{name}/" if name else "", listdir(view, name, path)
+    place = os.path.join(os.fspath(path), names[0])[: -len(names[0])] if names else ""
+    return Entries(Entry(one, place + one, view, above + os.fsdecode(one)) for one in names)
 
 
 def access(view: PosixView, name: str, path: Any, mode: int, **options: Any) -> bool:

@@ -19,7 +19,7 @@ from fsspec.spec import AbstractFileSystem
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.storage.packed import PackedStore, open_store
-from lib_dlhpc.storage.posix import PosixView, as_io_error
+from lib_dlhpc.storage.posix import PosixView
 
 
 class PackedFileSystem(AbstractFileSystem):
@@ -131,8 +131,10 @@ class PackedFileSystem(AbstractFileSystem):
             self.view.check(name, name)
             if self.view.is_dir(name):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-        with as_io_error(", ".join(names)):
+        try:
             return self.store.read_many(names)
+        except SpecError as error:  # its words name the file
+            raise OSError(errno.EIO, str(error)) from error
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         """Make a folder, and those above it; see PosixView.make_dir."""

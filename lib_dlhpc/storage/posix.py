@@ -8,18 +8,20 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from types import TracebackType
 from typing import IO, Any
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.storage.errors import AlreadyThere
 from lib_dlhpc.storage.packed import PackedStore, Stat
 from lib_dlhpc.storage.writing import OutputFile
 
 DEVICE = 0xD17  # st_dev of every stored file: one file system of its own
+OWNER = (os.getuid(), os.getgid()) if hasattr(os, "getuid") else (0, 0)
+HAS_BLOCKS = hasattr(os.stat_result, "st_blocks")
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,24 @@ class PosixView:
         found = self.check(name, path)
         mode = stat.S_IFDIR | 0o755 if found.is_dir else stat.S_IFREG | 0o444
         hashed = blake2b(name.encode(errors="surrogateescape"), digest_size=7).digest()
-        owner = (os.getuid(), os.getgid()) if hasattr(os, "getuid") else (0, 0)
         second, exact = found.mtime_ns // 10**9, found.mtime_ns
         times = (second,) * 3 + (exact / 1e9,) * 3 + (exact,) * 3
-        return os.stat_result((mode, int.from_bytes(hashed), DEVICE, 1, *owner, found.size, *times))
+        more = {"st_blocks": -(-found.size // 512)} if HAS_BLOCKS else {}
+        numbers = (mode, int.from_bytes(hashed), DEVICE, 1, *OWNER, found.size, *times)
+        return os.stat_result(numbers, more)
 
     def listing(self, name: str, path: object) -> list[str]:
         """Return the names in a folder, sorted. Raises FileNotFoundError, NotADirectoryError."""
         if not self.check(name, path).is_dir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        inside = set(self.store.listdir(name)) if self.store.exists(name) or not name else set()
+        inside = self.store.listdir(name) if self.store.exists(name) or not name else []
+        if not self.made:
+            return inside
         above = f"{name}/" if name else ""
-        inside |= {
-            made[len(above) :].partition("/")[0]
-            for made in tuple(self.made)
-            if made.startswith(above)
+        made = {
+            one[len(above) :].partition("/")[0] for one in tuple(self.made) if one.startswith(above)
         }
-        return sorted(inside)
+        return sorted({*inside, *made})
 
     def make_dir(self, name: str, path: object) -> None:
         """Make a folder, seen through this view until a file in it makes it last.
@@ -114,34 +117,41 @@ class PosixView:
         if "+" in mode or "a" in mode:
             why = f"mode {mode!r} changes a stored file; a file of a packed store is written once"
             raise OSError(errno.EROFS, why, path)
-        if self.is_dir(name):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if "r" in mode:
-            self.check(name, path)
-            content: Any = self.reader(name, path)
-        else:
-            content = self.writer(name, path, mode)
+        content: Any = (self.reader if "r" in mode else self.writer)(name, path, mode)
         if "b" in mode:
             return content
         text: Any = Text(content, encoding, errors, newline, line_buffering=buffering == 1)
         text.mode = mode
         return text
 
-    def reader(self, name: str, path: object) -> "Content":
-        """Return the file's content to read. Raises OSError with EIO where the store cannot give it."""
-        with as_io_error(path):
+    def reader(self, name: str, path: object, mode: str = "r") -> "Content":
+        """Return a file's content to read. Raises as os.stat, IsADirectoryError, and OSError (EIO) for damage."""
+        try:
             return Content(self.store.read(name), path)
+        except SpecError as error:  # what the path is matters only now
+            self._check_file(name, path)
+            raise OSError(errno.EIO, str(error), path) from error
 
     def writer(self, name: str, path: object, mode: str = "w") -> IO[bytes]:
         """Return a new file to write. Raises FileExistsError ("x"), PermissionError ("w") where it is there."""
         self._check_above(name, path)
-        if self.is_file(name) and "x" in mode:
+        found = self.find(name)
+        if found is not None and "x" in mode:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if self.is_file(name):
+        if found is not None:
+            self._check_file(name, path)
             why = "a file of a packed store is written once, and this one has been"
             raise PermissionError(errno.EPERM, why, path)
-        with as_io_error(path):
+        try:
             return self.store.create(name)
+        except AlreadyThere:  # another rank was quicker
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+        except SpecError as error:
+            raise OSError(errno.EIO, str(error), path) from error
+
+    def _check_file(self, name: str, path: object) -> None:
+        if self.check(name, path).is_dir:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 class Content(io.BytesIO):
@@ -181,15 +191,7 @@ class Text(io.TextIOWrapper):
             self.close()
 
 
-@contextmanager
-def as_io_error(path: object) -> Iterator[None]:
-    """Turn a store's error into the OSError (EIO) that code which reads files is ready for."""
-    try:
-        yield
-    except SpecError as error:
-        raise OSError(errno.EIO, str(error), path) from error
-
-
+@cache
 def check_mode(
     mode: str, encoding: str | None = None, errors: str | None = None, newline: str | None = None
 ) -> None:
