@@ -57,7 +57,7 @@ def test_explain_opens_every_number(goyal, capsys):
     shown = capsys.readouterr().out
     for word in ("Awan", "Williams", "Blom", "Goyal et al. 2017, section 4"):
         assert word in shown
-    assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 8
+    assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 9
 
 
 def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsys):

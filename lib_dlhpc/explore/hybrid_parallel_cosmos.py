@@ -170,7 +170,7 @@ def cubes_words(setting: Cubes) -> str:
         f"<b>{groups:,} × {setting.slabs} GPUs, {groups * setting.samples:,} samples a step:"
         f" {_time(step.step_time)}.</b> A GPU holds {_size(step.memory_total)}; halos stick out"
         f" {_time(step.exposed.get('halo', 0.0))}, gradients {_time(step.exposed['data'])};"
-        f" {float(step.efficiency):.0%} of the time is computing."
+        f" {float(step.compute / step.step_time):.0%} of the time is computing."
         + f" Reading a batch takes {_time(step.input_time)} meanwhile."
         * bool(setting.tier)
     )

@@ -45,8 +45,8 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
     scaling = scaling_state(
         devices,
         curve.speedup,
-        hidden=devices * curve.compute / low,
-        exposed=devices * curve.compute / high,
+        hidden=curve.speedup * curve.step_time / low,
+        exposed=curve.speedup * curve.step_time / high,
         now=now,
     )
     charts = {
@@ -90,7 +90,7 @@ def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:
     """The terms of the step's upper bound: all communication and all input on top of compute."""
     return {
         **prediction.terms,
-        "exposed communication": prediction.communication.total,
+        "exposed communication": prediction.unhidden,
         "input stall": prediction.input_time,
     }
 

@@ -43,6 +43,7 @@ class Breakdown:
     start_time: Any
     memory: dict[str, Any]
     energy: dict[str, Any]  # of one step
+    alone: Any  # s in which one device computes the batch of a replica, the network in one piece
 
     pipeline_bubble: Any = 0.0  # data parallelism has none
     made_again: Any = 0.0  # the part of backward in which activations are made again
@@ -73,13 +74,39 @@ class Breakdown:
 
     @property
     def step_time_bounds(self) -> tuple[Any, Any]:
-        """Lower and upper bound of step_time: everything hidden that can be, and nothing hidden."""
+        """Lower and upper bound of step_time: everything hidden that can be, and nothing hidden.
+
+        Messages between stages are on their way beside each other, so that their sum bounds nothing.
+        """
         slowest = self.compute + self.straggler_wait + self.pipeline_bubble
-        busy = np.maximum(slowest, self.communication.total)
+        busy = slowest
+        for kind, cost in self.messages.items():
+            if kind != "pipeline":
+                busy = np.maximum(busy, cost.total)
         return (
             np.maximum(busy, self.input_time) + self.checkpoint,
-            slowest + self.communication.total + self.input_time + self.checkpoint,
+            slowest + self.unhidden + self.input_time + self.checkpoint,
         )
+
+    @property
+    def unhidden(self) -> Any:
+        """Seconds of communication in a step that hides none of it.
+
+        Kind by kind all of its messages, or, where a late one holds up several ranks, what they wait.
+        """
+        return sum(
+            np.maximum(cost.total, self.exposed[kind]) for kind, cost in self.messages.items()
+        )
+
+    @property
+    def hidden(self) -> Any:
+        """Fraction of the communication that goes on behind computation; 1 without communication."""
+        shown = sum(
+            np.minimum(cost.total, self.exposed[kind]) for kind, cost in self.messages.items()
+        )
+        total = self.communication.total
+        some = np.where(np.greater(total, 0), total, 1.0)
+        return np.clip(1 - shown / some, 0.0, 1.0)[()]
 
     @property
     def throughput(self) -> Any:
@@ -88,12 +115,18 @@ class Breakdown:
 
     @property
     def efficiency(self) -> Any:
-        """Fraction of a step in which the devices compute: throughput over that of as many lone devices."""
-        return self.compute / self.step_time
+        """Throughput over that of as many lone devices, each with the whole network.
+
+        Without a split it is the fraction of a step in which the devices compute.
+        """
+        return self.alone / (self.experiment.strategy.replica * self.step_time)
 
     @property
     def speedup(self) -> Any:
-        """Throughput over that of one device with the same batch and nothing to wait for."""
+        """Throughput over that of one device with the whole network and nothing to wait for.
+
+        Its batch is that of a replica, whether there is room for it or not.
+        """
         return self.efficiency * self.experiment.devices
 
     @property
@@ -213,6 +246,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         input_stall=stall,
         memory=memory.ledger(experiment),
         server_load=load * training,
+        alone=work.forward + work.backward + update,
         messages={"data": cost},
         exposed={"data": exposed},
     )
@@ -251,6 +285,10 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     cost = Cost(0.0, 0.0, 0.0)
     for price in step.messages.values():
         cost += price
+    whole = device_work(experiment, scale)
+    update = compute.update_time(
+        experiment.model, experiment.machine.device, experiment.strategy.optimizer
+    )
     return _of_a_run(
         step.total + stall,
         0.0,
@@ -270,6 +308,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         room_elsewhere=way_out(experiment).room if away else np.inf,
         pipeline_bubble=step.bubble,
         made_again=step.again,
+        alone=float(whole.forward + whole.backward + scale * update),
         messages=step.messages,
         exposed=step.exposed,
     )

@@ -132,11 +132,14 @@ def _exposed(p: Breakdown) -> Explanation:
         " gradients by what sticks out behind the last backward pass of a rank and of those before it",
         (
             *parts,
+            ("share of all messages that is hidden", f"{float(p.hidden):.0%}", "computed"),
             ("step, all hidden (bound)", show(low, "s"), "computed"),
             ("step, nothing hidden (bound)", show(high, "s"), "computed"),
         ),
         "derived in lib_dlhpc/predict/pipelined.py and hybrid.py",
-        "The mean of the ranks of a pipeline. Messages do not slow the computation that they overlap.",
+        "The mean of the ranks of a pipeline. Messages do not slow the computation that they overlap. One message"
+        " between stages that is late holds up every stage behind it: their wait can be longer than all messages"
+        " of a rank, and none of them counts as hidden then.",
     )
 
 

@@ -109,6 +109,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     messages["pipeline"] += sent
     exposed["pipeline"] += talking - alone
     inside = forward + backward + again + sum(exposed.values()) - exposed["pipeline"]
+    bubble = alone - inside if size.pipeline > 1 else 0.0
     update = scale * max(_update(experiment, rank_model(rank)) for rank in chains[0])
     for kind, each in (
         ("offload", _moved_in_update(experiment, chains[0], update)),
@@ -120,9 +121,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     longest = many * max(sum(c.forward + c.backward + c.again for c in rank) for rank in worst)
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
     waiting = (slowest - 1) * (longest + update)
-    return Step(
-        forward, backward + again, again, update, waiting, messages, exposed, alone - inside
-    )
+    return Step(forward, backward + again, again, update, waiting, messages, exposed, bubble)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,8 @@ import numpy as np
 def exposed_time(ready: Any, cost: Any, backward: Any) -> Any:
     """Return the seconds of exchange that stick out behind backward.
 
-    ready, cost: (..., buckets) in s; backward: (...) in s.
+    ready, cost: (..., buckets) in s; backward: (...) in s. Nothing sticks out where nothing is sent.
     """
     remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
-    return np.maximum(np.max(ready + remaining, axis=-1) - backward, 0.0)
+    late = np.maximum(np.max(ready + remaining, axis=-1) - backward, 0.0)
+    return np.minimum(late, remaining[..., 0])  # exactly: rounding leaves no dust

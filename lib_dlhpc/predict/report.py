@@ -30,6 +30,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "throughput": float(prediction.throughput),
         "efficiency": float(prediction.efficiency),
         "speedup": float(prediction.speedup),
+        "hidden": float(prediction.hidden),
         "staleness": float(prediction.staleness),
         "server_load": float(prediction.server_load),
         "memory": {name: float(size) for name, size in prediction.memory.items()},
@@ -64,10 +65,10 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         for name, seconds in prediction.terms.items()
         if seconds
     ]
-    total = prediction.communication.total
+    total = float(prediction.communication.total)
     lines += [
-        f"  all communication     {show(float(total), 's'):>10}   of which"
-        f" {_share(1 - float(prediction.exposed_communication) / float(total)) if total else 'nothing'} is hidden",
+        f"  all communication     {show(total, 's'):>10}   of which"
+        f" {_share(float(prediction.hidden)) if total else 'nothing'} is hidden",
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
         f" on {int(e.devices)} devices",
@@ -126,6 +127,7 @@ def _by_kind(prediction: Breakdown) -> list[str]:
         return []
     lines = [
         f"    {kind:<19} {show(float(cost.total), 's'):>10}   {show(float(prediction.exposed[kind]), 's')} exposed"
+        + ": a late one makes other stages wait too" * _held_up(prediction, kind)
         for kind, cost in prediction.messages.items()
         if cost.total
     ]
@@ -137,6 +139,11 @@ def _by_kind(prediction: Breakdown) -> list[str]:
         )
     fullest = max(prediction.moments, key=lambda moment: moment.total)
     return [*lines, f"  fullest               {fullest.when}"]
+
+
+def _held_up(prediction: Breakdown, kind: str) -> bool:
+    """Whether ranks wait longer for these messages than all of a rank's take."""
+    return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
 
 
 def _ways(prediction: Breakdown) -> list[str]:

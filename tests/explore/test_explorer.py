@@ -59,4 +59,4 @@ def test_explanations_are_made_only_when_asked_for():
     page = Explorer()
     assert page.why.value == ""
     page.opened.value = True
-    assert page.why.value.count("<details") == 8
+    assert page.why.value.count("<details") == 9

@@ -4,12 +4,15 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.predict import predict, sweep
 from lib_dlhpc.predict.hybrid import KINDS, split_step
 from lib_dlhpc.predict.ledger import moments, peak
-from lib_dlhpc.spec.strategy import ALLREDUCES
+from lib_dlhpc.predict.report import as_text
+from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES
 
 PLAIN = loads("""
 [model]
@@ -94,6 +97,69 @@ def test_terms_add_up_and_the_step_lies_in_its_bounds(name):
     total = sum(cost.total for cost in prediction.messages.values())
     assert total == pytest.approx(prediction.communication.total)
     assert sum(peak(prediction.experiment).terms.values()) == prediction.memory_total
+
+
+@st.composite
+def splits(draw):
+    """Stages, groups, microbatches and links, of which many are so slow that messages are all there is."""
+    changes = {
+        "strategy.tensor": draw(st.sampled_from([1, 2, 4])),
+        "strategy.pipeline": draw(st.sampled_from([1, 2, 3, 6])),
+        "strategy.microbatches": draw(st.sampled_from([1, 6, 12, 24])),
+        "strategy.schedule": draw(st.sampled_from(SCHEDULES)),
+        "strategy.recompute": draw(st.sampled_from(["none", "full"])),
+        "strategy.offload": draw(st.sampled_from(["none", "activations"])),
+        "strategy.overlap": draw(st.booleans()),
+        "machine.jitter": draw(st.sampled_from([0.0, 0.1])),
+    }
+    if changes["strategy.pipeline"] == 1:
+        changes["strategy.zero"] = draw(st.integers(0, 3))
+    if changes["strategy.schedule"] == "interleaved":
+        changes["strategy.microbatches"] = 12
+        changes["strategy.chunks"] = draw(st.sampled_from([1, 2]))
+    for link in ("intra_node", "inter_node", "host_link"):
+        changes[f"machine.{link}.bandwidth"] = 10.0 ** draw(st.integers(7, 12))
+        changes[f"machine.{link}.latency"] = 10.0 ** draw(st.integers(-7, -2))
+    return changes
+
+
+@settings(max_examples=60)
+@given(splits())
+def test_no_split_is_outside_of_its_bounds_or_hides_less_than_nothing(changes):
+    run = GPT.set(changes)
+    found = predict(run)
+    low, high = found.step_time_bounds
+    assert low <= found.step_time * (1 + 1e-9) and found.step_time <= high * (1 + 1e-9)
+    assert 0 <= found.hidden <= 1
+    assert all(seconds >= 0 for seconds in found.exposed.values())
+    assert found.pipeline_bubble >= 0 and (found.pipeline_bubble == 0 or run.strategy.pipeline > 1)
+    assert found.efficiency > 0
+
+
+def test_a_message_that_holds_up_several_stages_counts_as_not_hidden_and_no_more():
+    slow = {**SPLITS["pipeline"], "strategy.microbatches": 1, "machine.intra_node.latency": 1e-3}
+    found = predict(GPT.set({**slow, "strategy.nodes": 3, "strategy.overlap": False}))
+    assert found.exposed["pipeline"] > 2 * found.messages["pipeline"].total
+    assert found.hidden == 0
+    assert "makes other stages wait" in as_text(found)
+
+
+def test_what_nobody_sends_leaves_no_dust():
+    alone = {"strategy.nodes": 1, "strategy.devices_per_node": 4, "strategy.tensor": 4}
+    found = predict(GPT.set({**alone, "strategy.microbatches": 3}))
+    assert found.pipeline_bubble == found.exposed["data"] == found.exposed["pipeline"] == 0
+    assert found.hidden == pytest.approx(0, abs=1e-12) and "-0" not in as_text(found)
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_speedup_is_over_one_device_with_the_whole_network(name):
+    run = GPT.set(SPLITS[name])
+    batch = int(run.strategy.batch)
+    one = GPT.set({"strategy.nodes": 1, "strategy.devices_per_node": 1, "strategy.batch": batch})
+    found, lone = predict(run), predict(one)
+    assert found.speedup == pytest.approx(found.throughput / lone.throughput, rel=1e-12)
+    assert found.efficiency == pytest.approx(found.speedup / found.experiment.devices)
+    assert lone.speedup == pytest.approx(1.0) and lone.step_time == pytest.approx(found.alone)
 
 
 def test_each_way_to_split_talks_for_its_own_reason():
