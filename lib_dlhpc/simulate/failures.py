@@ -29,7 +29,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 KINDS = ("first start", "training", "work done again", "checkpoint", "wait", "restart")
 TRAIN, WAIT, SAVE, RESTART, DONE = range(5)  # what a run is doing
 KIND = {WAIT: "wait", SAVE: "checkpoint", RESTART: "restart"}
-MOST = 10_000  # failures without a checkpoint between them, until a run is given up
+MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
 
 
 class Phase(NamedTuple):
@@ -176,6 +176,7 @@ class _Runs:
         self.until = self.now + self.goal
         self.strike = strikes.after(self.now)
         self.failed, self.in_a_row = np.zeros(runs, np.int64), np.zeros(runs, np.int64)
+        self.back = np.zeros(runs)  # s of training, the farthest that a failure fell back on
         self.seconds = {kind: np.zeros(runs) for kind in KINDS}
         self.seconds["first start"] += start
         self.phases = [Phase("first start", 0.0, start, 0.0)] if start else []
@@ -252,12 +253,14 @@ class _Runs:
         self.until[at] = (self.now + self.takes)[at]
         self.strike[at] = self.strikes.after(self.now)[at]
         self.failed += at
-        self.in_a_row += at
+        self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + at)
+        self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
         if self.in_a_row.max() > MOST:
             raise SpecError(
-                f"no headway: {MOST:,} failures without a checkpoint between them, for a stretch of"
-                f" {min(self.interval, self.work):,.0f} s and a restart of {float(self.price.restart):,.0f} s;"
-                " save more often, or on fewer nodes."
+                f"no headway: {MOST:,} failures in a row fell back on the same checkpoint, with"
+                f" {min(self.interval, self.work):,.0f} s of training to the next,"
+                f" {float(self.price.background):,.0f} s to write it behind, and"
+                f" {float(self.price.restart):,.0f} s to restart; save more often, or on fewer nodes."
             )
 
     def _trained(self, at: Flags) -> None:
@@ -277,7 +280,6 @@ class _Runs:
     def _saved(self, at: Flags) -> None:
         """Training goes on, and the checkpoint is safe, or will be."""
         self.newest[at] = self.done[at]
-        self.in_a_row[at] = 0
         self._write(at)
         self.doing[at & (self.done >= self.work)] = DONE
         self._train(at & (self.done < self.work))

@@ -149,10 +149,20 @@ def test_the_same_seed_gives_the_same_runs_and_another_one_others():
     assert a.wall.tobytes() != c.wall.tobytes()
 
 
-def test_without_headway_it_says_so():
+@pytest.mark.parametrize(
+    ("interval", "price"),
+    [
+        (5e3, saved(5.0, restart=1.0)),  # no stretch is ever done
+        (10.0, saved(1.0, 5e3, restart=1.0)),  # many are, and no write behind them
+        (10.0, saved(1.0, restart=1e4)),  # no restart is
+        (1e4, saved(1.0, 10.0, 10.0, 0.5, 1.0)),
+    ],
+)
+def test_without_headway_it_says_so(interval, price, monkeypatch):
+    monkeypatch.setattr("lib_dlhpc.simulate.failures.MOST", 1000)
     with pytest.raises(SpecError, match="no headway") as error:
-        play(1e4, 5e3, saved(5.0, restart=1.0), 10.0)
-    assert "5,000 s" in str(error.value)
+        play(1e4, interval, price, 50.0, runs=3)
+    assert f"{interval:,.0f} s of training" in str(error.value)
 
 
 @pytest.mark.parametrize(
