@@ -92,7 +92,8 @@ class PackedFileSystem(AbstractFileSystem):
         self, path: str, start: int | None = None, end: int | None = None, **_: Any
     ) -> bytes:
         """Return a file's bytes from `start` to `end`."""
-        return self._read([self._strip_protocol(path)])[0][start:end]
+        name = self._strip_protocol(path)
+        return self.view.reader(name, name).getvalue()[start:end]
 
     def cat(
         self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any
@@ -127,14 +128,12 @@ class PackedFileSystem(AbstractFileSystem):
         ]
 
     def _read(self, names: Sequence[str]) -> list[bytes]:
-        for name in names:
-            self.view.check(name, name)
-            if self.view.is_dir(name):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         try:
             return self.store.read_many(names)
-        except SpecError as error:  # its words name the file
-            raise OSError(errno.EIO, str(error)) from error
+        except SpecError as error:
+            for name in names:
+                self.view.check_file(name, name)
+            raise OSError(errno.EIO, str(error)) from error  # its words name the file
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         """Make a folder, and those above it; see PosixView.make_dir."""

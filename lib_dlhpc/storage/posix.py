@@ -33,9 +33,10 @@ class PosixView:
 
     def find(self, name: str) -> Stat | None:
         """Return what is known of a file or a folder, None where there is none of this name."""
-        if self.store.exists(name):
+        try:
             return self.store.stat(name)
-        return Stat(0, True, 0) if name in self.made or not name else None
+        except SpecError:
+            return Stat(0, True, 0) if name in self.made else None
 
     def is_dir(self, name: str) -> bool:
         """Tell whether there is a folder of this name."""
@@ -129,7 +130,7 @@ class PosixView:
         try:
             return Content(self.store.read(name), path)
         except SpecError as error:  # what the path is matters only now
-            self._check_file(name, path)
+            self.check_file(name, path)
             raise OSError(errno.EIO, str(error), path) from error
 
     def writer(self, name: str, path: object, mode: str = "w") -> IO[bytes]:
@@ -139,7 +140,7 @@ class PosixView:
         if found is not None and "x" in mode:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if found is not None:
-            self._check_file(name, path)
+            self.check_file(name, path)
             why = "a file of a packed store is written once, and this one has been"
             raise PermissionError(errno.EPERM, why, path)
         try:
@@ -149,7 +150,8 @@ class PosixView:
         except SpecError as error:
             raise OSError(errno.EIO, str(error), path) from error
 
-    def _check_file(self, name: str, path: object) -> None:
+    def check_file(self, name: str, path: object) -> None:
+        """Raise what open raises for a name that is no file's."""
         if self.check(name, path).is_dir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
