@@ -27,7 +27,8 @@ class SnapshotError(SpecError):
 def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
     """Give a file that takes the place of `path` when all is written; of a failure nothing is left.
 
-    named: returns the path when all is written, for a file that is named by what is in it.
+    named: returns the path when all is written, for a file that is named by what is in it. Raises OSError
+    that names the path.
     """
     temporary = path.with_name(f".{path.name}{RUIN}")
     try:
@@ -36,9 +37,11 @@ def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterat
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, named() if named else path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     flush_folder(path.parent)
 

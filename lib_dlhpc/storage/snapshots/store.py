@@ -226,6 +226,10 @@ class SnapshotStore:
     def verify(self) -> list[str]:
         """Look at every byte; return what is wrong, in words: nothing, if all is well."""
         self._behind.settle()
+        try:
+            self.check_there()
+        except SnapshotError as error:
+            return [str(error)]
         return problems(self.folder)
 
     def _write(
