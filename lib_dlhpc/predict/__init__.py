@@ -23,7 +23,7 @@ sensitivity.py  what would help most
 what_if.py      an experiment changed, its measured compute time kept where it holds
 sweep.py        millions of what-ifs in one call
 explain.py      every number opened: formula, inputs, source, range of validity; with
-                explanation.py, where a number comes from, explain_asynchronous.py and
+                explanation.py, where a number comes from, explain_input.py, explain_asynchronous.py and
                 explain_split.py
 validate.py     prediction against publication
 """

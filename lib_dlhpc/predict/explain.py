@@ -6,6 +6,7 @@ from typing import TypeAlias
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.predict import explain_asynchronous, explain_split
 from lib_dlhpc.predict.breakdown import Breakdown
+from lib_dlhpc.predict.explain_input import explain_input
 from lib_dlhpc.predict.explain_resilience import explain_resilience
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
@@ -26,7 +27,7 @@ ALLREDUCE_FORMULAS = {
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
     if prediction.experiment.strategy.is_split:
-        first, last = (_compute, _straggler), (_input, _speedup, _energy, _time)
+        first, last = (_compute, _straggler), (explain_input, _speedup, _energy, _time)
         own = explain_split.explain_split(prediction)
         return [
             *(part(prediction) for part in first),
@@ -173,31 +174,6 @@ def _exposed(p: Breakdown) -> Explanation:
     )
 
 
-def _input(p: Breakdown) -> Explanation:
-    e = p.experiment
-    tier = e.machine.storage.get(e.storage.tier)
-    inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
-    if tier:
-        sources = [
-            source_of(p, "machine", f"storage.{tier.name}.{key}")
-            for key in ("bandwidth", "metadata_rate")
-        ]
-        inputs += [
-            ("bytes a sample", show(e.dataset.sample_bytes, "B"), "data set"),
-            ("read bandwidth", show(tier.bandwidth, "B/s"), sources[0]),
-            ("metadata rate", show(tier.metadata_rate, "op/s"), sources[1]),
-            ("time to fetch a batch", show(float(p.input_time), "s"), "computed"),
-        ]
-    return Explanation(
-        "input stall",
-        show(float(p.input_stall), "s"),
-        "max(0, fetch - step), fetch = max(bytes / bandwidth, operations / metadata rate)",
-        tuple(inputs),
-        "bottleneck analysis; FanStore (Zhang et al. 2018) for the metadata operations",
-        "Prefetch hides all it can. Decoding on the host, caches and queueing are not modelled.",
-    )
-
-
 def _memory(p: Breakdown) -> Explanation:
     device = p.experiment.machine.device
     terms = tuple((name, show(float(size), "B"), "ledger") for name, size in p.memory.items())
@@ -284,4 +260,4 @@ def _time(p: Breakdown) -> Explanation:
 
 Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
 EXCHANGE: Parts = (_straggler, _communication, _exposed)
-REST: Parts = (_input, _memory, _speedup, _energy, _time)
+REST: Parts = (explain_input, _memory, _speedup, _energy, _time)

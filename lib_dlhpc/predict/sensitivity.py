@@ -17,6 +17,12 @@ PARTS = {
     "storage bandwidth": ("machine.storage.tier.bandwidth", 2.0),
     "metadata rate": ("machine.storage.tier.metadata_rate", 2.0),
 }
+# Those of readers, where the experiment says how many there are or how far ahead they may be.
+READERS = {
+    "readers a device": ("storage.workers", 2.0),
+    "batches ahead": ("storage.prefetch", 2.0),
+    "storage latency": ("machine.storage.tier.*latency", 0.5),
+}
 
 
 def sensitivity(prediction: Breakdown) -> dict[str, float]:
@@ -25,9 +31,11 @@ def sensitivity(prediction: Breakdown) -> dict[str, float]:
     A calibrated compute time is kept and scaled, so that a measured rate does not pin what is asked about.
     """
     experiment, base = prediction.experiment, float(prediction.step_time)
-    tier = experiment.storage.tier
+    storage = experiment.storage
+    tier = storage.tier if storage.access == "stream" else storage.local
+    readers = READERS if tier and (storage.workers or storage.prefetch) else {}
     shorter = {}
-    for part, (place, factor) in PARTS.items():
+    for part, (place, factor) in {**PARTS, **readers}.items():
         if "storage" in place and not tier:
             continue
         keys = [tier if key == "tier" else key for key in place.split(".")]
@@ -37,7 +45,7 @@ def sensitivity(prediction: Breakdown) -> dict[str, float]:
 
 
 def _scaled(noun: Any, keys: list[str], factor: float) -> Any:
-    """Return `noun` with the number at `keys` multiplied by `factor`."""
+    """Return `noun` with the numbers at `keys` multiplied by `factor`; "*" before a key: all that end so."""
     if not keys:
         return noun * factor
     head, *rest = keys
@@ -46,4 +54,7 @@ def _scaled(noun: Any, keys: list[str], factor: float) -> Any:
             key: _scaled(value, rest, factor) if head in ("*", key) else value
             for key, value in noun.items()
         }
-    return replace(noun, **{head: _scaled(getattr(noun, head), rest, factor)})
+    names = [
+        name for name in vars(noun) if name == head or (head[0] == "*" and name.endswith(head[1:]))
+    ]
+    return replace(noun, **{name: _scaled(getattr(noun, name), rest, factor) for name in names})

@@ -1,9 +1,14 @@
-"""The limits a run breaks: which, by how much, and what would bring it back."""
+"""The limits a run breaks: which, by how much, and what would bring it back.
+
+Most say that it cannot run; the last one that it can, and starves: its input does not keep up.
+"""
 
 import math
 from typing import TYPE_CHECKING
 
 from lib_dlhpc.costs.checkpoints import saving
+from lib_dlhpc.costs.reading import data_set_bytes
+from lib_dlhpc.predict.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.spec.machine import storage_tier
 from lib_dlhpc.spec.units import format_quantity
@@ -11,10 +16,13 @@ from lib_dlhpc.spec.units import format_quantity
 if TYPE_CHECKING:
     from lib_dlhpc.predict.breakdown import Breakdown
 
+STARVING = 0.05  # share of a step that waits for input, from which on it is said
+
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
-    """Return one sentence for each broken limit of a scalar experiment; an empty list if it can run."""
-    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _copy_wall]
+    """Return one sentence for each broken limit of a scalar experiment; none if it can run, and is fed."""
+    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _local_wall]
+    walls += [_cache_wall, _copy_wall, _input_wall]
     return [sentence for wall in walls for sentence in wall(prediction)]
 
 
@@ -83,7 +91,7 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
         return []
     tier = storage_tier(experiment.machine, experiment.storage.tier)
     nodes = int(experiment.strategy.nodes) if tier.scope == "node" else 1
-    size, room = experiment.dataset.bytes, tier.capacity * nodes
+    size, room = data_set_bytes(experiment), tier.capacity * nodes
     if size <= room:
         return []
     where = f"spread over {nodes} nodes" if tier.scope == "node" else "of the whole system"
@@ -92,6 +100,63 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
     ]
+
+
+def _local_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    size = bytes_in_a_node(experiment)
+    if not size:
+        return []
+    storage = experiment.storage
+    room = storage_tier(experiment.machine, storage.local).capacity
+    if size <= room:
+        return []
+    part = "all of the data set" if storage.access == "stage" else "its part of the data set"
+    needed = nodes_needed(experiment)
+    way_out = "" if storage.access == "stage" else f"; it takes {needed:,.0f} nodes"
+    return [
+        f"Storage: a node keeps {part}, {format_quantity(size, 'B')}, and {storage.local} holds"
+        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{way_out}."
+    ]
+
+
+def _cache_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    kept = min(experiment.storage.cache, data_set_bytes(experiment))
+    room = experiment.machine.host_memory
+    if kept <= room:
+        return []
+    return [
+        f"Memory: a node's cache keeps {format_quantity(kept, 'B')} of samples, and its host has"
+        f" {format_quantity(room, 'B')}, {_too_much(kept / room)}."
+    ]
+
+
+def _input_wall(prediction: "Breakdown") -> list[str]:
+    stall, step = prediction.input_stall, prediction.step_time
+    if stall <= STARVING * step:
+        return []
+    experiment = prediction.experiment
+    found = reading(experiment)
+    wanted = experiment.global_batch / (step - stall)
+    return [
+        f"Input: {stall / step:.0%} of each step waits for data: {found.why}. {found.rate:,.0f} samples/s"
+        f" come, and {wanted:,.0f} would be trained; {_fed_by(prediction, found.limit, wanted)}."
+    ]
+
+
+def _fed_by(prediction: "Breakdown", limit: str, wanted: float) -> str:
+    """Return in words what would lift a limit of input far enough."""
+    storage = prediction.experiment.storage
+    factor = wanted / reading(prediction.experiment).rates[limit]
+    if limit == "readers":
+        return f"it takes {math.ceil(storage.workers * factor):,} readers a device"
+    if limit == "prefetch":
+        return f"it takes {math.ceil(storage.prefetch * factor):,} batches ahead"
+    if limit == "metadata servers":
+        return "packed files ask for no metadata, and a store over the nodes has it in memory"
+    where = "a copy in each node" if storage.access != "stage" else "a cache"
+    return f"{where}, or {factor:.1f}-fold compression, would do"
 
 
 def _copy_wall(prediction: "Breakdown") -> list[str]:

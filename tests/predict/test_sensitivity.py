@@ -81,3 +81,29 @@ def test_a_tier_may_be_called_anything():
     for name in ("tier", "machine", "bandwidth"):
         run = RUN.set({f"machine.storage.{name}": tier, "storage.tier": name})
         assert sensitivity(predict(run))["storage bandwidth"] == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "best"),
+    [
+        ({"storage.workers": 1, "storage.decode": 0.5}, "readers a device"),
+        ({"storage.prefetch": 1, "machine.storage.nvme.read_latency": 2.0}, "batches ahead"),
+        ({"storage.workers": 3, "machine.storage.nvme.operation_latency": 2.0}, "storage latency"),
+        (
+            {
+                "storage.access": "cooperative",
+                "storage.local": "nvme",
+                "storage.tier": "gpfs",
+                "machine.storage.nvme.bandwidth": 1e6,
+            },
+            "storage bandwidth",
+        ),
+    ],
+)
+def test_a_run_that_waits_for_its_readers_is_told_what_helps(changes, best):
+    found = sensitivity(predict(RUN.set(changes)))
+    assert max(found.values()) == pytest.approx(found[best])
+    assert found[best] > 0.4
+    assert ("readers a device" in found) == bool(
+        {"storage.workers", "storage.prefetch"} & {*changes}
+    )
