@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.costs.input import reached, start_time
+from lib_dlhpc.costs.input import listing_time, loading_time, reached
 from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -66,7 +66,9 @@ def saving(experiment: Experiment) -> Saving:
     holders = np.minimum(experiment.strategy.replica, devices) if _first(experiment) else devices
     changed = experiment.run.changed if way == "incremental" else 1.0
     write = changed * size / _rate(experiment, tier, written_at(tier), nodes)
-    restart = _restarted(experiment, size / _rate(experiment, tier, tier.bandwidth, nodes))
+    # Samples that were copied to the nodes are taken as lost, unless what the nodes hold survives.
+    reading = size / _rate(experiment, tier, tier.bandwidth, nodes)
+    restart = _restarted(experiment, loading_time(experiment) + reading)
     if way == "asynchronous":
         link = experiment.machine.host_link
         copy = node_part / holders / (link.bandwidth * link.efficiency) + link.latency
@@ -114,9 +116,9 @@ def written_at(tier: StorageTier) -> Any:
     return np.where(np.isinf(tier.write_bandwidth), tier.bandwidth, tier.write_bandwidth)[()]
 
 
-def _restarted(experiment: Experiment, reading: Any) -> Any:
-    """Return the s from a failure till training goes on: restart, listing of files, `reading` the state."""
-    return experiment.machine.restart_time + start_time(experiment) + reading
+def _restarted(experiment: Experiment, loading: Any) -> Any:
+    """Return the s from a failure till training goes on: restart, listing of files, `loading` what is lost."""
+    return experiment.machine.restart_time + listing_time(experiment) + loading
 
 
 def _local(experiment: Experiment) -> StorageTier:

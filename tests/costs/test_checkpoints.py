@@ -130,3 +130,13 @@ def test_prices_broadcast_over_nodes_and_bandwidths(way):
             for name in ("blocked", "background", "restart", "local_restart"):
                 value = np.broadcast_to(getattr(together, name), (2, 3))[i, j]
                 assert value == pytest.approx(getattr(alone, name), rel=1e-12)
+
+
+def test_a_restart_copies_the_samples_again_unless_the_nodes_still_have_them():
+    staged = SHARED.set({"storage.access": "stage", "run.checkpoint": "multilevel"})
+    found, plain = saving(staged), saving(SHARED.set({"run.checkpoint": "multilevel"}))
+    listing = predict(SHARED).start_time
+    copying = predict(staged).start_time - listing
+    assert copying > 100
+    assert found.restart - plain.restart == pytest.approx(copying)
+    assert found.local_restart == plain.local_restart
