@@ -1,4 +1,4 @@
-"""The command line: dlhpc predict | simulate | run | snapshots | store | validate | catalog | explore."""
+"""The command line: dlhpc predict | simulate | run | snapshots | store | calibrate | validate | catalog | explore."""
 
 import argparse
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import snapshots, store
+from lib_dlhpc.commands import calibrate, snapshots, store
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment, dump, load
@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
     store.add(commands)
     snapshots.add(commands)
+    calibrate.add(commands)
 
     many = commands.add_parser("validate", help="compare predictions with published results")
     many.add_argument(

@@ -1,5 +1,6 @@
 """A measured tier as TOML, with where it comes from; the points as a table or as JSON."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -8,7 +9,6 @@ from lib_dlhpc.calibrate.cold import SAID
 from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.points import WARM, WHAT, Point, as_dicts
 from lib_dlhpc.spec.machine import StorageTier
-from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import format_quantity
 
 
@@ -56,13 +56,16 @@ def as_lines(points: Sequence[Point]) -> list[str]:
 
 
 def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything as plain tables, in SI units: where, how, the points, the tier and its intervals."""
+    """Return everything as plain tables, in SI units: where, how, the points, the tier and its intervals.
+
+    What is not limited, or may not be, is left out: JSON has no infinity.
+    """
     return {
         "host": dict(host),
         "how": how(points[0]),
         "points": as_dicts(points),
-        "tier": to_table(fit.tier),
-        "intervals": fit.intervals,
+        "tier": {key: value for key, value in vars(fit.tier).items() if _finite(value)},
+        "intervals": {key: ends for key, ends in fit.intervals.items() if all(map(_finite, ends))},
         "errors": list(fit.errors),
     }
 
@@ -70,6 +73,10 @@ def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[
 def how(point: Point) -> str:
     """Return in words what was in memory when the point was measured."""
     return "all in the page cache" if point.state == WARM else SAID[point.dropped]
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _short(value: float, unit: str) -> str:

@@ -1,6 +1,7 @@
 """Files to read: made in a new folder of their own, which is removed whatever happens."""
 
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -51,21 +52,24 @@ def make_files(
 ) -> dict[tuple[str, int], list[Path]]:
     """Write the files of each kind, (B, how many), into a folder for each, and flush them; returns their paths.
 
-    What they hold is random: no file system can pack it, or store it once for two files.
+    What they hold is cut out of random bytes at random places: no file system can pack it, or store it once
+    for two files.
     """
+    largest = max((size for size, _ in shape.values()), default=0)
+    dice, noise = random.Random(0), os.urandom(2 * largest)
     made: dict[tuple[str, int], list[Path]] = {}
     for kind, (size, count) in shape.items():
         inside = place / "-".join(map(str, kind))
         inside.mkdir()
         made[kind] = [inside / f"{number:06d}" for number in range(count)]
         for path in made[kind]:
-            path.write_bytes(os.urandom(size))
-    if hasattr(
-        os, "sync"
-    ):  # all at once: a flush of each would wait for the device thousands of times
+            start = dice.randrange(largest + 1)
+            path.write_bytes(noise[start : start + size])
+    if hasattr(os, "sync"):
         os.sync()
-    for path in (path for paths in made.values() for path in paths):
-        flush(path)
+    else:  # one by one, which takes a device's time for each
+        for path in (path for paths in made.values() for path in paths):
+            flush(path)
     return made
 
 
