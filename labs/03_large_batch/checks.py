@@ -21,7 +21,7 @@ from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.train.alone import Alone
 from lib_dlhpc.train.data import load as load_data
 from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.train.lab.program import end_together
+from lib_dlhpc.train.lab.program import Unusable, arguments, end_together
 from lib_dlhpc.train.large_batch import CHANCE, accuracy_of, fresh, steps
 from lib_dlhpc.train.threads import one_thread
 from lib_dlhpc.train.trainer import Diverged, train
@@ -305,17 +305,21 @@ def main():
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    experiment = load(sys.argv[1])
-    if len(sys.argv) > 2:
+    file, *name = arguments("choice.toml", '"your name"', optional=1)
+    try:
+        experiment = load(file)
+    except SpecError as error:
+        raise Unusable(str(error)) from None
+    if name:
         try:
-            result = [Tuning(sys.argv[2]).again(experiment)]
+            result = [Tuning(*name).again(experiment)]
         except SpecError as error:
             result = [broken(REACHED, str(error))]
         print(as_text(result))
         sys.exit(not passed(result))
     batch = int(experiment.global_batch)
     if batch % comm.size:
-        raise SpecError(f"{comm.size} ranks: expected a number that divides the batch of {batch}.")
+        raise Unusable(f"{comm.size} ranks: expected a number that divides the batch of {batch}.")
     cut = {"strategy.devices_per_node": comm.size, "strategy.batch": batch // comm.size}
     run = train(experiment.set(cut), comm if comm.size > 1 else Alone())
     if comm.rank == 0:

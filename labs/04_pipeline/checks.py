@@ -23,7 +23,7 @@ from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.train.lab.findings import as_text, broken, later, passed, seed_of
 from lib_dlhpc.train.lab.findings import kept as holds
-from lib_dlhpc.train.lab.program import end_together, handed_in, tell_where
+from lib_dlhpc.train.lab.program import arguments, end_together, handed_in, tell_where
 from lib_dlhpc.train.lab.ranks import Endless, LabError, emulate
 from lib_dlhpc.train.lab.staged import (
     alone,
@@ -388,8 +388,9 @@ def main():
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    names, name = ("step", "gpipe", "one_f_one_b"), sys.argv[2]
-    given = handed_in(sys.argv[1], names)
+    file, name = arguments("step.py", '"your name"')
+    names = ("step", "gpipe", "one_f_one_b")
+    given = handed_in(file, names)
     step, gpipe, one = (given[each] for each in names)
     if comm.size == 1:
         result = findings(step, gpipe, one, name)

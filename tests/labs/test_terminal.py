@@ -1,0 +1,71 @@
+"""Labs in a terminal: what is asked for wrongly, or handed in with a mistake, is told in a sentence."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lib_dlhpc.launch.mpi import environment, run_to_end
+
+LABS = ("01_data_parallel_step", "02_overlap", "03_large_batch", "04_pipeline",
+        "05_split_convolution", "06_fit_the_model")  # fmt: skip
+WRONG = {
+    "nothing": (None, "cannot be read: No such file"),
+    "x = 1\n": (1, "does not define step"),
+    "x = (\n": (1, "cannot be run: SyntaxError"),
+    "\nx = 1 / 0\n": (2, "line 2, in <module>: ZeroDivisionError: division by zero"),
+}
+
+
+def terminal(checks, *words):
+    """A lab's checks as a learner starts them."""
+    return subprocess.run(
+        [sys.executable, str(checks), *words], capture_output=True, text=True, timeout=120,
+        env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("lab", LABS)
+@pytest.mark.parametrize("words", [(), ("a", "b", "c")])
+def test_every_lab_says_what_it_wants(repository, lab, words):
+    run = terminal(repository / "labs" / lab / "checks.py", *words)
+    assert run.returncode == 2 and run.stdout == ""
+    assert run.stderr.startswith("usage: python checks.py ") and run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_file_that_is_no_lab_is_told_in_a_sentence(repository, tmp_path, text):
+    if WRONG[text][0]:
+        (tmp_path / "step.py").write_text(text)
+    checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
+    run = terminal(checks, str(tmp_path / "step.py"), "x")
+    assert run.returncode == 2 and WRONG[text][1] in run.stderr
+    assert "Traceback" not in run.stderr and run.stderr.count("\n") == 1
+
+
+def test_ranks_that_all_see_it_leave_in_peace(repository, on_ranks, tmp_path):
+    checks = repository / "labs" / "05_split_convolution" / "checks.py"
+    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    assert run.returncode == 2
+    assert run.stderr.count("cannot be read") == 1 and "Abort" not in run.stderr
+
+
+def test_the_starter_of_lab_4_is_told_in_a_sentence_on_real_ranks(
+    repository, starter, on_ranks, tmp_path
+):
+    cells = ("def forward(", "def gpipe(", "def step(")
+    (tmp_path / "step.py").write_text("\n\n".join(starter("04_pipeline", w) for w in cells))
+    checks = repository / "labs" / "04_pipeline" / "checks.py"
+    run = run_to_end(4, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    assert run.returncode and "the activation of microbatch" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_mistake_of_a_rank_is_told_with_its_line(repository, on_ranks, tmp_path):
+    text = "def step(network, loss, x, y, comm, rate):\n    return [][comm.rank]\n"
+    (tmp_path / "step.py").write_text(text)
+    checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
+    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    assert run.returncode == 1 and "step.py, line 2, in step: IndexError" in run.stderr
+    assert "Traceback" not in run.stderr
