@@ -27,7 +27,6 @@ PHASES = {
     "restart": ("#999999", 0.3, False),
 }
 LEAST = 1e-4  # share of the time, where the chart of losses ends
-MOST_PHASES = 1500
 Floats: TypeAlias = NDArray[np.float64]
 # s, mean loss, 10 % and 90 % of the runs, what the formula says
 Played: TypeAlias = Sequence[tuple[float, float, float, float, float]]
@@ -77,37 +76,30 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
     names = ("run", "kind", "start", "stop", "top", "bottom", "hatched", "told")
     bars: dict[str, list[Any]] = {name: [] for name in names}
     strikes: dict[str, list[Any]] = {"x": [], "top": [], "bottom": []}
-    sums = dict.fromkeys(PHASES, 0.0)
-    many = sum(len(phases) for phases in runs.values()) > MOST_PHASES
+    told = []
     for row, (name, phases) in enumerate(runs.items()):
+        sums, before = dict.fromkeys(PHASES, 0.0), len(strikes["x"])
         for phase in phases:
             kind = "restart" if phase.kind == "first start" else phase.kind
-            if kind not in PHASES or phase.start >= span or (many and kind == "checkpoint"):
+            if kind not in PHASES or phase.start >= span:
                 continue
-            stop, high = min(phase.stop, span), PHASES[kind][1]
+            stop, high, middle = min(phase.stop, span), PHASES[kind][1], row + 0.5
             sums[kind] += stop - phase.start
-            middle = row + 0.5
             _append(bars, run=name, kind=kind, start=phase.start, stop=stop, top=middle - 0.4 * high,
                     bottom=middle + 0.4 * high, hatched=PHASES[kind][2],
                     told=f"{kind}: {show(phase.stop - phase.start, 's')}")  # fmt: skip
             if not phase.ended and phase.stop < span:
                 _append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
-    rows = {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]}
-    key = [{"kind": kind, "hatched": look[2]} for kind, look in PHASES.items() if sums[kind] > 0]
+        count = len(strikes["x"]) - before
+        parts = [f"{kind} {show(seconds, 's')}" for kind, seconds in sums.items() if seconds > 0]
+        told.append(f"{name}: {', '.join(parts)}; {count} failure{'s' * (count != 1)}")
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "strikes": strikes,
-        "rows": rows,
+        "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},
         "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))]},
     }
-    if not key:
-        return data, "Nothing to draw: the run makes no headway."
-    told = ", ".join(f"{kind} {show(s, 's')}" for kind, s in sums.items() if s > 0)
-    who = "of the run" if len(runs) == 1 else "of all runs together"
-    return data, (
-        f"The first {show(span, 's')} {who}: {told}; {len(strikes['x'])}"
-        f" failure{'s' * (len(strikes['x']) != 1)}."
-    )
+    return data, f"The first {show(span, 's')}. {'. '.join(told).capitalize()}."
 
 
 def costs_state(

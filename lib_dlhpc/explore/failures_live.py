@@ -1,0 +1,230 @@
+"""The failure machine on the page: a button, and a run that is killed until it is done; what was foretold beside it.
+
+fail_here()    the experiment: controls, what was measured and played, phase by phase, and the time that was lost
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ipywidgets
+
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.failures_charts import phases_state
+from lib_dlhpc.explore.failures_machine import (
+    MOST,
+    Alone,
+    Cancelled,
+    Setting,
+    Survived,
+    experiment,
+    survive,
+    undisturbed,
+)
+from lib_dlhpc.explore.live_run import ranks_in_words
+from lib_dlhpc.explore.panels import problem_html, table_html
+from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict.intervals import expected_cycle, young
+from lib_dlhpc.simulate.failures import Phase, Played, play
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show
+
+MTBFS, EVERY, RANKS, SEEDS = (1.5, 2.0, 4.0, 8.0), (10, 50, 100, 200), (1, 2), range(5)
+
+
+class Came(NamedTuple):
+    """What came of a click."""
+
+    alone: Alone
+    own: Survived
+
+
+def fail_here(
+    left_alone: Callable[..., Alone] = undisturbed,
+    survived: Callable[..., Survived] = survive,
+    thread: Callable[..., Any] = threading.Thread,
+) -> ipywidgets.Box:
+    """Return controls, a button that starts it, and what came of it. thread: in what it is done."""
+    controls = {
+        "mtbf": slider("A failure", "Once in so long, on the mean, of a rank drawn at random",
+                       [(show(s, "s"), s) for s in MTBFS], 2.0),
+        "every": slider("Snapshot", "Steps from one to the next", [(f"{n} steps", n) for n in EVERY], 50),
+        "ranks": slider("Ranks", "They share each batch", [(str(n), n) for n in RANKS], 2),
+        "seed": slider("Seed", "Other moments, other ranks", [(str(n), n) for n in SEEDS], 0),
+    }  # fmt: skip
+    go = ipywidgets.Button(description="Let it fail", button_style="danger", tooltip="Some ten to twenty seconds",
+                           layout={"width": "auto"})  # fmt: skip
+    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
+    asked, said = ipywidgets.HTML(), ipywidgets.HTML(verdict_html("Nothing has failed yet."))
+    phases, result, below = chart("failures_phases"), ipywidgets.HTML(), ipywidgets.VBox([])
+    stop = threading.Event()
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def ask() -> None:
+        asked.value = verdict_html(asked_words(chosen()))
+
+    def work(setting: Setting) -> None:
+        news: list[str] = []
+
+        def tell(words: str) -> None:
+            news.append(words)
+            said.value = verdict_html("<br>".join(news))
+
+        try:
+            tell("First undisturbed, to know what to expect ...")
+            alone = left_alone(setting, stop)
+            news.clear()
+            tell(f"Undisturbed it took {show(total_of(alone), 's')}. Now with failures ...")
+            came = Came(alone, survived(setting, stop, tell))
+            phases.update(*phases_state(*rows_of(setting, came)))
+            result.value = result_html(setting, came)
+            below.children = (phases, result)
+            said.value = verdict_html("<br>".join([came_words(came), *news[1:]]))
+        except Cancelled:
+            said.value = verdict_html("Cancelled.")
+        except (JobError, SpecError, OSError) as reason:
+            said.value = problem_html(str(reason))
+        finally:
+            go.disabled, cancel.disabled = False, True
+
+    def clicked(_: Any) -> None:
+        go.disabled, cancel.disabled = True, False
+        stop.clear()
+        thread(target=work, args=(chosen(),), daemon=True).start()
+
+    go.on_click(clicked)
+    cancel.on_click(lambda _: stop.set())
+    note = "what a failure costs here: steps that are done again, or the restart?"
+    row = ipywidgets.HBox([go, cancel], layout={"flex_flow": "row wrap"})
+    return workbench(controls, [asked, row, said, below], ask, note)
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would do."""
+    own = experiment(setting)
+    steps = -(-own.dataset.samples * 8 // 10 // int(own.global_batch)) * int(own.run.epochs)
+    return (
+        f"Some {round(steps, -2)} steps of a small network on digits, on {ranks_in_words(setting.ranks)}; a snapshot"
+        f" every {setting.every} steps. A rank is killed with kill -9 once in {show(setting.mtbf, 's')} on the mean,"
+        f" at most {MOST} times; mpiexec then ends the others, and the run is started again from its newest snapshot."
+    )
+
+
+def total_of(alone: Alone) -> float:
+    """Return the s of the undisturbed run from its start until its ranks are gone."""
+    return alone.startup + alone.seconds + alone.ending
+
+
+def price_of(alone: Alone) -> Saving:
+    """Return what a snapshot and a restart cost, as the undisturbed run tells it."""
+    return Saving(float(len(alone.weights)), 0.0, alone.copying, restart=alone.startup)
+
+
+def interval_of(setting: Setting, alone: Alone) -> float:
+    """Return the s of training between two snapshots."""
+    return setting.every * alone.seconds / alone.steps
+
+
+def played(setting: Setting, came: Came) -> Played:
+    """Return the run as the simulator plays it, with the failures that there were."""
+    every, alone = interval_of(setting, came.alone), came.alone
+    return play(alone.seconds, every, price_of(alone), failures=came.own.failures, start=alone.startup)  # fmt: skip
+
+
+def expected(setting: Setting, alone: Alone) -> float:
+    """Return the s that such a run takes on the mean, without its end."""
+    every, price = interval_of(setting, alone), price_of(alone)
+    return alone.startup + float(alone.seconds / every * expected_cycle(every, price, setting.mtbf))
+
+
+def measured(came: Came) -> dict[str, float]:
+    """Return what became of the time, in s."""
+    own = came.own
+    last, first = own.legs[-1], own.legs[0]
+    begun = first.begun if first.begun is not None else first.ended
+    steps = sum(leg.reached - leg.first for leg in own.legs)
+    again = own.training * sum(own.again) / max(steps, 1)
+    return {
+        "first start": begun,
+        "training": own.training - again,
+        "work done again": again,
+        "restart": last.ended - begun - own.training,
+        "end": own.wall - last.ended,
+    }
+
+
+def rows_of(setting: Setting, came: Came) -> tuple[dict[str, list[Phase]], float]:
+    """Return what the undisturbed run, the real one and the played one did, and for how long to draw it."""
+    alone, own = came.alone, came.own
+    whole = alone.startup + alone.seconds
+    steps = max(sum(leg.reached - leg.first for leg in own.legs), 1)
+    rows: dict[str, list[Phase]] = {"undisturbed": [], "measured": [], "played": []}
+    rows["undisturbed"] = [
+        Phase("first start", 0.0, alone.startup, 0.0),
+        Phase("training", alone.startup, whole, 0.0),
+    ]
+    for number, leg in enumerate(own.legs):
+        died, lost = leg.killed is not None, own.again[number - 1] if number else 0
+        begun = leg.ended if leg.begun is None else leg.begun
+        since = own.legs[number - 1].ended if number else 0.0
+        turn = min(begun + lost * own.training / steps, leg.ended)
+        parts = [
+            ("restart", since, begun),
+            ("work done again", begun, turn),
+            ("training", turn, leg.ended),
+        ]
+        kept = [part for part in parts if part[2] > part[1]]
+        rows["measured"] += [Phase(*part, 0.0, not (died and part is kept[-1])) for part in kept]
+    simulated = played(setting, came)
+    rows["played"] = list(simulated.phases)
+    return rows, max(own.wall, float(simulated.wall[0]), whole)
+
+
+def came_words(came: Came) -> str:
+    """Say how it ended: failures, time, and whether the weights are the same."""
+    count = len(came.own.failures)
+    same = came.own.weights == came.alone.weights
+    bits = (
+        "bit for bit those of the undisturbed run" if same else "not those of the undisturbed run"
+    )
+    lost = came.own.wall - total_of(came.alone)
+    return (
+        f"<b>{sign} After {count} failure{plural} it is done, and its weights are {bits}.</b>"
+        f" It took {show(came.own.wall, 's')} in the place of {show(total_of(came.alone), 's')}; {show(lost, 's')} were"
+        f" lost, and {sum(came.own.again)} steps done again. Accuracy {came.alone.accuracy:.1%}."
+    )
+
+
+def result_html(setting: Setting, came: Came) -> str:
+    """Return what became of the time, measured, played with the same failures, and on the mean; and why they part."""
+    real, simulated = measured(came), played(setting, came)
+    words = {"first start": "start", "training": "training", "work done again": "work done again",
+             "restart": "restarts", "end": "end"}  # fmt: skip
+    lines = [["what became of the time", "played, with these failures", "measured", "error"]]
+    sums = [0.0, 0.0]
+    for name, seconds in real.items():
+        there = came.alone.ending if name == "end" else float(simulated.seconds[name][0])
+        if name == "training":  # a copy is part of a step, as measured
+            there += float(simulated.seconds["checkpoint"][0] + simulated.seconds["wait"][0])
+        off = f"{there / seconds - 1:+.0%}" if seconds > 0.005 else ""
+        lines.append([words[name], show(there, "s"), show(seconds, "s"), off])
+        sums = [sums[0] + there, sums[1] + seconds]
+    lines.append(["all", show(sums[0], "s"), show(sums[1], "s"), f"{sums[0] / sums[1] - 1:+.0%}"])
+    mean = expected(setting, came.alone) + came.alone.ending
+    every = interval_of(setting, came.alone)
+    best = max(
+        float(young(came.alone.copying, setting.mtbf)), came.alone.seconds / came.alone.steps
+    )
+    return table_html(lines) + verdict_html(
+        f"<b>On the mean</b> such a run takes {show(mean, 's')} by the formula; this one was luckier or less so. A"
+        f" snapshot every {show(every, 's')} of training stopped it for {show(came.alone.copying, 's')}: by Young's"
+        f" formula {show(best, 's')} would be best, if one a step is the most."
+        "<br><b>Why they part.</b> What is played starts from the undisturbed run: its steps/s, its start. Here ranks"
+        " share cores with this page and with each other, so the next run is faster or slower. A real restart also"
+        " waits until mpiexec has ended the other ranks; a snapshot counts once it is published, some milliseconds"
+        " after its copy; and a failure that comes before the ranks are there waits for them."
+    )
