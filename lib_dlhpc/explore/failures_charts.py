@@ -99,7 +99,7 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
         "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},
         "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))]},
     }
-    return data, f"The first {show(span, 's')}. {'. '.join(told).capitalize()}."
+    return data, f"In the first {show(span, 's')}: {'. '.join(told)}."
 
 
 def costs_state(

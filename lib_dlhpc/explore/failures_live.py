@@ -188,9 +188,8 @@ def came_words(came: Came) -> str:
     """Say how it ended: failures, time, and whether the weights are the same."""
     count = len(came.own.failures)
     same = came.own.weights == came.alone.weights
-    bits = (
-        "bit for bit those of the undisturbed run" if same else "not those of the undisturbed run"
-    )
+    bits = f"{'bit for bit' if same else 'not'} those of the undisturbed run"
+    sign, plural = "✓" if same else "✗", "s" * (count != 1)
     lost = came.own.wall - total_of(came.alone)
     return (
         f"<b>{sign} After {count} failure{plural} it is done, and its weights are {bits}.</b>"
