@@ -13,8 +13,8 @@ from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import open_store
 
-# What Linux lets a name be, as far as it can be encoded: spaces, dots, line ends, signs of globs.
-letters = st.sampled_from("aZ0 .-_~*?[]{}!#%:;'\"\\\n\tüßé漢🙂\u0301")
+# What Linux lets a name be: spaces, dots, line ends, signs of globs, a byte that is no UTF-8.
+letters = st.sampled_from("aZ0 .-_~*?[]{}!#%:;'\"\\\n\tüßé漢🙂\u0301\udcff")
 parts = st.text(letters, min_size=1, max_size=6).filter(lambda part: part not in (".", ".."))
 contents = st.binary(max_size=300) | st.integers(0, 3000).map(lambda size: b"abc" * size)
 trees = st.recursive(

@@ -291,6 +291,8 @@ def test_all_functions_are_put_back_even_after_an_error(store, tmp_path):
     sets = [set(os.supports_fd), set(os.supports_dir_fd), set(os.supports_follow_symlinks)]
     with pytest.raises(ZeroDivisionError), mounted(store, tmp_path / "train"):
         assert builtins.open is not before[0]
+        assert {os.stat, os.listdir} <= os.supports_fd  # what os says of them holds of ours
+        assert os.stat in os.supports_follow_symlinks
         1 / 0  # noqa: B018
     after = [builtins.open, io.open, os.path.exists, *(getattr(os, name) for name in FUNCTIONS)]
     assert all(one is other for one, other in zip(before, after, strict=True))
