@@ -17,5 +17,6 @@ errors.py       StoreError and those that a file system knows as well
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import PackedStore, Stat, open_store
+from lib_dlhpc.storage.verify import verify
 
-__all__ = ["PackedStore", "Stat", "StoreError", "open_store", "pack"]
+__all__ = ["PackedStore", "Stat", "StoreError", "open_store", "pack", "verify"]

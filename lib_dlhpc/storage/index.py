@@ -22,7 +22,7 @@ FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
 COLUMNS = {  # of a file; B, ns since 1970
     "partition": np.int32, "offset": np.int64, "stored": np.int64, "size": np.int64,
-    "codec": np.uint8, "checksum": np.uint32, "mtime": np.int64,
+    "codec": np.uint8, "checksum": np.uint64, "mtime": np.int64,
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NoSuchFile, NotFold
 from lib_dlhpc.storage.index import Index, Manifest, load, load_manifest
 from lib_dlhpc.storage.names import checked
 from lib_dlhpc.storage.partition import open_partition
-from lib_dlhpc.storage.reading import READ, Reader
+from lib_dlhpc.storage.reading import READ, Reader, Started
 from lib_dlhpc.storage.remote import PATIENCE, Peers
 from lib_dlhpc.storage.writing import Output, OutputFile, Outputs, load_list
 
@@ -66,7 +67,9 @@ class PackedStore:
         if number is None:
             return self.read_many([name])[0]
         own = self._reader.read_own(number)
-        return self._reader.read(np.array([number]))[0] if own is None else own
+        if own is not None:
+            return own
+        return self._reader.finish(self._reader.start(np.array([number])))[0]
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
         """Return the contents of files, in the order of their names: one round trip to each rank that has some.
@@ -74,18 +77,44 @@ class PackedStore:
         Raises NoSuchFile, IsFolder, StoreError.
         """
         self._check_open()
+        return self._finished(self._started(names))
+
+    def read_ahead(self, batches: Iterable[Sequence[str]], ahead: int = 1) -> Iterator[list[bytes]]:
+        """Yield the contents of each batch of names, with the next `ahead` batches on their way meanwhile.
+
+        So a rank does not wait for the ranks that it asks. Raises as read_many.
+        """
+        self._check_open()
+        under_way: deque[tuple[Sequence[str], Started]] = deque()
+        for names in batches:
+            under_way.append(self._started(names))
+            if len(under_way) > ahead:
+                yield self._finished(under_way.popleft())
+        while under_way:
+            yield self._finished(under_way.popleft())
+
+    def _started(self, names: Sequence[str]) -> tuple[Sequence[str], Started]:
+        """Ask for packed files; return the names and what is under way."""
         numbers = self.index.numbers
         try:
-            return self._reader.read(np.array([numbers[name] for name in names], np.int64))
+            wanted = [numbers[name] for name in names]
         except KeyError:
-            pass
-        written = {name for name in names if name in self._outputs.files}
-        for name in names:
-            if name not in written and name not in numbers:
-                raise self._missing(name)
-        packed = [name for name in names if name not in written]
-        found = dict(zip(packed, self.read_many(packed), strict=True))
-        return [self._outputs.read(name) if name in written else found[name] for name in names]
+            unknown = [name for name in names if not self._is_file(name)]
+            if unknown:
+                raise self._missing(unknown[0]) from None
+            wanted = [numbers[name] for name in names if name in numbers]
+        return names, self._reader.start(np.array(wanted, np.int64))
+
+    def _finished(self, under_way: tuple[Sequence[str], Started]) -> list[bytes]:
+        names, started = under_way
+        found = self._reader.finish(started)
+        if len(found) == len(names):
+            return found
+        packed = iter(found)
+        return [
+            next(packed) if name in self.index.numbers else self._outputs.read(name)
+            for name in names
+        ]
 
     def stat(self, name: str) -> Stat:
         """Return what is known of a file or folder. Raises NoSuchFile."""
@@ -247,12 +276,8 @@ def open_store(
     if ranks == 1:
         return PackedStore(path, manifest, reader, outputs, None)
 
-    def answer(
-        source: int, kind: int, payload: memoryview, room: Callable[[int], memoryview]
-    ) -> Any:
-        return (
-            reader.answer(payload, room) if kind == READ else outputs.answer(source, kind, payload)
-        )
+    def answer(source: int, kind: int, payload: memoryview) -> Any:
+        return reader.answer(payload) if kind == READ else outputs.answer(source, kind, payload)
 
     reader.peers = outputs.peers = peers = Peers(comm, answer, patience)
     return PackedStore(path, manifest, reader, outputs, peers)

@@ -6,7 +6,6 @@ a partition that another program cuts short while it is mapped ends this one (SI
 
 import mmap
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,12 +46,13 @@ def open_partition(target: Path, number: int, file: PartitionFile, index: Index)
     return Partition(number, path, memoryview(content))
 
 
-def gather(
-    partitions: dict[int, Partition], room: memoryview, wanted: Iterable[tuple[int, int, int, int]]
-) -> None:
-    """Copy pieces of partitions into a room: for each its partition, its offset there, its place here, its B."""
-    for number, offset, at, size in wanted:
-        room[at : at + size] = partitions[number].content[offset : offset + size]
+def views(
+    partitions: dict[int, Partition], numbers: np.ndarray, offsets: np.ndarray, sizes: np.ndarray
+) -> list[memoryview]:
+    """Return pieces of partitions, uncopied: for each its partition, where it starts there, its B."""
+    contents = {number: partition.content for number, partition in partitions.items()}
+    wanted = zip(numbers.tolist(), offsets.tolist(), (offsets + sizes).tolist(), strict=True)
+    return [contents[number][start:end] for number, start, end in wanted]
 
 
 def _lost(index: Index, number: int, size: int) -> str:

@@ -1,8 +1,7 @@
 """Reading packed files: own partitions from memory, others by one question to each rank that has them, all checked."""
 
 import io
-import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,13 +13,13 @@ from lib_dlhpc.storage.checksum import ALIGN, WORD, checksum, checksums
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import RankLost, StoreError
 from lib_dlhpc.storage.index import Index, Manifest
-from lib_dlhpc.storage.partition import Partition, gather
+from lib_dlhpc.storage.partition import Partition, views
 from lib_dlhpc.storage.placement import Holders, sources
 from lib_dlhpc.storage.remote import Peers, Ticket, pieces
 
 LARGE = 1 << 18  # B; a file from this size on travels alone, without a copy on the way
 READ = 2  # a question: files by number; the answer is their bytes, each filled up to a word
-_KEPT = 1 << 26  # B; a larger room is not kept for the next batch
+_KEPT = 1 << 23  # words; a larger room is not kept for the next batch
 
 
 class Batch(NamedTuple):
@@ -30,6 +29,7 @@ class Batch(NamedTuple):
     numbers: np.ndarray
     stored: np.ndarray
     starts: np.ndarray
+    own: slice
     room: np.ndarray
     tickets: list[Ticket]
 
@@ -40,6 +40,15 @@ class Arriving(NamedTuple):
     place: int
     buffer: io.BytesIO
     ticket: Ticket
+
+
+class Started(NamedTuple):
+    """A reading that is under way: numbers of files, those that other ranks have been asked for."""
+
+    wanted: np.ndarray
+    own: list[int]
+    arriving: list[Arriving]
+    batch: Batch | None
 
 
 class Reader:
@@ -55,16 +64,30 @@ class Reader:
         self._held, self._place, self._rank = held, place, rank
         self._sources = np.array(sources(place, rank), np.int64)
         self._lost: set[int] = set()
-        self._rooms = threading.local()
+        self._rooms: list[np.ndarray] = []
 
-    def read(self, wanted: np.ndarray) -> list[bytes]:
+    def start(self, wanted: np.ndarray) -> Started:
+        """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
+        columns = self.index.columns
+        stored, source = columns["stored"][wanted], self._sources[columns["partition"][wanted]]
+        large, here = stored >= LARGE, source == self._rank
+        arriving = [
+            self._send_for(place, int(wanted[place]), int(stored[place]), int(source[place]))
+            for place in np.flatnonzero(large & ~here).tolist()
+        ]
+        small = np.flatnonzero((stored > 0) & ~large)
+        batch = self._begin(small, wanted[small], source[small]) if small.size else None
+        return Started(wanted, np.flatnonzero(large & here).tolist(), arriving, batch)
+
+    def finish(self, started: Started) -> list[bytes]:
         """Return the contents of files in the order of their numbers. Raises StoreError."""
         while True:
             try:
-                return self._read(wanted)
+                return self._finish(started)
             except RankLost as error:
                 if not self._ask_others(error.rank):
                     raise
+                started = self.start(started.wanted)
 
     def read_own(self, number: int) -> bytes | None:
         """Return the content of one file, or None where another rank has to be asked. Raises StoreError."""
@@ -73,42 +96,30 @@ class Reader:
         data = self._own(number)
         return self._unpacked(number, data) if self.index.columns["codec"][number] else data
 
-    def answer(self, payload: memoryview, room: Callable[[int], memoryview]) -> list[memoryview]:
+    def answer(self, payload: memoryview) -> Sequence[memoryview | bytes]:
         """Return the bytes of files that another rank asks for: a large one as it lies there."""
         numbers = np.frombuffer(payload, np.int64)
-        stored = self.index.columns["stored"][numbers]
-        if stored[0] >= LARGE:
+        if self.index.columns["stored"][numbers[0]] >= LARGE:
             return pieces(self._view(int(numbers[0])))
-        words = -(-stored // ALIGN)
-        ends = np.cumsum(words)
-        lent = room(ALIGN * int(ends[-1]))
-        self._gather(lent, numbers, ends - words, words)
-        return [lent]
+        return [b"".join(self._views(numbers))]
 
     def close(self) -> None:
         """Let go of the partitions."""
         self._held = {}
 
-    def _read(self, wanted: np.ndarray) -> list[bytes]:
-        columns = self.index.columns
-        stored, source = columns["stored"][wanted], self._sources[columns["partition"][wanted]]
-        large, here = stored >= LARGE, source == self._rank
+    def _finish(self, started: Started) -> list[bytes]:
+        wanted = started.wanted
         found = [b""] * len(wanted)
-        arriving = [
-            self._send_for(place, int(wanted[place]), int(stored[place]), int(source[place]))
-            for place in np.flatnonzero(large & ~here).tolist()
-        ]
-        small = np.flatnonzero((stored > 0) & ~large)
-        batch = self._begin(small, wanted[small], source[small]) if small.size else None
-        for place in np.flatnonzero(large & here).tolist():
+        for place in started.own:
             found[place] = self._own(int(wanted[place]))
-        for place, buffer, ticket in arriving:
+        for place, buffer, ticket in started.arriving:
             self._wait([ticket])
             found[place] = self._arrived(int(wanted[place]), buffer)
-        if batch:
-            for place, data in zip(batch.places.tolist(), self._finish(batch), strict=True):
+        if started.batch:
+            contents = self._end(started.batch)
+            for place, data in zip(started.batch.places.tolist(), contents, strict=True):
                 found[place] = data
-        for place in np.flatnonzero(columns["codec"][wanted]).tolist():
+        for place in np.flatnonzero(self.index.columns["codec"][wanted]).tolist():
             found[place] = self._unpacked(int(wanted[place]), found[place])
         return found
 
@@ -131,29 +142,33 @@ class Reader:
                 continue
             part = view[ALIGN * int(starts[first]) : ALIGN * int(ends[last - 1])]
             tickets.append(self._ask(int(source[first]), numbers[first:last], [part]))
-        self._gather(view, numbers[own], starts[own], words[own])
-        return Batch(places, numbers, stored, starts, room, tickets)
+        return Batch(places, numbers, stored, starts, own, room, tickets)
 
-    def _finish(self, batch: Batch) -> list[bytes]:
+    def _end(self, batch: Batch) -> list[bytes]:
         """Return the files of a batch once all are there and what they should be."""
+        view, own = batch.room.data.cast("B"), batch.own
+        starts = ALIGN * batch.starts
+        for start, piece in zip(starts[own].tolist(), self._views(batch.numbers[own]), strict=True):
+            view[start : start + len(piece)] = piece
         self._wait(batch.tickets)
-        found = checksums(batch.room, batch.starts, batch.stored)
-        wanted = self.index.columns["checksum"][batch.numbers].tolist()
-        if found != wanted:
-            raise self._damaged(int(batch.numbers[np.flatnonzero(np.not_equal(found, wanted))[0]]))
-        view, starts = batch.room.data.cast("B"), (ALIGN * batch.starts).tolist()
-        ends = (ALIGN * batch.starts + batch.stored).tolist()
-        return [bytes(view[start:end]) for start, end in zip(starts, ends, strict=True)]
+        right = (
+            checksums(batch.room, batch.starts, batch.stored)
+            == self.index.columns["checksum"][batch.numbers]
+        )
+        if not right.all():
+            raise self._damaged(int(batch.numbers[np.argmin(right)]))
+        contents = [
+            view[start:end].tobytes()
+            for start, end in zip(starts.tolist(), (starts + batch.stored).tolist(), strict=True)
+        ]
+        self._rooms.append(batch.room)
+        return contents
 
-    def _gather(
-        self, room: memoryview, numbers: np.ndarray, starts: np.ndarray, words: np.ndarray
-    ) -> None:
+    def _views(self, numbers: np.ndarray) -> list[memoryview]:
+        """Return where own files lie, each filled up to a word."""
         columns = self.index.columns
-        gather(
-            self._held, room,
-            zip(columns["partition"][numbers].tolist(), columns["offset"][numbers].tolist(),
-                (ALIGN * starts).tolist(), (ALIGN * words).tolist(), strict=True),
-        )  # fmt: skip
+        spans = ALIGN * -(-columns["stored"][numbers] // ALIGN)
+        return views(self._held, columns["partition"][numbers], columns["offset"][numbers], spans)
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
         buffer = io.BytesIO(bytes(stored))
@@ -181,12 +196,9 @@ class Reader:
         return self.peers.ask(rank, READ, numbers.tobytes(), into, partial(self._about, numbers))
 
     def _wait(self, tickets: list[Ticket]) -> None:
-        if tickets and self.peers:
-            try:
-                self.peers.wait(tickets)
-            except StoreError:
-                self._rooms.room = None  # late answers must not land in the next batch
-                raise
+        if tickets:
+            assert self.peers
+            self.peers.wait(tickets)
 
     def _ask_others(self, lost: int) -> bool:
         """Ask other holders for what a lost rank held; return whether any partition has another."""
@@ -199,12 +211,12 @@ class Reader:
         return moved
 
     def _room(self, words: int) -> np.ndarray:
-        """Return this thread's room for a batch, of exactly so many words."""
-        room = getattr(self._rooms, "room", None)
-        if room is None or room.size < words:
-            room = np.zeros(words, WORD)
-            self._rooms.room = room if room.nbytes <= _KEPT else None
-        return room[:words]
+        """Return a room for a batch; one that was given back if it is large enough, for memory is dear when new."""
+        while self._rooms:
+            room = self._rooms.pop()
+            if words <= room.size <= max(_KEPT, words):
+                return room
+        return np.zeros(words, WORD)
 
     def _unpacked(self, number: int, data: bytes) -> bytes:
         columns = self.index.columns

@@ -22,9 +22,10 @@ CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
 _AWAKE = 3e-4  # s of polling without sleep after a question
+_SPIN = 5e-5  # s that a reader polls for its answer without sleep
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
 
-Answer = Callable[[int, int, memoryview, Callable[[int], memoryview]], Sequence[Any]]
+Answer = Callable[[int, int, memoryview], Sequence[Any]]
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -42,8 +43,8 @@ class Ticket(NamedTuple):
 class Peers:
     """The other ranks of a communicator, who ask and are asked; `close` is collective.
 
-    answer(rank, kind, payload, room) returns the buffers that are sent back; room(n) lends it n bytes for that.
-    An exception in it is told to the rank that asked.
+    answer(rank, kind, payload) returns the buffers that are sent back, a message each. An exception in it is told
+    to the rank that asked.
     """
 
     def __init__(self, comm: Any, answer: Answer, patience: float = PATIENCE) -> None:
@@ -59,8 +60,7 @@ class Peers:
         self._answer = answer
         self._engine, self._counter = threading.Lock(), threading.Lock()
         self._next, self._read = 0, 0.0
-        self._sending: list[tuple[list[Any], Any, list[bytearray]]] = []
-        self._rooms: list[bytearray] = []
+        self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
         self._closed: set[int] = set()
@@ -160,15 +160,16 @@ class Peers:
 
     def _wait(self, ticket: Ticket, deadline: float) -> None:
         statuses = [self._mpi.Status() for _ in ticket.requests]
-        turns = 0
+        since = time.monotonic()
         while not self._mpi.Request.Testall(ticket.requests, statuses):
             if self.poll():
                 continue
-            turns += 1
-            if turns % 16 == 0:
-                self._read = time.monotonic()
+            self._read = now = time.monotonic()
+            if now - since < _SPIN:
+                _yield()
+            else:  # the rank that was asked may need this core
+                time.sleep(_SLEEP)
                 self._check(ticket, deadline)
-            _yield()
         for status, buffer in zip(statuses, ticket.into, strict=False):
             if status.Get_count(self._mpi.BYTE) != len(buffer):
                 self._told(ticket)
@@ -203,37 +204,19 @@ class Peers:
         if kind in (CLOSE, LEAVE):
             (self._closed if kind == CLOSE else self._left).add(rank)
             return
-        lent: list[bytearray] = []
-
-        def room(size: int) -> memoryview:
-            lent.append(self._lend(size))
-            return memoryview(lent[-1])[:size]
-
         try:
-            buffers = [b"\1"] if kind == PING else self._answer(rank, kind, message[_HEAD:], room)
+            buffers = [b"\1"] if kind == PING else self._answer(rank, kind, message[_HEAD:])
         except Exception as error:  # whatever it is, the rank that asked has to know
-            self._sending.append(([self.comm.isend(str(error), rank, tag + 1)], None, lent))
+            self._sending.append(([self.comm.isend(str(error), rank, tag + 1)], None))
             return
         byte = self._mpi.BYTE
         requests = [self.comm.Isend([buffer, byte], rank, tag) for buffer in buffers]
-        self._sending.append((requests, buffers, lent))
+        self._sending.append((requests, buffers))
 
     def _collect(self) -> None:
         """Let go of what has been sent."""
-        still = []
-        for sending in self._sending:
-            if self._mpi.Request.Testall(sending[0]):
-                self._rooms.extend(sending[2])
-            else:
-                still.append(sending)
-        self._sending = still
-
-    def _lend(self, size: int) -> bytearray:
-        for place, room in enumerate(self._rooms):
-            if len(room) >= size:
-                return self._rooms.pop(place)
-        self._rooms = self._rooms[:-1]  # too small: replaced by this larger one
-        return bytearray(size)
+        done = self._mpi.Request.Testall
+        self._sending = [sending for sending in self._sending if not done(sending[0])]
 
 
 def pieces(buffer: memoryview) -> list[memoryview]:
