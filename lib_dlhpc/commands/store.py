@@ -1,10 +1,11 @@
-"""`dlhpc store pack | ls | cat`: a folder packed into partitions, and what is in them."""
+"""`dlhpc store pack | ls | cat | verify`: a folder packed into partitions, and what is in them."""
 
 import argparse
 import os
 import shutil
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib_dlhpc.spec.errors import SpecError, suggest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.storage.packed import PackedStore
 
 CODECS = ("none", "zlib", "zstd")
+MANY = 10_000  # names; to compare with more takes seconds
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,6 +44,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     shown.add_argument("store", metavar="STORE")
     shown.add_argument("name", nargs="+", metavar="NAME")
     shown.set_defaults(command=_cat)
+
+    checked = actions.add_parser("verify", help="read all of it; exits 1 and tells every problem")
+    checked.add_argument("store", metavar="STORE")
+    checked.set_defaults(command=_verify)
 
 
 def _pack(options: argparse.Namespace) -> int:
@@ -81,6 +87,8 @@ def _ls(options: argparse.Namespace) -> int:
         if not store.stat(top).is_dir if top else False:
             _print_line(store, top, top, options.long)
             return 0
+        if options.long and not top:
+            print(_told(store.manifest))
         for name in _below(store, top, options.recursive):
             shown = name[len(top) + 1 :] if top else name
             _print_line(store, name, shown, options.long)
@@ -133,6 +141,29 @@ def _name(store: "PackedStore", path: str) -> str:
     """Return the name that a user's `path` means: ./a//b/ is a/b. Raises SpecError where there is none."""
     name = os.path.normpath(f"/{path}").lstrip("/")
     if name and not store.exists(name):
-        near = suggest(name, store.names)
-        raise SpecError(f"{path}: the store has no such file or folder.{near}")
+        raise SpecError(f"{path}: the store has no such file or folder.{_near(store, name)}")
     return name
+
+
+def _near(store: "PackedStore", name: str) -> str:
+    """Suggest a name from the same folder, unless it holds so many that the search would take long."""
+    above = os.path.dirname(name)
+    beside = store.listdir(above) if store.exists(above) and store.stat(above).is_dir else []
+    names = [f"{above}/{last}" if above else last for last in beside]
+    return suggest(name, names) if len(names) <= MANY else ""
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from lib_dlhpc.storage.index import load_manifest
+    from lib_dlhpc.storage.verify import verify
+
+    if not Path(options.store).is_dir():
+        raise SpecError(f"{options.store}: no such folder; a packed store is one.")
+    problems = verify(options.store)
+    for problem in problems:
+        print(_printable(problem))
+    if problems:
+        print(f"{options.store}: {_many(len(problems), 'problem')}", file=sys.stderr)
+        return 1
+    print(f"{options.store}: all right; {_told(load_manifest(Path(options.store)))}")
+    return 0

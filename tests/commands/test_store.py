@@ -58,6 +58,8 @@ def test_ls_long_has_sizes_with_units_and_times(folder, store, capsys):
     os.utime(folder / "cats" / "1.txt", (0, 0))
     main(["store", "ls", store, "cats", "-l"])
     lines = capsys.readouterr().out.splitlines()
+    main(["store", "ls", store, "-l"])
+    assert capsys.readouterr().out.startswith("4 files in 4 folders, 5.26 kB, ")
     assert lines[0].split()[:2] == ["5", "kB"] and lines[0].endswith("1.txt")
     assert lines[1].endswith("old/") and "1970" not in lines[0]  # the time is that at packing
 
@@ -68,6 +70,30 @@ def test_cat_is_byte_exact(folder, capfdbinary):
     names = ["cats/old/2.bin", "Öffnung/größe", "cats/1.txt"]
     assert main(["store", "cat", "data.store", *names]) == 0
     assert capfdbinary.readouterr().out == bytes(range(256)) + b"meow\n" * 1000
+
+
+def test_verify_is_silent_about_nothing(store, capsys):
+    assert main(["store", "verify", store]) == 0
+    assert "all right; 4 files" in capsys.readouterr().out
+
+
+def test_verify_tells_every_problem_with_file_and_partition_and_exits_1(folder, tmp_path, capsys):
+    main(["store", "pack", str(folder), "plain", "--partitions", "1"])
+    [partition] = [file for file in (tmp_path / "plain").iterdir() if file.stat().st_size > 5000
+                   and file.suffix not in (".json", ".npz")]  # fmt: skip
+    content = bytearray(partition.read_bytes())
+    content[content.find(b"meow\n") + 7] ^= 1
+    content[content.find(bytes(range(256))) + 7] ^= 1
+    partition.write_bytes(content)
+    capsys.readouterr()
+    assert main(["store", "verify", "plain"]) == 1
+    told = capsys.readouterr()
+    for name in ("cats/1.txt", "cats/old/2.bin"):
+        assert any(name in line and partition.name in line for line in told.out.splitlines())
+    assert "Öffnung" not in told.out and "problem" in told.err
+    assert main(["store", "cat", "plain", "cats/1.txt"]) == 2
+    told = capsys.readouterr()
+    assert "cats/1.txt" in told.err and partition.name in told.err and not told.out
 
 
 @pytest.mark.parametrize(
@@ -86,6 +112,7 @@ def test_cat_is_byte_exact(folder, capfdbinary):
         (["ls", "data.store", "../my data"], "no such file or folder"),
         (["cat", "data.store", "cats"], "cats is a folder"),
         (["cat", "data.store", "cats/1.txt", "cats/3.txt"], "cats/3.txt"),
+        (["verify", "nowhere"], "nowhere"),
         (["cat", "nowhere", "cats/1.txt"], "nowhere"),
     ],
 )
@@ -104,9 +131,30 @@ def test_an_empty_folder_and_one_with_an_empty_file_are_stores_too(tmp_path, mad
         (tmp_path / "tree" / name).touch()
     target = str(tmp_path / "store")
     assert main(["store", "pack", str(tmp_path / "tree"), target]) == 0
+    assert main(["store", "verify", target]) == 0
     capsys.readouterr()
     assert main(["store", "ls", target]) == 0
     assert capsys.readouterr().out.split() == made
+
+
+def test_verify_tells_of_a_lost_partition_and_of_a_folder_that_is_no_store(folder, store, capsys):
+    lost = sorted(file for file in os.listdir(store) if "partition" in file)[0]
+    os.remove(f"{store}/{lost}")
+    assert main(["store", "verify", store]) == 1
+    assert lost in capsys.readouterr().out
+    assert main(["store", "verify", str(folder)]) == 1
+    assert "no packed store" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1"])
+def test_names_are_listed_on_any_terminal(store, encoding):
+    words = [sys.executable, "-m", "lib_dlhpc.cli", "store", "ls", "-R", store]
+    done = subprocess.run(
+        words, capture_output=True, check=True, env=os.environ | {"PYTHONIOENCODING": encoding}
+    )
+    shown = done.stdout.decode(encoding)
+    assert ("Öffnung/größe" in shown) is (encoding != "ascii")
+    assert len(shown.splitlines()) == 8
 
 
 def test_a_reader_that_leaves_early_is_no_error(folder, tmp_path):
