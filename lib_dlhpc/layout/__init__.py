@@ -11,6 +11,7 @@ spatial.py   spatial parallelism: rows and their halos
 experts.py   expert parallelism: replicas that share out experts
 stages.py    where a pipeline cuts the network
 parts.py     parts(experiment, rank): all of it together
+limits.py    what can be priced but not trained
 
 Layers that communicate, beside those of the model:
 
@@ -28,6 +29,7 @@ data its gradients are to be summed (`sum`).
 
 from lib_dlhpc.layout.experts import alike_group, expert_group
 from lib_dlhpc.layout.groups import Place, group, place, rank_at, sizes, stride
+from lib_dlhpc.layout.limits import is_shared_out, untrained
 from lib_dlhpc.layout.parts import Part, parts
 from lib_dlhpc.layout.spatial import rows_read
 from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
@@ -39,6 +41,7 @@ __all__ = [
     "cut_points",
     "expert_group",
     "group",
+    "is_shared_out",
     "live_names",
     "parts",
     "place",
@@ -47,4 +50,5 @@ __all__ = [
     "sizes",
     "stage_ends",
     "stride",
+    "untrained",
 ]

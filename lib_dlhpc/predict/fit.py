@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from lib_dlhpc.layout import untrained
 from lib_dlhpc.predict.breakdown import Breakdown, predict
 from lib_dlhpc.predict.what_if import alone
 from lib_dlhpc.spec.errors import SpecError
@@ -27,17 +28,24 @@ class Way:
     changes: dict[str, Any]
     prediction: Breakdown
 
+    @property
+    def untrained(self) -> str:
+        """Why it has a price but is not trained here; "" if `dlhpc run` takes it."""
+        return untrained(self.prediction.experiment)
+
 
 def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Way]:
     """Return what makes a scalar experiment fit, ordered by `order`; it is there itself if it fits.
 
     order: step_time, or device_hours of the run, which differ where more devices are among the ways. At
-    most `most` are tried. Raises SpecError for another order.
+    most `most` are tried. A change without effect, as ZeRO on one replica, makes no way of its own: of
+    several with the same numbers the simplest is returned. Raises SpecError for another order.
     """
     if order not in ORDERS:
         raise SpecError(f"order = {order!r}: legal: {', '.join(ORDERS)}.")
     base, found = alone(experiment), []
     tried: set[frozenset[tuple[str, Any]]] = set()
+    known: set[tuple[float, ...]] = set()
     for words, changes in _tries(base):
         key = frozenset(changes.items())
         if key in tried:
@@ -49,9 +57,16 @@ def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MO
             prediction = predict(base.set(changes))
         except SpecError:  # not a legal combination, or a network that cannot be split so
             continue
-        if prediction.fits:
+        if prediction.fits and _numbers(prediction) not in known:
+            known.add(_numbers(prediction))
             found.append(Way(words, dict(changes), prediction))
     return sorted(found, key=lambda way: float(getattr(way.prediction, order)))
+
+
+def _numbers(prediction: Breakdown) -> tuple[float, ...]:
+    """Return what tells a way from another: devices, seconds, bytes."""
+    told = prediction.experiment.devices, prediction.step_time, prediction.memory_total
+    return tuple(float(f"{float(number):.9g}") for number in told)
 
 
 def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -126,7 +141,10 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _offload(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
-    words = {"activations": "activations offloaded", "all": "weights and state offloaded too"}
+    words = {
+        "activations": "activations offloaded",
+        "all": "activations, weights and optimiser state offloaded",
+    }
     left = {"none": ("activations", "all"), "activations": ("all",), "all": ()}
     for word in left[experiment.strategy.offload]:
         yield words[word], {"strategy.offload": word}

@@ -3,7 +3,7 @@
 from math import prod
 
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.predict.fit import Way, ways_to_fit
+from lib_dlhpc.predict.fit import ways_to_fit
 from lib_dlhpc.predict.ledger import peak_of
 from lib_dlhpc.predict.memory import ledger
 from lib_dlhpc.spec.errors import SpecError
@@ -39,7 +39,7 @@ def check_fits(experiment: Experiment) -> float:
         words = [
             f"{way.words} ({', '.join(f'{name} = {value!r}' for name, value in way.changes.items())})"
             for way in ways_to_fit(experiment)
-            if int(way.prediction.experiment.devices) == ranks and _can_be_trained(way)
+            if int(way.prediction.experiment.devices) == ranks and not way.untrained
         ]
         ways = (
             f"would fit: {'; '.join(words[:3])}." if words else "no change that is known would fit."
@@ -49,12 +49,6 @@ def check_fits(experiment: Experiment) -> float:
             f" {show(most - cap, 'B')} more; {ways}"
         )
     return most
-
-
-def _can_be_trained(way: Way) -> bool:
-    """Weights on disk move there as they are: replicas share nothing out."""
-    strategy = way.prediction.experiment.strategy
-    return not (strategy.zero and strategy.offload == "all")
 
 
 def told(predicted: float, measured: list[float], cap: float) -> list[str]:

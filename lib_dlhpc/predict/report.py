@@ -150,10 +150,14 @@ def _ways(prediction: Breakdown) -> list[str]:
     """Return the quickest ways to make a run fit, one a line."""
     from lib_dlhpc.predict.fit import ways_to_fit
 
-    ways = ways_to_fit(prediction.experiment, most=150)[:3]
+    found = ways_to_fit(prediction.experiment, most=150)
+    ways = found[:3]
+    if all(way.untrained for way in ways):  # one that can be tried here as well
+        ways += [way for way in found[3:] if not way.untrained][:1]
     return [
         f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} a step,"
         f" {show(float(way.prediction.memory_total), 'B')} a device"
+        + ("; dlhpc run cannot train so" if way.untrained else "")
         for way in ways
     ] or ["  fits with             nothing that was tried"]
 

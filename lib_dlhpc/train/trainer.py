@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layout import is_shared_out
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
-from lib_dlhpc.train.check import check, is_shared_out
+from lib_dlhpc.train.check import check
 from lib_dlhpc.train.compress import compressed, plain
 from lib_dlhpc.train.data import Data, global_batches, load, precision_of, samples_of, share
 from lib_dlhpc.train.exchange import Exchange, exchange_of

@@ -1,5 +1,7 @@
 """Laws of fitting: what is returned fits, trains on the same batch, and the first is the cheapest found."""
 
+import re
+
 import pytest
 
 from lib_dlhpc import SpecError, loads
@@ -43,6 +45,45 @@ def test_every_kind_of_way_is_among_them():
     words = " ".join(way.words for way in ways_to_fit(TOO_LARGE))
     for kind in ("made again", "ZeRO", "microbatches", "tensor", "pipeline", "offloaded", "nodes"):
         assert kind in words, kind
+
+
+WORDS = loads("""
+[model]
+family = "gpt"
+layers = 4
+hidden = 256
+heads = 4
+sequence = 64
+vocabulary = 64
+[dataset]
+name = "words"
+[machine]
+name = "laptop"
+[strategy]
+batch = 32
+optimizer = "adam"
+""")
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_what_is_said_to_train_here_does_and_no_way_is_told_twice(devices):
+    from lib_dlhpc.train.check import check
+
+    run = WORDS.set({"strategy.devices_per_node": devices, "machine.device.memory": 105e6})
+    assert not predict(run).fits
+    ways = ways_to_fit(run)
+    told = [(way.prediction.step_time, way.prediction.memory_total) for way in ways]
+    assert len(set(told)) == len(told) > 2
+    for way in ways:
+        if way.untrained:
+            with pytest.raises(SpecError, match=re.escape(way.untrained)):
+                check(way.prediction.experiment)
+        else:
+            check(way.prediction.experiment)
+    if devices == 1:
+        assert not any("ZeRO" in way.words for way in ways)
+    else:
+        assert any(way.untrained for way in ways) and not all(way.untrained for way in ways)
 
 
 def test_what_fits_needs_no_way_round():

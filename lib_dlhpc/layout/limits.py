@@ -1,0 +1,63 @@
+"""What can be split and priced but not trained here, and why, in words."""
+
+from lib_dlhpc.layout.parts import parts
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def is_shared_out(experiment: Experiment) -> bool:
+    """Return whether a rank is more or less than one whole replica that takes its batch in one piece."""
+    s = experiment.strategy
+    split = (s.tensor, s.pipeline, s.spatial, s.microbatches) != (1, 1, 1, 1)
+    return bool(split or s.zero or s.recompute != "none" or s.offload != "none")
+
+
+def untrained(experiment: Experiment) -> str:
+    """Return why a scalar experiment, shared out as it is, is not trained here; "" if it is.
+
+    Raises SpecError if the network cannot be split so at all.
+    """
+    strategy, training = experiment.strategy, experiment.training
+    if strategy.experts > 1:
+        return (
+            f"strategy.experts = {strategy.experts}: can be predicted and simulated, not trained; the legal"
+            " value is 1."
+        )
+    if not is_shared_out(experiment):
+        return ""
+    if strategy.update != "synchronous":
+        return (
+            f"strategy.update = {strategy.update!r}: with what is made again or offloaded devices train in"
+            " step; the legal value is 'synchronous'."
+        )
+    if strategy.precision == "fp16":
+        return (
+            "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."
+        )  # fmt: skip
+    if training.sparsity:
+        return (
+            f"training.sparsity = {training.sparsity}: the gradients of a network that is shared out travel"
+            " whole; the legal value is 0."
+        )
+    kinds = {layer.kind for layer in experiment.model.layers}
+    if strategy.microbatches > 1 and training.normalisation == "global" and "batch_norm" in kinds:
+        return (
+            f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
+            " training.normalisation = 'global' cannot be had; set it to 'local', or microbatches to 1."
+        )
+    if strategy.zero > 1 and strategy.chunks > 1:
+        return (
+            f"strategy.zero = {strategy.zero}: with strategy.chunks = {strategy.chunks} a rank has several"
+            " stages, whose shared weights need whole gradients; legal: 0, 1."
+        )
+    held = parts(experiment, 0)  # which says why a network cannot be split so
+    if strategy.offload == "all" and strategy.zero:
+        return (
+            f"strategy.zero = {strategy.zero}: with strategy.offload = 'all' weights are on disk and move"
+            " there, a layer at a time; the legal value is 0."
+        )
+    if strategy.offload == "all" and any(part.shared for part in held):
+        return (
+            "strategy.offload = 'all': the embedding is tied to a layer on another stage, and weights on"
+            " disk cannot wait for its gradients; legal: 'none', 'activations', or strategy.pipeline = 1."
+        )
+    return ""
