@@ -11,7 +11,9 @@ from lib_dlhpc.layout import parts
 from lib_dlhpc.predict.collectives import bus_bandwidth, ring
 from lib_dlhpc.predict.energy import facility_energy
 from lib_dlhpc.predict.intervals import best_interval, daly, goodput, young
+from lib_dlhpc.predict.io import reading
 from lib_dlhpc.predict.memory import attention_activation_saved
+from lib_dlhpc.predict.profile import holders
 from lib_dlhpc.spec.experiment import read_experiment
 
 
@@ -39,6 +41,40 @@ def training_share(cost: float, mtbf: float, restart: float) -> Any:
 def file_operations(files: float, epochs: float) -> float:
     """Return how often files are opened when each is read once an epoch."""
     return files * epochs
+
+
+def listing_operations(directories: float, ranks: float) -> float:
+    """Return how often a directory is looked into when every rank looks into every one."""
+    return directories * ranks
+
+
+def file_size(size: float, files: float) -> float:
+    """Return the mean bytes of a file."""
+    return size / files
+
+
+def fed_step(records: int, record: float, files: int, batch: int, bandwidth: float) -> float:
+    """Return the seconds of the shortest step that storage of `bandwidth` B/s feeds without a wait.
+
+    files of `records` records of `record` bytes each, `batch` of them a step (MLPerf Storage's workloads).
+    """
+    run = read_experiment(
+        {
+            "model": "resnet50",
+            "dataset": {
+                "samples": files * records,
+                "files": files,
+                "bytes": files * records * record,
+            },
+            "machine": {
+                "name": "h100-pod",
+                "storage": {"under-test": {"bandwidth": bandwidth}},
+            },
+            "strategy": {"devices_per_node": 1, "batch": batch},
+            "storage": {"tier": "under-test"},
+        }
+    )
+    return float(reading(run).fetch)
 
 
 def gradient_bandwidth(bytes_moved: float, seconds: float) -> float:
@@ -100,8 +136,12 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
     "checkpoint_interval": checkpoint_interval,
     "training_share": training_share,
     "facility_energy": facility_energy,
+    "fed_step": fed_step,
     "file_operations": file_operations,
+    "file_size": file_size,
     "gradient_bandwidth": gradient_bandwidth,
+    "holders": holders,
+    "listing_operations": listing_operations,
     "ring_bus_bandwidth": ring_bus_bandwidth,
     "training_time": training_time,
     "activation_fraction": activation_fraction,

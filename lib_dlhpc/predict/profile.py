@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.reading import data_set_bytes
+from lib_dlhpc.costs.reading import data_set_bytes, stored_bytes
 from lib_dlhpc.predict.breakdown import predict
 from lib_dlhpc.predict.io import reading
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import storage_tier
 
 # Slides of the FanStore project.
 HOURS = 8.0  # "~ 8 hour duration"
@@ -99,6 +101,38 @@ def weak_scaling(experiment: Experiment) -> Any:
     one = experiment.set({"strategy.nodes": 1})
     nodes = experiment.strategy.nodes
     return predict(experiment).throughput / (nodes * predict(one).throughput)
+
+
+def slowed_to(experiment: Experiment, time: float) -> Experiment:
+    """Return the experiment on a file system whose metadata rate makes the run last `time` s.
+
+    That is how slow it must have been if nothing else held the run up. Raises SpecError if the run takes
+    longer than that whatever the rate, or has no metadata servers to wait for.
+    """
+    key = f"machine.storage.{experiment.storage.tier}.metadata_rate"
+    low, high = 1.0, 1e12
+    if predict(experiment.set({key: high})).time_to_train > time:
+        raise SpecError(
+            f"time = {time:g} s: the run takes longer on the quickest metadata servers."
+        )
+    if predict(experiment.set({key: low})).time_to_train < time:
+        raise SpecError(f"time = {time:g} s: the run takes less on the slowest metadata servers.")
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        late = predict(experiment.set({key: middle})).time_to_train > time
+        low, high = (middle, high) if late else (low, middle)
+    return experiment.set({key: high})
+
+
+def share_of_peak(experiment: Experiment, rate: Any) -> Any:
+    """Return what `rate` samples/s of a whole run read in each node, over the bandwidth of its own tier.
+
+    FanStore's slides have 7.8 to 9.5 % of the peak of a benchmark that reads files of 128 KB; that peak they
+    do not give. Raises SpecError without a local tier.
+    """
+    storage = experiment.storage
+    tier = storage_tier(experiment.machine, storage.local)
+    return rate * stored_bytes(experiment) / experiment.strategy.nodes / tier.bandwidth
 
 
 def profile(experiment: Experiment) -> Profile:

@@ -36,6 +36,7 @@ from lib_dlhpc.spec.units import TIMES
 UNITS = {
     **TIMES,
     "ms": 1e-3,
+    "KB": 1e3,
     "GB": 1e9,
     "GB/s": 1e9,
     "Gbit/s": 1.25e8,
@@ -261,6 +262,9 @@ def _quantity(experiment: Experiment, scale: Any, quantity: str) -> Any:
         return prediction.throughput
     if quantity.startswith("scaling_efficiency"):
         return each / (measured.rate / measured.devices)
+    if quantity.startswith("weak_scaling_efficiency"):
+        one = breakdown(experiment.set({"strategy.nodes": 1}), scale)
+        return prediction.throughput / (experiment.strategy.nodes * one.throughput)
     if quantity.startswith("iter_time_increase"):
         return measured.rate / measured.devices / each - 1
     if quantity.startswith("iteration_time"):

@@ -13,6 +13,14 @@ CASES = [
     ("training_share", {"cost": 300, "mtbf": 86400, "restart": 600}, 0.912605),
     ("facility_energy", {"device_hours": 1022362, "watts": 400, "pue": 1.1}, 449.84e6 * 3600),
     ("file_operations", {"files": 1.3e6, "epochs": 90}, 117e6),
+    ("listing_operations", {"directories": 2002, "ranks": 64}, 128_128),
+    ("file_size", {"size": 140e9, "files": 1.4e6}, 1e5),
+    ("holders", {"size": 455e9, "capacity": 60e9}, 8),
+    (
+        "fed_step",
+        {"records": 10, "record": 1e6, "files": 100, "batch": 50, "bandwidth": 1e8},
+        50 * 1e6 / 1e8,
+    ),
     ("gradient_bandwidth", {"bytes_moved": 200e6, "seconds": 0.125}, 12.8e9 / 8),
     ("attention_activation_saved", {"heads": 96, "sequence": 2048, "hidden": 12288}, 80 / 114),
     (

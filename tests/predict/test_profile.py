@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 
+from lib_dlhpc import SpecError
+from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.profile import (
     HOURS,
     READ_CALLS,
     holders,
     profile,
+    share_of_peak,
     sizes,
     skylake_run,
     slides_run,
+    slowed_to,
     weak_scaling,
 )
 
@@ -42,6 +46,26 @@ def test_the_metadata_servers_hold_the_run_up_and_bytes_do_not():
     assert seconds["storage bandwidth"] < 0.1 * seconds["compute"]
     assert found.time == pytest.approx(seconds["metadata servers"] + seconds["start"], rel=1e-3)
     assert seconds["metadata servers"] < HOURS * 3600  # the least, not the measured
+
+
+def test_eight_hours_are_metadata_servers_of_12_000_operations():
+    """Within 1 %; the rest of the run is not that slow."""
+    slow = slowed_to(slides_run(), HOURS * 3600)
+    assert slow.machine.storage["lustre"].metadata_rate == pytest.approx(12_000, rel=0.01)
+    assert profile(slow).time == pytest.approx(HOURS * 3600)
+    with pytest.raises(SpecError, match="longer"):
+        slowed_to(slides_run(), 3600.0)
+    with pytest.raises(SpecError, match="less"):
+        slowed_to(slides_run().set({"storage.format": "packed"}), HOURS * 3600)
+
+
+def test_what_a_node_reads_is_a_few_percent_of_its_disk():
+    """5 % at the rate of the eight hours, 19 % if nothing waits; the slides' 7.8-9.5 % lie between."""
+    ours = slides_run(access="cooperative")
+    waiting = share_of_peak(ours, profile(slides_run()).samples / (HOURS * 3600))
+    computing = share_of_peak(ours, predict(ours).throughput)
+    assert waiting == pytest.approx(0.055, abs=0.001)
+    assert waiting < 0.078 < 0.095 < computing < 0.2
 
 
 def test_on_a_cooperative_store_it_computes():

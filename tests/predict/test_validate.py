@@ -31,7 +31,10 @@ def test_a_row_is_met_or_its_miss_has_a_reason(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_arithmetic_is_exact_to_the_publications_digits(row):
-    if row.group in ("memory", "ZeRO", "checkpoint", "energy", "definition") and not row.reason:
+    if (
+        row.group in ("memory", "ZeRO", "checkpoint", "energy", "definition", "storage demand")
+        and not row.reason
+    ):
         assert abs(row.error) <= 0.03
 
 
@@ -52,7 +55,8 @@ def test_every_row_of_the_families_is_scored_an_input_or_left_out_with_a_reason(
         "goyal17-r50-",
         "horovod18-",
         "zero20-",
-        "mlps-ckpt-",
+        "mlps-",
+        "fanstore",
         "dlgpt-",
         "megatron21-",
         "kort22-",
