@@ -48,7 +48,7 @@ LLAMA_MTBF = 6333 * HOUR  # of a node: 419 failures of 2,048 nodes in 54 days
 MTBFS = {
     "30 days": 30 * DAY,
     "90 days": 90 * DAY,
-    "264 days, as Llama 3's": LLAMA_MTBF,
+    "264 days": LLAMA_MTBF,
     "2 years": 730 * DAY,
     "5 years": 1826 * DAY,
 }

@@ -26,6 +26,8 @@ PHASES = {
     "wait": ("#f0e442", 0.6, False),
     "restart": ("#999999", 0.3, False),
 }
+WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
+LABELLED = 14  # versions that have their bytes beside them
 LEAST = 1e-4  # share of the time, where the chart of losses ends
 Floats: TypeAlias = NDArray[np.float64]
 # s, mean loss, 10 % and 90 % of the runs, what the formula says
@@ -158,9 +160,10 @@ def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
 
 def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
     """What each version wrote: (name, B written, B of the whole state, words)."""
+    few = len(rows) <= LABELLED
     data: dict[str, dict[str, Any]] = {
         "bars": {"version": [r[0] for r in rows], "order": list(range(len(rows))), "written": [r[1] for r in rows],
-                 "label": [show(r[1], "B") for r in rows], "told": [r[3] for r in rows]},
+                 "label": [show(r[1], "B") if few else "" for r in rows], "told": [r[3] for r in rows]},
         "whole": {"y": [rows[0][2]] if rows else [],
                   "words": [f"the whole state: {show(rows[0][2], 'B')}"] if rows else []},
         "room": {"y": [0.0, 1.15 * rows[0][2] if rows else 1.0]},

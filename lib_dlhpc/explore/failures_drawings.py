@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, _axis, _finished, _tooltip
-from lib_dlhpc.explore.failures_charts import LINES, LOST, PHASES
+from lib_dlhpc.explore.failures_charts import LINES, LOST, PHASES, WAYS
 
 RED, BLUE = "#d55e00", "#0072b2"
 # Seconds as people say them: a clock has no SI prefixes above its seconds.
@@ -86,7 +86,7 @@ def phases_chart() -> dict[str, Any]:
     kinds = list(PHASES)
     x = alt.X("start:Q", title="time since the start").scale(nice=False)
     x = x.axis(_axis(labelExpr=TIME, grid=False))
-    y = alt.Y("top:Q", axis=None).scale(nice=False, reverse=True)
+    y = _row("top")
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", columns=5,
         symbolType="square", columnPadding=14, labelLimit=0,
@@ -97,13 +97,13 @@ def phases_chart() -> dict[str, Any]:
     solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=_tooltip("told"))
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_rect(fill=HATCH, fillOpacity=0.5, tooltip=None, clip=True)
-    strikes = alt.Chart(alt.NamedData("strikes")).encode(x=alt.X("x:Q"), y=alt.Y("top:Q"))
+    strikes = alt.Chart(alt.NamedData("strikes")).encode(x=alt.X("x:Q"), y=_row("top"))
     bolt = strikes.mark_rule(strokeWidth=2, color=RED).encode(y2="bottom:Q")
     sign = strikes.mark_text(text="✕", fontWeight="bold", color=RED, dy=-5, fontSize=13)
-    rows = alt.Chart(alt.NamedData("rows")).encode(x=alt.value(-8), y=alt.Y("middle:Q"))
+    rows = alt.Chart(alt.NamedData("rows")).encode(x=alt.value(-8), y=_row("middle"))
     names = rows.mark_text(align="right", baseline="middle").encode(text="name:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0)
-    room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
+    room = room.encode(x=alt.X("x:Q"), y=_row("y"))
     return _finished(
         alt.layer(room, solid, hatched, bolt, sign, names),
         "What the run does (✕: a failure)", 110, left=92, right=24, top=50, bottom=44,
@@ -111,11 +111,16 @@ def phases_chart() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def _row(field: str) -> alt.Y:
+    """Return a height in rows of runs; every layer must say that there is no axis."""
+    return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
+
+
 def costs_chart() -> dict[str, Any]:
     """For each way to save: how long training stands still, and when the state is safe."""
     x = alt.X("blocked:Q", title="time after the checkpoint begins").scale(type="log", nice=False)
     x = x.axis(_axis(labelExpr=TIME, values=TIMES, labelOverlap=True, grid=False))
-    y = alt.Y("way:N", title=None, sort=None)
+    y = alt.Y("way:N", title=None, sort=list(WAYS))
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=110))
     points = alt.Chart(alt.NamedData("points")).encode(y=y)
     behind = points.transform_filter("datum.split")
@@ -144,7 +149,7 @@ def ways_chart() -> dict[str, Any]:
     """What each way to save loses, by cause."""
     x = alt.X("start:Q", title="share of the time that is lost").scale(nice=False, zero=True)
     x = x.axis(_axis(labelExpr=PERCENT, tickCount=5))
-    y = alt.Y("way:N", title=None, sort=None)
+    y = alt.Y("way:N", title=None, sort=list(WAYS))
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=110)).scale(paddingInner=0.3)
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-30, direction="horizontal", columns=3,
@@ -179,7 +184,8 @@ def written_chart() -> dict[str, Any]:
         )
     )
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
-    solid = bars.mark_bar(color=BLUE).encode(tooltip=_tooltip("told", "label"))
+    wide = alt.expr("min(30, 0.8 * width / max(1, length(data('bars'))))")
+    solid = bars.mark_bar(color=BLUE, size=wide).encode(tooltip=_tooltip("told", "label"))
     said = bars.mark_text(dy=-7, fontSize=11, **HALO).encode(text="label:N")
     whole = alt.Chart(alt.NamedData("whole")).encode(y=alt.Y("y:Q"))
     rule = whole.mark_rule(strokeDash=[6, 3], strokeWidth=2)

@@ -11,12 +11,12 @@ import ipywidgets
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.failures import INTERVALS, LARGE, MODELS, RATES, experiment, told
 from lib_dlhpc.explore.failures import Setting as Run
-from lib_dlhpc.explore.failures_charts import costs_state, ways_state
+from lib_dlhpc.explore.failures_charts import WAYS, costs_state, ways_state
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.predict.resilience import Resilience, resilience
 from lib_dlhpc.spec.units import format_quantity as show
 
-WAYS = {
+WORDS = {
     "synchronous": "all stand still until the shared file system has everything",
     "asynchronous": "all stand still for a copy to the memory of the host; it is written behind training",
     "multilevel": "all stand still until the node's own drives have its part; from there it goes on to the shared"
@@ -85,7 +85,7 @@ def costs_view(setting: Setting) -> State:
     """Return the columns of the chart "failures_costs"."""
     prices = {way: found(setting, way).saving for way in WAYS}
     each = {way: (float(p.blocked), float(p.background)) for way, p in prices.items()}
-    return costs_state(each, setting.interval or None, WAYS)
+    return costs_state(each, setting.interval or None, WORDS)
 
 
 def ways_view(setting: Setting) -> State:
