@@ -4,8 +4,9 @@ A CRC-32 of every byte costs more than reading the byte from the page cache, so 
 read. Here a block's 512 words of 8 B are added (modulo 2^64), which a processor does at the speed of its memory. The
 sums are the coefficients of a polynomial, as in Karp and Rabin, IBM J. Res. Dev. 31, 1987, taken at an odd number
 modulo 2^64, so that it matters which block is where. Any one flipped bit is found for certain: it changes one sum,
-and an odd factor loses nothing. What can be missed are words of one block that changed places, and two flips of the
-same bit in opposite directions within a block. The SHA-256 of each partition, which `verify` compares, has no such gap.
+and an odd factor loses nothing. What is missed: words of one block that changed places, and two flips of the same bit
+within a block in opposite directions (of a word's highest bit: in any). The SHA-256 of each partition, which `verify`
+compares, has no such gap.
 """
 
 import numpy as np
