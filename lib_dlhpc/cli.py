@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -24,16 +25,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        return int(options.command(options))
+        status = int(options.command(options))
+        if sys.stdout:  # None where it was closed
+            sys.stdout.flush()
+        return status
     except SpecError as error:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _drop_output()
+        print(f"dlhpc: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as stop:
         print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr)
         return 130  # as a shell reports it
+
+
+def _drop_output() -> None:
+    """Let go of output that nobody takes; to write it would fail once more when Python ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -66,8 +66,8 @@ def _told(manifest: "Manifest") -> str:
     size, stored = manifest.size, manifest.stored
     ratio = f", {size / stored:.2f} to 1 with {manifest.codec}" if 0 < stored < size else ""
     return (
-        f"{_many(manifest.files, 'file')} in {_many(manifest.folders, 'folder')}, {_bytes(size)}, stored in"
-        f" {_many(len(manifest.partitions), 'partition')} of {_bytes(stored)} in all{ratio}"
+        f"{_many(manifest.files, 'file')}, {_many(manifest.folders, 'folder')}, {_bytes(size)}; stored as"
+        f" {_bytes(stored)} in {_many(len(manifest.partitions), 'partition')}{ratio}"
     )
 
 

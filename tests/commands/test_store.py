@@ -34,7 +34,8 @@ def test_pack_tells_what_it_made(folder, capsys, codec):
     made = ["store", "pack", str(folder), "out", "--partitions", "2", "--codec", codec]
     assert main(made) == 0
     told = capsys.readouterr().out
-    assert told.startswith("out: 4 files in 4 folders, 5.26 kB, stored in 2 partitions of ")
+    assert told.startswith("out: 4 files, 4 folders, 5.26 kB; stored as ")
+    assert " in 2 partitions" in told
     assert (f" to 1 with {codec}" in told) is (codec != "none")
 
 
@@ -59,7 +60,7 @@ def test_ls_long_has_sizes_with_units_and_times(folder, store, capsys):
     main(["store", "ls", store, "cats", "-l"])
     lines = capsys.readouterr().out.splitlines()
     main(["store", "ls", store, "-l"])
-    assert capsys.readouterr().out.startswith("4 files in 4 folders, 5.26 kB, ")
+    assert capsys.readouterr().out.startswith("4 files, 4 folders, 5.26 kB; ")
     assert lines[0].split()[:2] == ["5", "kB"] and lines[0].endswith("1.txt")
     assert lines[1].endswith("old/") and "1970" not in lines[0]  # the time is that at packing
 
@@ -167,3 +168,15 @@ def test_a_reader_that_leaves_early_is_no_error(folder, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr
     assert done.stdout.endswith(b"\0")
+
+
+@pytest.mark.parametrize(
+    "action", ["cat data.store cats/1.txt", "ls data.store", "verify data.store"]
+)
+def test_output_that_cannot_be_written_is_told_in_one_line(store, action, require):
+    require(os.path.exists("/dev/full"), "no device that is always full")
+    words = [sys.executable, "-m", "lib_dlhpc.cli", "store", *action.split()]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "dlhpc: the output cannot be written: No space left on device.\n"
