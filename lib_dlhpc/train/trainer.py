@@ -336,10 +336,11 @@ class Ranks:
             self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
 
     def _settle(self) -> None:
-        """Wait until all that was saved is on the disk."""
+        """Wait until all that was saved is on the disk: whichever rank returns can read it."""
         begin = self.recorder.now()
         if self.versions is not None:
             self.versions.settle(self.recorder)
+            self.comm.Barrier()
         self.recorder.add("checkpoint", "wait for the checkpoint", begin, self.recorder.now())
 
     def _state(self, place: Place) -> Mapping[str, Array] | Iterable[Stream]:

@@ -115,3 +115,12 @@ def test_nothing_is_removed_where_it_is_not_known_what_is_needed(tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
     open_snapshots(tmp_path).gc(1)  # what is damaged is no longer needed
     assert open_snapshots(tmp_path).verify() == []
+
+
+def test_a_branch_whose_newest_version_is_missing_stops_the_sweep(tmp_path):
+    store = grown(tmp_path, 1)
+    (tmp_path / "versions" / f"{store.newest('main').id}.json").unlink()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SnapshotError, match=r"branch main: .*No such file.*Nothing was removed"):
+        open_snapshots(tmp_path).gc()
+    assert sorted(tmp_path.rglob("*")) == before
