@@ -5,6 +5,7 @@ bottleneck: no more than its inverse gets through, and everything else waits. Sa
 from the whole data set in every epoch, so each is read from wherever it happens to lie.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ def limits(experiment: Experiment) -> dict[str, Any]:
         "metadata servers": missed * asked / servers,
         "storage bandwidth": missed * served / servers,
         "network": missed * _through_network(experiment) * size / _nics(experiment),
-        "readers": _over(sum(reader_time(experiment).values()), readers),
-        "prefetch": _over(_batch_latency(experiment), ahead),
+        "readers": _over(readers, lambda: sum(reader_time(experiment).values())),
+        "prefetch": _over(ahead, lambda: _batch_latency(experiment)),
     }
 
 
@@ -190,9 +191,11 @@ def _files(experiment: Experiment) -> Any:
     return np.minimum(experiment.dataset.files / experiment.dataset.samples, 1.0)
 
 
-def _over(seconds: Any, number: Any) -> Any:
+def _over(number: Any, seconds: Callable[[], Any]) -> Any:
     """Return `seconds` shared by `number`; 0 where `number` is: as many as are needed."""
-    return np.where(np.equal(number, 0), 0.0, seconds / np.maximum(number, 1))[()]
+    if not np.any(number):
+        return 0.0
+    return np.where(np.equal(number, 0), 0.0, seconds() / np.maximum(number, 1))[()]
 
 
 def _first(value: Any) -> Any:

@@ -9,6 +9,7 @@ from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain_input import explain_input
 from lib_dlhpc.predict.explain_resilience import explain_resilience
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 __all__ = ["ALLREDUCE_FORMULAS", "Explanation", "explain"]
@@ -249,12 +250,25 @@ def _time(p: Breakdown) -> Explanation:
             ("epochs", f"{e.run.epochs:g}", "given"),
             ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
             ("step", show(float(p.step_time), "s"), "sum of the terms above"),
-            ("start", show(float(p.start_time), "s"), "every device lists every directory"),
+            ("start", show(float(p.start_time), "s"), _starts_with(e)),
         ),
         "definition",
         "The epochs suffice at this batch: large batches, stale gradients and local steps may need more of them"
         " or a tuned rate. No validation passes. No failures: these are told apart, where machine.node_mtbf"
         " is known.",
+    )
+
+
+def _starts_with(e: Experiment) -> str:
+    """Say what is done before the first step."""
+    if e.storage.access == "stage":
+        return "every node copies the data set, then every device lists every directory"
+    if e.storage.access == "cooperative":
+        return "every node copies its part of the data set, with all metadata"
+    return (
+        "none: an index is read"
+        if e.storage.format == "packed"
+        else "every device lists every directory"
     )
 
 

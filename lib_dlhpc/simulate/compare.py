@@ -84,6 +84,11 @@ def why(
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
         )
     apart -= {"checkpoint"}
+    if "input stall" in apart and (experiment.storage.workers or experiment.storage.prefetch):
+        reasons.append(
+            "readers queue for the storage and draw what they meet there, and the first batch is there from the"
+            " start; the prediction has the rate of the lowest limit."
+        )
     asynchronous = experiment.strategy.update == "asynchronous"
     if apart and asynchronous:
         reasons += _asynchronous_reasons(experiment, fidelity)

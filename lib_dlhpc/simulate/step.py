@@ -68,8 +68,8 @@ def simulate(
     first to arrive; both with "events" only.
     input, checkpoint: models of the seconds that a batch takes to fetch and a checkpoint to write, see
     Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
-    stand still for a checkpoint. Where [storage] has workers or prefetch, ranks that keep step get their
-    batches from readers that queue for the storage, see input.py.
+    stand still for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
+    that keep step get their batches from readers that queue for the storage, see input.py.
     progress: called with simulated seconds, messages delivered and messages in all, after each bucket
     or each few thousand events.
     Raises SpecError for arrays, and for what is not modelled; Cancelled when `progress` returns False.

@@ -7,10 +7,12 @@ import pytest
 from lib_dlhpc import loads
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.explain import ALLREDUCE_FORMULAS, explain
+from lib_dlhpc.predict.profile import slides_run
 from lib_dlhpc.predict.replays import replays
 from lib_dlhpc.predict.report import as_dict, as_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import ALLREDUCES
+from lib_dlhpc.spec.units import format_quantity
 
 RUN = loads("""
 [model]
@@ -150,3 +152,14 @@ def test_a_split_network_is_explained_by_what_it_is(name):
 def test_a_run_that_does_not_fit_says_with_what_it_does():
     text = as_text(predict(RUN.set({"strategy.batch": 512})))
     assert "WALL" in text and "fits with" in text
+
+
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [("stream", "lists"), ("stage", "copies the data set"), ("cooperative", "its part")],
+)
+def test_the_start_says_what_is_done_before_the_first_step(access, words):
+    run = slides_run(access=access)
+    (time,) = [part for part in explain(predict(run)) if part.name == "time to train"]
+    (start,) = [(value, source) for name, value, source in time.inputs if name == "start"]
+    assert words in start[1] and start[0] == format_quantity(float(predict(run).start_time), "s")

@@ -7,6 +7,7 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.profile import slides_run
 from lib_dlhpc.predict.replays import replay
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.compare import NOTABLE, why
@@ -158,3 +159,14 @@ def test_why_a_split_network_differs():
     reasons = why(run, "rounds", simulated, predicted)
     assert any("stages are played one by one" in reason for reason in reasons)
     assert not why(run, "rounds", predicted, predicted)
+
+
+def test_where_readers_queue_it_is_said():
+    """Many readers behind slow servers wait in turn; a prediction knows only their rate."""
+    run = slides_run(nodes=2).set({"machine.jitter": 0.0, "storage.prefetch": 1})
+    run = run.set({"machine.storage.lustre.metadata_rate": 3e3, "storage.decode": 0.02})
+    found = breakdown(simulate(run, steps=4)).terms
+    expected = {name: float(seconds) for name, seconds in predict(run).terms.items()}
+    assert abs(found["input stall"] - expected["input stall"]) > NOTABLE * sum(expected.values())
+    assert any("readers queue" in reason for reason in why(run, "rounds", found, expected))
+    assert not why(run, "rounds", expected, expected)
