@@ -112,10 +112,10 @@ class PosixView:
         """Return what the built-in open returns: the content to read, or a new file to write once.
 
         Raises the OSErrors of open, ValueError for a mode that is none, and OSError with EROFS for a mode that
-        changes a file there is (a, +), with EPERM for a second writing of a file, with EIO for damaged content.
+        changes a file there is (a, r+), with EPERM for a second writing of a file, with EIO for damaged content.
         """
         check_mode(mode, encoding, errors, newline)
-        if "+" in mode or "a" in mode:
+        if "a" in mode or {"r", "+"} <= set(mode):
             why = f"mode {mode!r} changes a stored file; a file of a packed store is written once"
             raise OSError(errno.EROFS, why, path)
         content: Any = (self.reader if "r" in mode else self.writer)(name, path, mode)

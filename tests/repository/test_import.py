@@ -5,11 +5,15 @@ import sys
 
 import pytest
 
-HEAVY = {"altair", "anywidget", "IPython", "ipywidgets", "jsonschema", "mpi4py", "pandas", "simpy"}
+HEAVY = {
+    *("altair", "anywidget", "IPython", "ipywidgets", "jsonschema", "pandas"),
+    *("fsspec", "mpi4py", "simpy", "zstandard"),
+}
 
 
 @pytest.mark.parametrize(
-    "module", ["lib_dlhpc", "lib_dlhpc.spec", "lib_dlhpc.predict", "lib_dlhpc.cli"]
+    "module",
+    ["lib_dlhpc", "lib_dlhpc.spec", "lib_dlhpc.predict", "lib_dlhpc.storage", "lib_dlhpc.cli"],
 )
 def test_import_pulls_in_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"

@@ -6,6 +6,7 @@ import builtins
 import csv
 import errno
 import glob
+import gzip
 import io
 import json
 import os
@@ -199,12 +200,23 @@ def test_new_files_are_written_once_and_kept(there):
     pathlib.Path(there, "out", "bytes").write_bytes(b"\0\1")
     with open(f"{there}/out/x", "xb") as new:
         new.write(b"x")
+    np.savez(f"{there}/out/arrays.npz", a=np.arange(3))
+    with gzip.open(f"{there}/out/packed.gz", "wt") as packed:
+        packed.write("words")
+    with open(f"{there}/out/both", "w+") as both:
+        both.write("abc")
+        both.seek(1)
+        assert both.read() == "bc"
+    assert np.load(f"{there}/out/arrays.npz")["a"].tolist() == [0, 1, 2]
+    assert gzip.open(f"{there}/out/packed.gz", "rt").read() == "words"
     assert open(f"{there}/out/deep/log.txt", "rb").read() == "ö\r\n".encode("utf-16")
     assert np.load(f"{there}/out/array.npy").tolist() == [0, 1, 2, 3]
-    assert sorted(os.listdir(f"{there}/out")) == ["array.npy", "bytes", "deep", "x"]
+    assert sorted(os.listdir(f"{there}/out")) == [
+        *("array.npy", "arrays.npz", "both", "bytes", "deep", "packed.gz", "x")
+    ]
     assert os.path.getsize(f"{there}/out/bytes") == 2
     with pytest.raises(FileExistsError):
-        open(f"{there}/out/x", "x")
+        open(f"{there}/out/x", "xb")
     with pytest.raises(PermissionError, match="written once"):
         open(f"{there}/out/x", "w")
 
@@ -224,7 +236,8 @@ def test_a_new_file_whose_writing_fails_is_not_there(there, mode):
     [
         (lambda root: open(f"{root}/words.txt", "a"), errno.EROFS),
         (lambda root: open(f"{root}/words.txt", "r+b"), errno.EROFS),
-        (lambda root: open(f"{root}/new", "w+"), errno.EROFS),
+        (lambda root: open(f"{root}/new", "ab"), errno.EROFS),
+        (lambda root: open(f"{root}/words.txt", "w+b"), errno.EPERM),
         (lambda root: open(f"{root}/words.txt", "w"), errno.EPERM),
         (lambda root: open(f"{root}/cats", "w"), errno.EISDIR),
         (lambda root: open(f"{root}/nothing/x", "w"), errno.ENOTDIR),
