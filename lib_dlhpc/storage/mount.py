@@ -64,10 +64,10 @@ def mounted(store: PackedStore, prefix: str | os.PathLike[str]) -> Iterator[str]
 
 
 def _mount(store: PackedStore, prefix: str | os.PathLike[str]) -> Mount:
-    place = _plain(os.path.abspath(os.fsdecode(prefix)))
+    place = os.path.normcase(_plain(os.path.abspath(os.fsdecode(prefix))))
     if place == os.path.dirname(place):
         raise SpecError(f"prefix {os.fspath(prefix)!r}: the root cannot be hidden; name a folder.")
-    home, real = (_plain(os.path.realpath(path)) for path in (store.target, place))
+    home, real = (os.path.normcase(os.path.realpath(path)) for path in (store.target, place))
     if f"{home}{os.sep}".startswith(f"{real}{os.sep}"):
         raise SpecError(
             f"prefix {os.fspath(prefix)!r} would hide the store's own folder {home}; name another place, such as "
@@ -80,7 +80,8 @@ def _mount(store: PackedStore, prefix: str | os.PathLike[str]) -> Mount:
 
 
 def _plain(path: str) -> str:
-    return os.path.normcase(path[1:] if path.startswith("//") and os.name == "posix" else path)
+    """Return an absolute path with one slash before it, where two mean the same."""
+    return path[1:] if path.startswith("//") and os.name == "posix" else path
 
 
 def _set(mounts: tuple[Mount, ...]) -> None:
@@ -109,14 +110,15 @@ def find(path: Any) -> tuple[PosixView, str] | None:
     for mount in _mounts:
         if mount.hint in path:
             try:
-                place = _plain(os.path.abspath(path))
+                full = _plain(os.path.abspath(path))
             except (OSError, ValueError):
                 return None
+            place = os.path.normcase(full)
             for prefix in mount.places:
                 if place == prefix:
                     return mount.view, ""
                 if place.startswith(prefix + os.sep):
-                    name = place[len(prefix) + 1 :].replace(os.sep, "/")
+                    name = full[len(prefix) + 1 :].replace(os.sep, "/")
                     if path.endswith("/") and mount.view.is_file(name):
                         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
                     return mount.view, name
@@ -130,7 +132,7 @@ def _passes(path: str, mount: Mount) -> bool:
     place = os.getcwd() if not os.path.isabs(path) else os.path.splitdrive(path)[0] + os.sep
     for part in os.path.splitdrive(path)[1].replace("/", os.sep).split(os.sep):
         place = os.path.normpath(os.path.join(place, part))
-        if _plain(place) in mount.places and part != os.pardir:
+        if os.path.normcase(_plain(place)) in mount.places and part != os.pardir:
             return True
     return False
 
@@ -157,8 +159,8 @@ def _route(
     @functools.wraps(original)
     def routed(*arguments: Any, **options: Any) -> Any:
         path = arguments[0] if arguments else options.get(keyword)
-        found = find(path)
-        if found is None or options.get("dir_fd") is not None:
+        found = None if options.get("dir_fd") is not None else find(path)
+        if found is None:
             return original(*arguments, **options)
         options.pop(keyword, None)
         return ours(*found, path, *arguments[1:], **options)
