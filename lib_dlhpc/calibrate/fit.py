@@ -66,7 +66,7 @@ def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> 
             used,
             written,
             [
-                float(np.median(dice.choice(point.each, len(point.each))))
+                float(np.median(dice.choice(point.calm, len(point.calm))))
                 for point in [*used, *written]
             ],
         )

@@ -1,7 +1,8 @@
 """Measure what a folder's file system gives to readers: many small files against packed, random against sequential.
 
 Each point is measured several times, all points once before any a second time: what drifts, drifts for all.
-Barriers are no part of a time: it runs from the first reader's begin to the last one's end.
+Barriers are no part of a time: it runs from the first reader's begin to the last one's end. What other
+processes take of the cores meanwhile is counted, so that calmer repeats can be told (points.py).
 """
 
 import os
@@ -61,8 +62,8 @@ class Setting:
 
 
 def reader_counts() -> tuple[int, ...]:
-    """Return one reader, two, one a core of this machine, and four a core."""
-    return tuple(sorted({1, 2, cores(), 4 * cores()}))
+    """Return one reader, two, one a core of this machine, and two a core."""
+    return tuple(sorted({1, 2, cores(), 2 * cores()}))
 
 
 def default_settings(readers: Sequence[int] = ()) -> list[Setting]:
@@ -105,13 +106,13 @@ def measure_io(
         bench = Bench(pool, place, make_files(place, amounts(size, plan)), state, way, budget, size)
         if state == WARM:
             bench.warm_up()
-        runs: list[list[tuple[float, int]]] = []
+        runs: list[list[tuple[float, int, float]]] = []
         while len(runs) < LEAST_ROUNDS or time.monotonic() - begin < seconds:
             runs.append(bench.measure(plan))
     found = []
     for number, each in enumerate(plan):
-        times, samples = zip(*(run[number] for run in runs), strict=True)
-        found.append(Point(each.what, state, each.readers, each.size, times, samples, way))
+        times, samples, others = zip(*(run[number] for run in runs), strict=True)
+        found.append(Point(each.what, state, each.readers, each.size, times, samples, others, way))
     return found
 
 
@@ -163,8 +164,8 @@ class Bench:
             for path in paths:
                 path.read_bytes()
 
-    def measure(self, plan: Sequence[Setting]) -> list[tuple[float, int]]:
-        """Measure each setting once; returns (seconds, samples) for each.
+    def measure(self, plan: Sequence[Setting]) -> list[tuple[float, int, float]]:
+        """Measure each setting once; returns (seconds, samples, load of others) for each.
 
         The cache is emptied before a kind is read a second time: what was read is in memory.
         """
@@ -178,7 +179,7 @@ class Bench:
             touched.discard(("write", setting.size))
         return found
 
-    def _read(self, setting: Setting) -> tuple[float, int]:
+    def _read(self, setting: Setting) -> tuple[float, int, float]:
         paths = [str(path) for path in self.files[setting.kind]]
         places: list[Any] = list(paths)
         if setting.packed:
@@ -190,7 +191,7 @@ class Bench:
         task |= {"again": self.state == WARM, "paths": paths if setting.packed else []}
         return self.pool.run([{**task, "places": part} for part in _dealt(places, setting.readers)])
 
-    def _write(self, setting: Setting) -> tuple[float, int]:
+    def _write(self, setting: Setting) -> tuple[float, int, float]:
         paths = [self.place / f"written-{number}" for number in range(setting.readers)]
         most = max(1, int(WRITTEN * self.size / setting.size / setting.readers))
         task = {"what": "write", "most": most, "budget": self.budget}

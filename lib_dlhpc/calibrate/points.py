@@ -29,6 +29,7 @@ class Point:
     size: int  # B a sample
     seconds: tuple[float, ...]  # from the common start to the end of the slowest reader
     samples: tuple[int, ...]  # of all readers together
+    others: tuple[float, ...] = ()  # cores that other processes kept busy meanwhile; (): not known
     dropped: str = ""  # how the page cache was emptied before each repeat
 
     @property
@@ -56,9 +57,23 @@ class Point:
         """Seconds a sample, by repeat."""
         return np.asarray(self.seconds) / np.asarray(self.samples)
 
+    @property
+    def calm(self) -> np.ndarray:
+        """Seconds a sample of the calmer half of the repeats: those in which others had the least of the cores."""
+        if not self.others:
+            return self.each
+        most = np.median(self.others)
+        return self.each[np.asarray(self.others) <= most]
+
+    @property
+    def others_load(self) -> float:
+        """Cores that other processes kept busy in the calmer half of the repeats; 0 where it is not known."""
+        calm = [load for load in self.others if load <= np.median(self.others)]
+        return float(np.mean(calm)) if calm else 0.0
+
     def quantile(self, share: float) -> float:
-        """Return the seconds a sample that `share` of the repeats stay below; 0.5 is the median."""
-        return float(np.quantile(self.each, share))
+        """Return the seconds a sample that `share` of the calmer repeats stay below; 0.5 is their median."""
+        return float(np.quantile(self.calm, share))
 
 
 def as_dicts(points: Iterable[Point]) -> list[dict[str, Any]]:

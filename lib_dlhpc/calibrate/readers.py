@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lib_dlhpc.calibrate import others
 from lib_dlhpc.calibrate.workspace import CalibrationError
 
 SCRIPT = Path(__file__).with_name("reader.py")
@@ -52,8 +54,10 @@ class Readers:
         for process in self._processes:
             process.communicate()
 
-    def run(self, tasks: Sequence[dict[str, Any]]) -> tuple[float, int]:
-        """Do one task on each of the first readers; returns the seconds and the samples of all.
+    def run(self, tasks: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
+        """Do one task on each of the first readers; returns the seconds and the samples of all, and the others' load.
+
+        The load is how many cores, on average, other processes kept busy meanwhile.
 
         Raises CalibrationError where a reader fails.
         """
@@ -62,11 +66,15 @@ class Readers:
             _tell(process, json.dumps(task))
         for process in busy:
             _answer(process)
+        before, mine = others.busy(), time.process_time()
         for process in busy:
             _tell(process, "go")
         answers = [_answer(process) for process in busy]
+        mine = time.process_time() - mine + sum(each["work"] for each in answers)
+        foreign = others.busy() - before - mine
         begin, end = min(each["begin"] for each in answers), max(each["end"] for each in answers)
-        return end - begin, sum(each["samples"] for each in answers)
+        load = max(0.0, foreign) / (end - begin)
+        return end - begin, sum(each["samples"] for each in answers), load
 
 
 def _tell(process: subprocess.Popen[str], line: str) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.calibrate.cold import SAID
 from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.points import WARM, WHAT, Point, as_dicts
@@ -19,7 +21,8 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
     readers = ", ".join(map(str, sorted({point.readers for point in points})))
     lines = [
         "# Measured by `dlhpc calibrate io` on " + ", ".join(host.values()) + ".",
-        f"# {readers} readers; each time is the median of {rounds}; {how(first)}.",
+        f"# {readers} readers; each time is the median of the calmer half of {rounds};{_load(points)}",
+        f"# {how(first)}.",
         f"# In an experiment this table is [machine.storage.{name}].",
         "#",
         *(f"# {line}".rstrip() for line in as_lines(points)),
@@ -73,6 +76,14 @@ def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[
 def how(point: Point) -> str:
     """Return in words what was in memory when the point was measured."""
     return "all in the page cache" if point.state == WARM else SAID[point.dropped]
+
+
+def _load(points: Sequence[Point]) -> str:
+    """Return in words what other processes kept busy in the repeats that count."""
+    if not any(any(point.others) for point in points):
+        return ""
+    load = np.median([point.others_load for point in points])
+    return f" others kept {load:.1f} cores busy then;"
 
 
 def _finite(value: Any) -> bool:

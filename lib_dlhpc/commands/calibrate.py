@@ -32,7 +32,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     io.add_argument("folder", metavar="DIR", help="any folder on the file system to be measured")
     io.add_argument("--seconds", default="20", help="how long, about (default: 20)")
     io.add_argument("--size", default="256 MiB", help="of the files in all (default: 256 MiB)")
-    io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one a core, four a core)")
+    io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one a core, two a core)")
     io.add_argument("--warm", action="store_true", help="read what is in memory: the page cache")
     io.add_argument("--name", help="of the tier (default: disk, or memory with --warm)")
     io.add_argument("--scope", default="node", help="node (default), or shared by all nodes")

@@ -48,8 +48,9 @@ def test_points_hold_what_was_asked_and_nothing_is_left(folder, state):
         (each.what, each.size, each.readers) for each in SOME
     ]
     for point in points:
-        assert len(point.seconds) == len(point.samples) >= 3
+        assert len(point.seconds) == len(point.samples) == len(point.others) >= 3
         assert min(point.each) > 0
+        assert min(point.others) >= 0
         assert point.quantile(0.1) <= point.quantile(0.5) <= point.quantile(0.9)
         assert point.dropped == (way if state == "cold" else "")
     assert untouched(folder)
@@ -214,8 +215,9 @@ def test_all_readers_count(tmp_path):
     made = make_files(tmp_path, {("file", 10): (10, 6)})["file", 10]
     task = {"what": "file", "size": 10, "budget": 60.0, "again": False, "paths": []}
     with Readers(3) as pool:
-        seconds, samples = pool.run([{**task, "places": [str(path)]} for path in made[:3]])
+        seconds, samples, load = pool.run([{**task, "places": [str(path)]} for path in made[:3]])
         assert samples == 3
         assert seconds > 0
+        assert load >= 0
         # Fewer than there are: the others rest.
         assert pool.run([{**task, "places": [str(path) for path in made]}])[1] == 6
