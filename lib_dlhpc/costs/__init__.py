@@ -8,6 +8,7 @@ stage.py              a part of a split network for a microbatch: arithmetic and
 network.py            the machine as an exchange sees it, congestion included
 groups.py             the network that a group of ranks sees, and its exchanges
 stragglers.py         the slowest of many
+length.py             how many steps a run has
 reading.py            what a sample costs on its way from storage, limit by limit
 input.py              storage: a batch of input; listing and copying files before the first
 queueing.py           waiting for a server that others use as well: open and closed

@@ -183,8 +183,7 @@ def asked_words(setting: Setting) -> str:
     factor, experiment = setting.batch / DIGITS.base_batch, experiment_of_setting(setting)
     scaled = setting.rule == "linear scaling"
     rate = f"{experiment.training.rate:g} × {factor:g} = " * scaled + f"{peak_rate(setting):.3g}"
-    samples = experiment.dataset.samples
-    each = ceil((samples - round(samples * experiment.training.test_share)) / setting.batch)
+    each = ceil(experiment.dataset.trained / setting.batch)
     return (
         f"<b>{factor:g} times the base batch of {DIGITS.base_batch}, rate {rate}</b> after the warm-up:"
         f" {each} steps an epoch, {each * EPOCHS:,} in all; seed {setting.seed}."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs import calibration, checkpoints, compute, split_calibration, stragglers
+from lib_dlhpc.costs import calibration, checkpoints, compute, length, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import last_axis, network_of
 from lib_dlhpc.costs.offload import way_out
@@ -159,9 +159,8 @@ class Breakdown:
 
     @property
     def steps(self) -> Any:
-        """Optimiser steps of the run; the last one may be short."""
-        run, dataset = self.experiment.run, self.experiment.dataset
-        return np.ceil(dataset.samples * run.epochs / self.experiment.global_batch)
+        """Optimiser steps of the run; the last one of an epoch may be short."""
+        return length.steps(self.experiment)
 
     @property
     def time_to_train(self) -> Any:

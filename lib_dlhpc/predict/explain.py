@@ -244,9 +244,9 @@ def _time(p: Breakdown) -> Explanation:
     return Explanation(
         "time to train",
         show(float(p.time_to_train), "s"),
-        "start + ceil(samples × epochs / global batch) × step",
+        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last of which may be short",
         (
-            ("samples", f"{e.dataset.samples:,}", "data set"),
+            ("samples", f"{int(e.dataset.trained):,}", "data set, less what is kept for tests"),
             ("epochs", f"{e.run.epochs:g}", "given"),
             ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
             ("step", show(float(p.step_time), "s"), "sum of the terms above"),

@@ -165,7 +165,7 @@ def volumes(experiment: Experiment) -> Volumes:
     replicas = experiment.devices / strategy.replica
     weights = experiment.model.parameters * BYTES[strategy.precision]
     sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
-    steps = np.ceil(experiment.dataset.samples / batch)
+    steps = np.ceil(experiment.dataset.trained / batch)
     return Volumes(
         samples=batch,
         steps=steps,

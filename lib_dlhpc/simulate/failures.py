@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs import length
 from lib_dlhpc.costs.checkpoints import Saving, saving
 from lib_dlhpc.costs.input import start_time
 from lib_dlhpc.simulate.step import simulate
@@ -81,7 +82,7 @@ def play_failures(
     if step is None:
         step = breakdown(simulate(experiment)).step_time
     run, nodes = experiment.run, int(experiment.strategy.nodes + experiment.servers)
-    steps = np.ceil(experiment.dataset.samples * run.epochs / experiment.global_batch)
+    steps = length.steps(experiment)
     work, interval = float(steps * step), float(run.checkpoint_interval)
     price, start = saving(experiment), float(start_time(experiment))
     if not interval:  # nothing is ever written, nor read

@@ -3,25 +3,37 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.schema import number, read_table, resolve, text, whole
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training set as it lies on storage."""
+    """A data set as it lies on storage.
+
+    test_share: of the samples, what is kept for tests and never trained on; 0 where the tests are a data set
+    of their own, as is usual.
+    """
 
     samples: int = whole()
     bytes: float = number("B", positive=True)
     files: int = whole(default=1)
     directories: int = whole(default=1)
     sample_shape: tuple[int, ...] = ()
+    test_share: float = number(default=0.0, most=0.9)
     name: str = text()
 
     @property
     def sample_bytes(self) -> float:
         """Mean stored bytes of one sample."""
         return self.bytes / self.samples
+
+    @property
+    def trained(self) -> Any:
+        """Samples that are trained on: all but those kept for tests."""
+        return self.samples - np.round(self.samples * self.test_share)
 
 
 def read_dataset(value: Any, path: str = "dataset") -> Dataset:

@@ -33,4 +33,3 @@ class Training:
     sparsity_warm_up: float = number(default=0.0)  # epochs in which the sparsity rises
     shift: int = whole(default=0, least=0)  # pixels that an image is moved by at random, at most
     collective: str = choice(COLLECTIVES, default="schedule")  # whose allreduce sums the gradients
-    test_share: float = number(default=0.2, positive=True, most=0.9)

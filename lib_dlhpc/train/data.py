@@ -109,7 +109,7 @@ def check_data(experiment: Experiment) -> None:
     if not 0 < _tested(experiment) < dataset.samples:
         raise SpecError(
             f"dataset.samples = {dataset.samples}: too few to train with and, a share of"
-            f" training.test_share = {experiment.training.test_share:g}, to test with."
+            f" dataset.test_share = {dataset.test_share:g}, to test with."
         )
 
 
@@ -207,7 +207,7 @@ def _many(experiment: Experiment) -> int:
 
 
 def _tested(experiment: Experiment) -> int:
-    return round(_many(experiment) * experiment.training.test_share)
+    return _many(experiment) - int(experiment.dataset.trained)
 
 
 def _part(move: int, extent: int) -> slice:

@@ -81,6 +81,7 @@ def experiment_of(model, batch, split):
     train_on = batch * p // int(ways)
     tested = -(-train_on // 8)
     dataset = {"name": DATA[model], "samples": train_on + tested, "bytes": 58}
+    dataset["test_share"] = tested / (train_on + tested)
     if "input" in MODELS[model]:
         dataset["sample_shape"] = MODELS[model]["input"]
     return read_experiment(
@@ -88,7 +89,7 @@ def experiment_of(model, batch, split):
             "model": MODELS[model], "dataset": dataset,
             "machine": {"name": "laptop", "devices_per_node": 64},
             "strategy": {"devices_per_node": p, "batch": batch, "precision": "fp32", **split},
-            "training": {"test_share": tested / (train_on + tested), "rate": 0.001},
+            "training": {"rate": 0.001},
             "run": {"epochs": 2},
         }
     )  # fmt: skip

@@ -189,6 +189,7 @@ SPECIAL = {
     "machine.device.idle_power": [0.0, 10.0, 100.0],
     "machine.device.reserved_memory": [0.0, 1e9, 2e9],
     "machine.device.launch": [0.0, 1e-6, 1e-4],
+    "dataset.test_share": [0.0, 0.2, 0.5],
     "run.seed": [0, 1, 2],
     "run.changed": [0.0, 0.1, 1.0],
     "machine.node_mtbf": [1e5, 1e6, np.inf],

@@ -158,6 +158,7 @@ CHANGES = {
     "dataset.files": (1000, FILES_BOUND),
     "dataset.directories": (10, {}),
     "dataset.sample_shape": ([3, 32, 32], {}),
+    "dataset.test_share": (0.2, {}),
     "machine.nodes": (3, {}),
     "machine.devices_per_node": (12, {}),
     "machine.nics": (4, {}),

@@ -101,7 +101,7 @@ def test_no_sample_of_the_test_is_trained_on(name):
     assert len(data.test_x) == len(data.test_y) == round(0.2 * count)
     assert len(data.x) == len(data.y) == count - len(data.test_x)
     trained, tested = (Counter(sample.tobytes() for sample in x) for x in (data.x, data.test_x))
-    other = load(experiment.set({"training.test_share": 0.5}))
+    other = load(experiment.set({"dataset.test_share": 0.5}))
     halves = [sample.tobytes() for x in (other.x, other.test_x) for sample in x]
     assert trained + tested == Counter(halves)
     if name not in ("digits", "words"):  # of which a few are equal
@@ -190,7 +190,7 @@ def test_shifts_depend_on_seed_and_step_and_not_on_the_ranks():
         ("waves", {"dataset.name": "densities"}, ""),
         ("digits", {"dataset.samples": 1798}, "has 1797"),
         ("digits", {"dataset.samples": 1}, "too few"),
-        ("digits", {"training.test_share": 0.0001}, "too few"),
+        ("digits", {"dataset.test_share": 0.0001}, "too few"),
         ("words", {"training.shift": 1}, "training.shift = 1"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_run_may_end_within_an_epoch():
         {"training.momentum": 0.5},
         {"training.weight_decay": 0.1},
         {"training.shift": 1},
-        {"training.test_share": 0.3},
+        {"dataset.test_share": 0.3},
         {"strategy.batch": 20},
         {"strategy.precision": "fp64"},
         {"strategy.precision": "fp16"},
