@@ -28,6 +28,9 @@ PHASES = {
 }
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
 LABELLED = 14  # versions that have their bytes beside them
+TICKS = [d * 10.0**k for k in range(-3, 1) for d in (1, 2, 5)]
+TICKS += [60.0 * m for m in (0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720)]
+TICKS += [86400.0 * d for d in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)]
 LEAST = 1e-4  # share of the time, where the chart of losses ends
 Floats: TypeAlias = NDArray[np.float64]
 # s, mean loss, 10 % and 90 % of the runs, what the formula says
@@ -99,9 +102,14 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
         "bars": bars,
         "strikes": strikes,
         "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},
-        "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))]},
+        "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))], "step": [_tick(span)] * 2},
     }
     return data, f"In the first {show(span, 's')}: {'. '.join(told)}."
+
+
+def _tick(span: float) -> float:
+    """Return the s between two marks of a clock, for about six of them."""
+    return next((step for step in TICKS if span <= 7 * step), 7 * TICKS[-1])
 
 
 def costs_state(
@@ -137,7 +145,7 @@ def costs_state(
 
 def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
     """What is lost, by cause, for each way to save: shares of the time, and the interval in s."""
-    names = ("way", "part", "start", "stop", "middle", "share", "label", "hatched")
+    names = ("way", "part", "start", "stop", "middle", "share", "hatched")
     bars: dict[str, list[Any]] = {name: [] for name in names}
     ends: dict[str, list[Any]] = {"way": [], "x": [], "words": []}
     most = max(1 - shares["training"] for shares, _ in ways.values())
@@ -147,11 +155,10 @@ def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
             stop = start + shares[part]
             if shares[part] > 0:
                 _append(bars, way=name, part=part, start=start, stop=stop, middle=(start + stop) / 2,
-                        share=f"{shares[part]:.1%}", label=f"{shares[part]:.1%}" if shares[part] > 0.07 * most else "",
-                        hatched=part == "work done again")  # fmt: skip
+                        share=f"{shares[part]:.1%}", hatched=part == "work done again")  # fmt: skip
             start = stop
-        every = f"every {show(interval, 's')}"
-        _append(ends, way=name, x=start, words=f"{shares['training']:.1%} trains, {every}")
+        kept = f"{shares['training']:.1%} left, every {show(interval, 's')}"
+        _append(ends, way=name, x=start, words=kept)
     best = max(ways, key=lambda name: ways[name][0]["training"])
     data = {"bars": bars, "ends": ends, "room": {"x": [0.0, 1.02 * most]}}
     told = ", ".join(f"{name} {shares['training']:.1%}" for name, (shares, _) in ways.items())

@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, WORD, _axis, _finished, _tooltip
 from lib_dlhpc.explore.failures_charts import LINES, LOST, PHASES, WAYS
 
 RED, BLUE = "#d55e00", "#0072b2"
@@ -85,10 +85,11 @@ def phases_chart() -> dict[str, Any]:
     """What runs do from their start on, a row a run; failures are arrows with a bolt."""
     kinds = list(PHASES)
     x = alt.X("start:Q", title="time since the start").scale(nice=False)
-    x = x.axis(_axis(labelExpr=TIME, grid=False))
+    ticks = "sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)"
+    x = x.axis(_axis(labelExpr=TIME, grid=False, values=alt.expr(ticks)))
     y = _row("top")
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", columns=5,
+        title=None, orient="none", legendX=-84, legendY=-52, direction="horizontal", columns=3,
         symbolType="square", columnPadding=14, labelLimit=0,
     )  # fmt: skip
     colour = alt.Color("kind:N", legend=legend)
@@ -106,7 +107,7 @@ def phases_chart() -> dict[str, Any]:
     room = room.encode(x=alt.X("x:Q"), y=_row("y"))
     return _finished(
         alt.layer(room, solid, hatched, bolt, sign, names),
-        "What the run does (✕: a failure)", 110, left=92, right=24, top=50, bottom=44,
+        "What the run does (✕: a failure)", 110, left=92, right=24, top=68, bottom=44,
         table={"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"}},
     )  # fmt: skip
 
@@ -152,7 +153,7 @@ def ways_chart() -> dict[str, Any]:
     y = alt.Y("way:N", title=None, sort=list(WAYS))
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=110)).scale(paddingInner=0.3)
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-30, direction="horizontal", columns=3,
+        title=None, orient="none", legendX=-100, legendY=-30, direction="horizontal", columns=3,
         symbolType="square", columnPadding=16, labelLimit=0,
     )  # fmt: skip
     colour = alt.Color("part:N", legend=legend).scale(domain=list(LOST), range=list(LOST.values()))
@@ -162,12 +163,14 @@ def ways_chart() -> dict[str, Any]:
     )
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.25, tooltip=None).encode(x=x, x2="stop:Q")
-    label = bars.mark_text(**HALO).encode(x=alt.X("middle:Q"), text="label:N")
+    room = "(scale('x', datum.stop) - scale('x', datum.start))"
+    fits = f"{room} > {WORD} * length(datum.share) + 6 ? datum.share : ''"
+    label = bars.mark_text(**HALO).encode(x=alt.X("middle:Q"), text=alt.Text(value=alt.expr(fits)))
     ends = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=6).encode(x="x:Q", y=y)
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return _finished(
         alt.layer(room, solid, hatched, label, ends.encode(text="words:N")),
-        "What each way loses", 170, left=110, right=200, top=46, bottom=44,
+        "What each way loses", 170, left=110, right=150, top=46, bottom=44,
         table={"bars": {"way": "way to save", "part": "lost to", "share": "share of the time"},
                "ends": {"way": "way to save", "words": "becomes training"}},
     )  # fmt: skip

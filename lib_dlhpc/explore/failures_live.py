@@ -167,11 +167,14 @@ def rows_of(setting: Setting, came: Came) -> tuple[dict[str, list[Phase]], float
         Phase("first start", 0.0, alone.startup, 0.0),
         Phase("training", alone.startup, whole, 0.0),
     ]
+    lost = 0  # steps that are to be done again
     for number, leg in enumerate(own.legs):
-        died, lost = leg.killed is not None, own.again[number - 1] if number else 0
+        died = leg.killed is not None
+        lost += own.again[number - 1] if number else 0
         begun = leg.ended if leg.begun is None else leg.begun
         since = own.legs[number - 1].ended if number else 0.0
         turn = min(begun + lost * own.training / steps, leg.ended)
+        lost = 0 if turn < leg.ended else lost
         parts = [
             ("restart", since, begun),
             ("work done again", begun, turn),
@@ -215,13 +218,15 @@ def result_html(setting: Setting, came: Came) -> str:
     lines.append(["all", show(sums[0], "s"), show(sums[1], "s"), f"{sums[0] / sums[1] - 1:+.0%}"])
     mean = expected(setting, came.alone) + came.alone.ending
     every = interval_of(setting, came.alone)
-    best = max(
-        float(young(came.alone.copying, setting.mtbf)), came.alone.seconds / came.alone.steps
+    step = came.alone.seconds / came.alone.steps
+    best = float(young(came.alone.copying, setting.mtbf))
+    advice = (
+        f"{show(best, 's')} would be best" if best > step else "one after each step would be best"
     )
     return table_html(lines) + verdict_html(
         f"<b>On the mean</b> such a run takes {show(mean, 's')} by the formula; this one was luckier or less so. A"
         f" snapshot every {show(every, 's')} of training stopped it for {show(came.alone.copying, 's')}: by Young's"
-        f" formula {show(best, 's')} would be best, if one a step is the most."
+        f" formula {advice}."
         "<br><b>Why they part.</b> What is played starts from the undisturbed run: its steps/s, its start. Here ranks"
         " share cores with this page and with each other, so the next run is faster or slower. A real restart also"
         " waits until mpiexec has ended the other ranks; a snapshot counts once it is published, some milliseconds"

@@ -122,15 +122,16 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
         versions = trunk.store.log()
         written.update(*written_view(trunk))
         branches.value = branches_html(trunk)
-        wall.value = wall_html(
-            collapse_wall(trunk), "Every version is whole, and every branch learns."
-        )
         words = {v.id: version_words(v, trunk.how.get(v.id, "")) for v in versions}
         tree.rows = tree_rows(versions, words, ends_of(trunk.store))
 
     def chose(_: Any = None) -> None:
         ask()
         store = held[0].store
+        start = store.version(tree.chosen)
+        wall.value = wall_html(
+            collapse_wall(store, start), f"Version {start.number} is one to go on from."
+        )
         differences.value = ""
         if tree.other and tree.chosen:
             a, b = store.version(tree.other), store.version(tree.chosen)
@@ -141,7 +142,8 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
             last = held[0].train(start, chosen, stop)
             said.value = verdict_html(waits_words(held[0]))
             tell()
-            tree.other, tree.chosen = start.number, last.number
+            with tree.hold_trait_notifications():
+                tree.other, tree.chosen = start.number, last.number
         except (SpecError, OSError) as reason:
             said.value = problem_html(str(reason))
         finally:
@@ -172,6 +174,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
 
     tree.chosen = 1
     tell()
+    chose()
     tree.observe(chose, ("chosen", "other"))
     train_it.on_click(start)
     cancel.on_click(lambda _: stop.set())
@@ -238,10 +241,8 @@ def branches_html(trunk: Trunk) -> str:
     """Return each branch with where it began and how well it does, as a table."""
     versions, known = trunk.store.log(), {v.id: v for v in trunk.store.log()}
     lines = [["branch", "begins from", "versions", "newest", "accuracy there", "best on the way"]]
-    for name in trunk.store.branches.names():
+    for name in dict.fromkeys(v.branch for v in versions):
         own = [v for v in versions if v.branch == name]
-        if not own:
-            continue
         root, best = known.get(own[0].parent), max(own, key=lambda v: v.metrics["accuracy"])
         lines.append(
             [name, f"version {root.number}" if root else "the first weights", str(len(own)), str(own[-1].number),
@@ -250,19 +251,17 @@ def branches_html(trunk: Trunk) -> str:
     return table_html(lines)
 
 
-def collapse_wall(trunk: Trunk) -> str:
-    """Say which branch has unlearned, and which of its ancestors to go back to; or nothing."""
-    known = {v.id: v for v in trunk.store.log()}
-    for name in trunk.store.branches.names():
-        newest = trunk.store.newest(name)
-        above = [] if newest is None else list(_ancestors(newest, known))
-        good = max(above, key=lambda v: v.metrics["accuracy"], default=None)
-        if newest and good and newest.metrics["accuracy"] < COLLAPSED < good.metrics["accuracy"]:
-            return (
-                f"{name} has unlearned: {newest.metrics['accuracy']:.0%} right, after {good.metrics['accuracy']:.0%} in"
-                f" version {good.number}. With one checkpoint, written over, that would be gone: click it, and go on."
-            )
-    return ""
+def collapse_wall(store: SnapshotStore, version: Version) -> str:
+    """Say that a version has unlearned, and which of its ancestors to go back to; or nothing."""
+    above = list(_ancestors(version, {v.id: v for v in store.log()}))
+    good = max(above, key=lambda v: v.metrics["accuracy"], default=version)
+    now, then = version.metrics["accuracy"], good.metrics["accuracy"]
+    if not now < COLLAPSED < then:
+        return ""
+    return (
+        f"Version {version.number} has unlearned: {now:.0%} right, after {then:.0%} in version {good.number}. With one"
+        " checkpoint, written over, that would be gone: click it, and go on from there."
+    )
 
 
 def _ancestors(version: Version, known: dict[str, Version]) -> Iterable[Version]:

@@ -77,6 +77,9 @@ function render({ model, el }) {
     }));
     if (focused) list.querySelector(`[data-number="${focused}"]`)?.focus();
     stage.dataset.versions = rows.length;
+    const there = (at.get(chosen) ?? 0) * ROW; // what is chosen is in sight
+    if (there < stage.scrollTop) stage.scrollTop = there;
+    if (there + ROW > stage.scrollTop + stage.clientHeight) stage.scrollTop = there + ROW - stage.clientHeight;
   }
 
   model.on("change:rows change:chosen change:other change:busy", paint);
