@@ -93,9 +93,11 @@ def why(
     if apart and asynchronous:
         reasons += _asynchronous_reasons(experiment, fidelity)
     elif apart and experiment.machine.jitter:
+        several = int(experiment.devices) > 1
+        taken = f"expected slowest of {int(experiment.devices)}" if several else "mean"
         reasons.append(
-            "the simulation draws the jitter of every rank once a step; the prediction takes the expected"
-            f" slowest of {int(experiment.devices)}. More steps come nearer."
+            "the simulation draws the jitter of every rank once a step; the prediction takes the"
+            f" {taken}. More steps come nearer."
         )
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
     if apart and uneven:
@@ -152,6 +154,11 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
             " the longest round trip where they are not. It counts the update of the rank with the most"
             " weights, the simulation the mean of all."
         )
+        if experiment.machine.jitter:
+            reasons.append(
+                "in a simulated pipeline nobody waits for the slowest: who computes less has its turn later, and"
+                " what it waits is bubble or, where a message comes late for it, exposed communication."
+            )
     if strategy.spatial > 1 or (fidelity == "events" and strategy.tensor > 1):
         reasons.append(
             "the ranks of a group have parts that differ by a row or a feature; the prediction takes the largest."

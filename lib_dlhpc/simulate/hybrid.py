@@ -117,7 +117,12 @@ def pipeline_of(experiment: Experiment) -> Pipeline:
 def bubble(
     experiment: Experiment, pipeline: Pipeline, every: list[list[Stage]], factor: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Return for each rank how long it stands still in a step if messages between stages are free."""
+    """Return for each rank how long it stands still in a step if messages between stages are free.
+
+    With one stage that is no bubble: who stands still then waits for the others of its group.
+    """
+    if pipeline.ranks == 1:
+        return np.zeros(factor.size)
     step = _Step(experiment, pipeline, every, factor, 0.0, free=True)
     step.play()
     # All wait for all replicas at the end of a step, but each replica's bubble is its own.

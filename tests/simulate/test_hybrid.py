@@ -6,6 +6,7 @@ import pytest
 from lib_dlhpc import layout
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.compare import why
 from lib_dlhpc.simulate.watchdog import Cancelled
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown, waits
@@ -73,6 +74,34 @@ def test_without_communication_chunks_divide_the_bubble(p, v, m):
     np.testing.assert_allclose(
         found.per_rank["pipeline bubble"], (p - 1) / (v * m) * work, rtol=1e-9, atol=0
     )
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+@pytest.mark.parametrize(
+    "ways", [{"tensor": 4}, {"data": 4, "zero": 3}, {"data": 4, "microbatches": 4}], ids=str
+)
+def test_without_a_pipeline_who_is_quicker_waits_for_the_slowest(ways, fidelity):
+    run = split(EQUAL, jitter=0.1, **ways)
+    terms = breakdown(simulate(run, fidelity, seed=3, steps=4)).terms
+    assert terms["pipeline bubble"] == 0
+    assert terms["waiting for the slowest"] > 0.01 * terms["backward"]
+    words = " ".join(why(run, fidelity, terms, {name: 0.9 * terms[name] for name in terms}))
+    assert "pipeline" not in words and "slowest of 4" in words
+
+
+def test_what_is_waited_for_in_a_pipeline_is_told():
+    run = split(EQUAL, jitter=0.1, pipeline=4, microbatches=4)
+    terms = breakdown(simulate(run, seed=3)).terms
+    assert terms["waiting for the slowest"] == 0 < terms["pipeline bubble"]
+    told = why(run, "rounds", terms, {name: 0.9 * terms[name] + 1e-4 for name in terms})
+    assert any("nobody waits for the slowest" in reason for reason in told)
+
+
+def test_one_rank_is_the_slowest_of_nobody():
+    run = split(EQUAL, jitter=0.1, microbatches=2)
+    terms = breakdown(simulate(run, seed=3)).terms
+    told = " ".join(why(run, "rounds", terms, {name: 0.9 * terms[name] for name in terms}))
+    assert "takes the mean" in told and "slowest" not in told
 
 
 def test_what_messages_add_is_exposed_and_the_bubble_stays():
