@@ -1,5 +1,7 @@
 """Laws of reading: the lowest limit holds, words name it, and volumes say who pays for a batch."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -280,3 +282,22 @@ def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
     finite = {name for name, seconds in limits(run).items() if seconds}
     assert {name.removesuffix(" allow") for name in allowed} == finite
     assert [name for name, mark in allowed.items() if mark] == [f"{reading(run).limit} allow"]
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "words"),
+    [
+        ("storage.workers", {"storage.workers": 3, "storage.decode": 0.05}, "readers a device"),
+        (
+            "storage.prefetch",
+            {"storage.workers": 0, "storage.prefetch": 2, "storage.decode": 2.0},
+            "batches ahead",
+        ),
+    ],
+)
+def test_the_way_out_that_is_named_feeds_the_run_and_one_less_does_not(key, changes, words):
+    run = RUN.set(changes)
+    (wall,) = [wall for wall in predict(run).walls if wall.startswith("Input")]
+    number = int(re.search(rf"takes ([\d,]+) {words}", wall)[1].replace(",", ""))
+    assert predict(run.set({key: number})).input_stall == pytest.approx(0.0, abs=1e-9)
+    assert predict(run.set({key: number - 1})).input_stall > 1e-6

@@ -7,7 +7,7 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.costs.queueing import closed_rate, open_wait, saturation
 from lib_dlhpc.costs.reading import limits, reader_time
 from lib_dlhpc.predict.profile import slides_run
-from lib_dlhpc.simulate.storage import Station, arrivals, clients
+from lib_dlhpc.simulate.storage import Station, Way, arrivals, clients
 
 SLOW = {
     "machine.storage.lustre.operation_latency": 1e-3,
@@ -119,3 +119,11 @@ def test_who_cannot_read_is_told_why():
         clients(slides_run().set({"storage.workers": 0}))
     with pytest.raises(SpecError, match="in memory"):
         clients(slides_run().set({"storage.tier": ""}), readers=1)
+
+
+def test_who_reads_elsewhere_reads_on_any_other_node_alike():
+    way = Way(slides_run(nodes=4, access="cooperative"), seed=6)
+    for node in range(4):
+        drawn = np.bincount([way._elsewhere(node) for _ in range(3000)], minlength=4)
+        assert drawn[node] == 0
+        assert (abs(np.delete(drawn, node) - 1000) < 5 * 1000**0.5).all()
