@@ -257,6 +257,10 @@ def open_store(
     lost. Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
+    if comm:
+        comm.allreduce(
+            0
+        )  # mpi4py's first on a communicator lets no other thread run; no one may need one then
     manifest, index, written = _from_first(comm, lambda: _description(path))
     count = len(manifest.partitions)
     where = (

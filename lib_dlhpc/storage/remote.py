@@ -23,6 +23,7 @@ _QUESTION = 1  # the tag of all questions; an answer has its question's own, an 
 _HEAD = 16  # B: kind, tag
 _AWAKE = 3e-4  # s of polling without sleep after a question
 _SPIN = 5e-5  # s that a reader polls for its answer without sleep
+_AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
 
 Answer = Callable[[int, int, memoryview], Sequence[Any]]
@@ -111,10 +112,12 @@ class Peers:
                     told.append(self.ask(rank, PING, b"", [bytearray(1)], _closing))
                     self.wait(told[-1:])
         barrier = self.comm.Ibarrier()
-        while not barrier.Test() or self._sending:
+        while not barrier.Test():
             if not self.poll():
                 _yield()
-        self.poll()
+        until = time.monotonic() + _AFTER
+        while self.poll() or (self._sending and time.monotonic() < until):
+            _yield()
         self.wait(told)
         self._stop.set()
         self._thread.join()

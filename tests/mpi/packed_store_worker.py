@@ -1,0 +1,184 @@
+"""On every rank: what test_packed_store.py asks of a store that ranks hold together. argv: what, target, tree."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from lib_dlhpc.storage import open_store
+from lib_dlhpc.storage.errors import AlreadyThere, RankLost, StoreError
+
+comm = MPI.COMM_WORLD
+rank, ranks = comm.rank, comm.size
+what, target, tree = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+
+
+def truth(name):
+    return (tree / name).read_bytes()
+
+
+def shuffled(names, seed):
+    return [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+
+
+def every_file():
+    """Each rank reads all of it, at once with the others, one by one, in batches, ahead, and from threads."""
+    for replication in {1, 2, ranks} & set(range(1, ranks + 1)):
+        with open_store(target, comm, replication) as store:
+            names = shuffled(store.names, rank)
+            assert all(store.read(name) == truth(name) for name in names)
+            assert store.read_many(names) == [truth(name) for name in names]
+            batches = [names[i : i + 7] for i in range(0, len(names), 7)]
+            for batch, found in zip(batches, store.read_ahead(batches, 2), strict=True):
+                assert found == [truth(name) for name in batch]
+            wrong = []
+
+            def reader(seed, store=store, names=names, wrong=wrong):
+                for name in shuffled(names, seed):
+                    if store.read_many([name, name]) != [truth(name)] * 2:
+                        wrong.append(name)
+
+            threads = [threading.Thread(target=reader, args=(seed,)) for seed in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not wrong, wrong
+
+
+def by_hand():
+    """All on the last rank: everybody else's reads are remote."""
+    with open_store(target, comm) as store:
+        parts = len(store.manifest.partitions)
+    with open_store(target, comm, place=[[ranks - 1]] * parts) as store:
+        assert store.read_many(store.names) == [truth(name) for name in store.names]
+    for place, says in (([[ranks]] * parts, "to be on rank"), ([[0]], "entries")):
+        try:
+            open_store(target, comm, place=place)
+        except StoreError as error:
+            assert says in str(error)
+        else:
+            raise AssertionError("not refused")
+
+
+def while_computing():
+    """Rank 0 computes and never reads; the others read from it meanwhile."""
+    with open_store(target, comm) as store:
+        if rank == 0:
+            before, matrix = comm.Get_size(), np.ones((300, 300))
+            barrier = comm.Ibarrier()
+            while not barrier.Test():
+                matrix @ matrix
+            assert before == ranks
+        else:
+            assert store.read_many(store.names) == [truth(name) for name in store.names]
+            comm.Ibarrier().Wait()
+
+
+def written():
+    with open_store(target, comm) as store:
+        with store.create(f"out/{rank}.bin") as file:
+            file.write(bytes([rank]) * (300_000 * rank + 1))
+        comm.barrier()
+        for other in range(ranks):
+            assert store.read(f"out/{other}.bin") == bytes([other]) * (300_000 * other + 1)
+        assert store.listdir("out") == sorted(f"{other}.bin" for other in range(ranks))
+        comm.barrier()
+        try:  # all at once: one of them may
+            file = store.create("out/one")
+            won = 1
+        except AlreadyThere:
+            won = 0
+        assert comm.allreduce(won) == 1
+        if won:
+            file.write(b"winner")
+            file.close()
+        comm.barrier()
+        assert store.read("out/one") == b"winner"
+        comm.barrier()
+    with open_store(target, comm) as store:
+        assert store.read("out/one") == b"winner" and len(store.listdir("out")) == ranks + 1
+
+
+def damaged():
+    """`target` has one flipped bit in its file 'victim': whoever reads it is told, wherever it lies."""
+    with open_store(target, comm) as store:
+        for read in (lambda: store.read("victim"), lambda: store.read_many(["small-1", "victim"])):
+            try:
+                read()
+            except StoreError as error:
+                assert "'victim' in partition-" in str(error) and "checksum" in str(error), error
+            else:
+                raise AssertionError("the flipped bit was not seen")
+        assert store.read("small-1") == truth("small-1")
+
+
+def missing():
+    """`target` lacks a partition: every rank is told who lacks what."""
+    try:
+        open_store(target, comm)
+    except StoreError as error:
+        assert "Rank " in str(error) and "partition-" in str(error) and "Lost: '" in str(error), (
+            error
+        )
+    else:
+        raise AssertionError("opened without a partition")
+
+
+def silent():
+    """Rank 1 is stopped: a read that needs it ends with its name, and goes elsewhere if there is a copy."""
+    for replication in (1, 2):
+        comm.barrier()
+        store = open_store(target, comm, replication, patience=1.0)
+        pids = comm.allgather(os.getpid())
+        comm.barrier()
+        if rank == 0:
+            os.kill(pids[1], signal.SIGSTOP)
+            started = time.monotonic()
+            try:
+                found = store.read_many(store.names)
+                assert replication == 2 and found == [truth(name) for name in store.names]
+            except RankLost as error:
+                assert replication == 1 and error.rank == 1, error
+                assert "Rank 1 did not answer within 1 s" in str(error), error
+                assert "in partition-" in str(error), error
+            assert time.monotonic() - started < 20
+            os.kill(pids[1], signal.SIGCONT)
+        store.close()
+
+
+def failing():
+    """Rank 1 leaves by an error: the others are told, and no one waits for ever."""
+    try:
+        with open_store(target, comm) as store:
+            if rank == 1:
+                raise KeyError("a mistake of rank 1")
+            while True:
+                store.read_many(store.names)
+    except KeyError:
+        assert rank == 1
+    except RankLost as error:
+        assert error.rank == 1 or error.rank != rank, error
+    comm.barrier()
+
+
+def nobody_reads():
+    """An open store costs next to nothing: CPU time of all threads while the rank sleeps."""
+    with open_store(target, comm):
+        comm.barrier()
+        time.sleep(0.2)
+        before = time.process_time()
+        time.sleep(1)
+        spent = time.process_time() - before
+        assert spent < 0.2, spent
+
+
+globals()[what]()
+sizes = comm.gather(comm.size)
+if rank == 0:
+    print(f"all right on {len(sizes)} ranks", flush=True)
