@@ -80,9 +80,9 @@ def _limits(found: Reading) -> list[tuple[str, str, str]]:
     ]
     return lines + [
         (
-            f"{name} allow",
+            f"allowed by {name}",
             f"{float(rate):,.0f} samples/s",
-            "THE LIMIT" if name == found.limit else "",
+            "the least: THE LIMIT" if name == found.limit else "computed",
         )
         for name, rate in found.rates.items()
         if rate < float("inf")

@@ -1,7 +1,8 @@
 """reading(experiment): what input allows, which limit holds, how much moves, how many nodes hold the data.
 
 What a page needs of input, beside predict(): `reading` for rates and words, `volumes` for what a step and
-an epoch move, `nodes_needed` for capacity, `needed_bandwidth` for what storage must give.
+an epoch move, `nodes_needed` for capacity, `epochs_to_repay` for whether a copy pays, `needed_bandwidth`
+for what storage must give.
 """
 
 from collections.abc import Mapping
@@ -134,6 +135,23 @@ def nodes_needed(experiment: Experiment, capacity: Any = None) -> Any:
         capacity = storage_tier(experiment.machine, storage.local).capacity
     size = costs.data_set_bytes(experiment) * storage.replication
     return np.maximum(np.ceil(size / capacity), 1.0)
+
+
+def epochs_to_repay(experiment: Experiment) -> Any:
+    """Return how many epochs repay a copy of the data set in the nodes; 0 for none, infinite if none do.
+
+    The time that copying takes more than streaming's start, over what an epoch then takes less.
+    """
+    from lib_dlhpc.predict.breakdown import predict
+
+    copied, streamed = predict(experiment), predict(experiment.set({"storage.access": "stream"}))
+    late = copied.start_time - streamed.start_time
+    steps = np.ceil(experiment.dataset.trained / experiment.global_batch)
+    saved = steps * (streamed.step_time - copied.step_time)
+    # A saving that is rounding is none.
+    real = np.greater(saved, 1e-9 * steps * streamed.step_time)
+    repaid = np.where(real, late / np.where(real, saved, 1.0), np.inf)
+    return np.where(np.greater(late, 0), repaid, 0.0)[()]
 
 
 @dataclass(frozen=True)

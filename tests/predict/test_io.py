@@ -14,6 +14,7 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.predict.io import (
     bytes_in_a_node,
+    epochs_to_repay,
     needed_bandwidth,
     nodes_needed,
     reading,
@@ -205,6 +206,29 @@ def test_what_each_device_sends_is_the_least_of_an_allreduce():
     assert volumes(RUN.set({"strategy.nodes": 1, "strategy.devices_per_node": 1})).gradients == 0
 
 
+# --- whether copies pay ---
+
+
+@pytest.mark.parametrize("access", ["stage", "cooperative"])
+def test_copies_pay_from_the_epoch_on_that_is_named(access):
+    """A run of one epoch less is quicker without the copy, one of an epoch more with it."""
+    run = RUN.set({"storage.access": access, "storage.workers": 0, "strategy.nodes": 8})
+    run = run.set({"machine.storage.fast.capacity": np.inf})
+    epochs = float(epochs_to_repay(run))
+    assert 1 < epochs < 100
+    stream = {"storage.access": "stream"}
+    for number, pays in ((np.ceil(epochs) + 1, True), (np.floor(epochs) - 1, False)):
+        long = run.set({"run.epochs": number})
+        assert bool(predict(long).time_to_train < predict(long.set(stream)).time_to_train) == pays
+
+
+def test_a_copy_that_feeds_no_better_never_pays():
+    assert epochs_to_repay(RUN.set({**NODES, "machine.device.efficiency": 1e-3})) == np.inf
+    assert epochs_to_repay(RUN) == 0
+    nodes = np.array([1, 4, 8])
+    assert epochs_to_repay(RUN.set({**NODES, "strategy.nodes": nodes})).shape == (3,)
+
+
 # --- what storage must give ---
 
 
@@ -278,10 +302,12 @@ def test_what_does_not_fit_into_the_nodes_is_told_with_what_would():
 def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
     run = RUN.set({"storage.access": access, "storage.cache": 1e9, "run.epochs": 2.0})
     (found,) = [part for part in explain(predict(run)) if part.name == "input stall"]
-    allowed = {name: source for name, value, source in found.inputs if name.endswith(" allow")}
+    allowed = {name: mark for name, _, mark in found.inputs if name.startswith("allowed by ")}
     finite = {name for name, seconds in limits(run).items() if seconds}
-    assert {name.removesuffix(" allow") for name in allowed} == finite
-    assert [name for name, mark in allowed.items() if mark] == [f"{reading(run).limit} allow"]
+    assert {name.removeprefix("allowed by ") for name in allowed} == finite
+    assert [name for name, mark in allowed.items() if "LIMIT" in mark] == [
+        f"allowed by {reading(run).limit}"
+    ]
 
 
 @pytest.mark.parametrize(
