@@ -10,6 +10,7 @@ from lib_dlhpc.predict.explain_input import explain_input
 from lib_dlhpc.predict.explain_resilience import explain_resilience
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 __all__ = ["ALLREDUCE_FORMULAS", "Explanation", "explain"]
@@ -72,7 +73,9 @@ def _compute(p: Breakdown) -> Explanation:
         ),
     ]
     if e.calibration.rate:
-        measured = f"{e.calibration.rate:,.1f} samples/s on {e.calibration.devices} devices"
+        measured = (
+            f"{e.calibration.rate:,.1f} samples/s on {count(e.calibration.devices, 'device')}"
+        )
         inputs.append(("measured rate", measured, "[calibration] of the experiment"))
         inputs.append(("measured over roofline", f"{float(p.compute_scale):.2f}", "computed"))
     return Explanation(

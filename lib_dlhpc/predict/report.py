@@ -8,7 +8,7 @@ from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.spec.experiment import to_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
-from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -54,7 +54,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
-        f" {int(e.strategy.nodes)} nodes, {int(e.devices)} devices,"
+        f" {count(e.strategy.nodes, 'node')}, {count(e.devices, 'device')},"
         f" batch {int(e.global_batch):,} ({e.strategy.batch} a {'replica' if e.strategy.replica > 1 else 'device'}),"
         f" {e.strategy.precision}, {exchange_in_words(e.strategy)}",
         "",
@@ -71,7 +71,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f" {_share(float(prediction.hidden)) if total else 'nothing'} is hidden",
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
-        f" on {int(e.devices)} devices",
+        f" on {count(e.devices, 'device')}",
         *_by_kind(prediction),
         *_staleness(prediction),
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"

@@ -11,7 +11,7 @@ from lib_dlhpc.costs.reading import data_set_bytes
 from lib_dlhpc.predict.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.spec.machine import storage_tier
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import count, format_quantity
 
 if TYPE_CHECKING:
     from lib_dlhpc.predict.breakdown import Breakdown
@@ -94,7 +94,7 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     size, room = data_set_bytes(experiment), tier.capacity * nodes
     if size <= room:
         return []
-    where = f"spread over {nodes} nodes" if tier.scope == "node" else "of the whole system"
+    where = f"spread over {count(nodes, 'node')}" if tier.scope == "node" else "of the whole system"
     needed = f"; it takes {math.ceil(size / tier.capacity):,} nodes" if tier.scope == "node" else ""
     return [
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"

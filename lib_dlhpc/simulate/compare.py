@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from lib_dlhpc.spec.experiment import Experiment, to_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured
 
@@ -23,7 +24,7 @@ def as_text(
     e, slowest = experiment, measured.slowest_terms
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
-        f" {int(e.devices)} ranks, {exchange_in_words(e.strategy)}, fidelity {fidelity}, steps {measured.steps}",
+        f" {count(e.devices, 'rank')}, {exchange_in_words(e.strategy)}, fidelity {fidelity}, steps {measured.steps}",
         "",
         f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}   difference of the step",
         _line("one step", step, measured.step_time, measured.step_time, step),

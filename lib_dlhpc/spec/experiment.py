@@ -271,8 +271,8 @@ def _check_together(experiment: Experiment) -> None:
     if np.any(wrong):
         raise SpecError(
             f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
-            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices of {s.nodes} nodes x "
-            f"{experiment.devices_per_node} devices."
+            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices, which are"
+            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} in each."
         )
     measured = experiment.calibration.devices
     if np.any(np.greater(measured, machine.nodes * machine.devices_per_node)):

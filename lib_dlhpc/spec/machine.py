@@ -18,7 +18,7 @@ from lib_dlhpc.spec.schema import (
     text,
     whole,
 )
-from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 TOPOLOGIES = ("single-switch", "fat-tree", "torus")
@@ -135,7 +135,9 @@ def read_device(value: Any, path: str = "device") -> Device:
         )
     if np.any(np.greater_equal(device.reserved_memory, device.memory)):
         raise SpecError(
-            f"{path}.reserved_memory = {np.max(device.reserved_memory):g} B leaves nothing of memory."
+            f"{path}.memory = {format_quantity(float(np.min(device.memory)), 'B')}: nothing is left beside"
+            f" {path}.reserved_memory = {format_quantity(float(np.max(device.reserved_memory)), 'B')}; a number"
+            ' without a unit is in bytes, "80 MB" is text.'
         )
     return device
 

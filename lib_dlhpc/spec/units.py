@@ -120,6 +120,11 @@ def format_plain(value: float) -> str:
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def count(number: Any, noun: str) -> str:
+    """Return a number of things in words: "1 node", "1,024 nodes"."""
+    return f"{int(number):,} {noun}{'s' * (int(number) != 1)}"
+
+
 def _format_time(value: float, digits: int) -> str:
     magnitude = abs(float(f"{value:.{digits}g}"))
     steps = [

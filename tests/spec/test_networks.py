@@ -386,3 +386,19 @@ def test_errors_name_the_value_and_what_is_legal(family, options, words):
 def test_a_family_that_shares_a_catalog_name_has_its_options_as_defaults():
     for name in set(FAMILIES) & set(catalog.names("models")):
         assert FAMILIES[name]().layers == named(name).layers
+
+
+def test_a_whole_number_may_be_written_as_a_fraction_of_nothing():
+    options = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32}
+    floats = {name: float(value) for name, value in options.items()}
+    one, other = build("gpt", options), build("gpt", floats)
+    assert one == other and all(type(n) is int for n in other.layers[-1].output_shape)
+    for wrong in (2.5, float("inf"), float("nan"), 1e10):
+        with pytest.raises(SpecError, match="whole number of at least 1, at most"):
+            build("gpt", {**options, "layers": wrong})
+
+
+def test_heads_that_do_not_fit_are_told_with_the_features_they_share():
+    options = {"layers": 2, "hidden": 64, "heads": 3, "sequence": 16, "vocabulary": 32}
+    with pytest.raises(SpecError, match=r"heads = 3 must divide the 64 features.*hidden = 64"):
+        build("gpt", options)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.units import FACTORS, LONGEST, format_quantity, parse_quantity
+from lib_dlhpc.spec.units import FACTORS, LONGEST, count, format_quantity, parse_quantity
 
 UNITS = ("s", *FACTORS)
 
@@ -134,3 +134,9 @@ def test_what_is_shown_is_short_and_has_its_unit(unit, size):
 )
 def test_format_table(value, unit, shown):
     assert format_quantity(value, unit) == shown
+
+
+def test_one_thing_is_not_several():
+    assert [count(n, "node") for n in (0, 1, 2, 1024)] == [
+        *("0 nodes", "1 node", "2 nodes", "1,024 nodes"),
+    ]

@@ -276,9 +276,15 @@ class Builder:
         name = self._name("attention", name)
         shape = self._at_least(2, name, after)
         positions, features = shape[0], shape[-1] // 3
-        if shape[-1] % 3 or features % heads:
+        if shape[-1] % 3:
             raise SpecError(
-                f"{name}: heads = {heads} must divide a third of its input's {shape[-1]} features."
+                f"{name}: reads queries, keys and values side by side, and {shape[-1]} features are not three"
+                " times as many."
+            )
+        if features % heads:
+            raise SpecError(
+                f"{name}: heads = {heads} must divide the {features} features of a query (a transformer's"
+                f" hidden = {features})."
             )
         scores = heads * positions**2
         return self._append(

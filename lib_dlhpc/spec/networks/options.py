@@ -70,8 +70,10 @@ def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
         return tuple(_convert(item, get_args(hint)[0], default, what) for item in value)
     if hint is int:
         least = 0 if default == 0 and default is not False else 1
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST:
-            return value
+        # A float may be whole as well, such as 1e3, as it may in the rest of a file.
+        whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+        if whole and least <= value <= LARGEST:
+            return int(value)
         raise SpecError(f"{what}: must be a whole number of at least {least}, at most {LARGEST:,}.")
     if hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1:
