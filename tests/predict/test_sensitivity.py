@@ -102,7 +102,9 @@ def test_a_tier_may_be_called_anything():
 )
 def test_a_run_that_waits_for_its_readers_is_told_what_helps(changes, best):
     found = sensitivity(predict(RUN.set(changes)))
-    assert max(found.values()) == pytest.approx(found[best])
+    assert max(found.values()) == pytest.approx(
+        found[best], rel=1e-3
+    )  # readers, and what they wait for
     assert found[best] > 0.4
     assert ("readers a device" in found) == bool(
         {"storage.workers", "storage.prefetch"} & {*changes}
