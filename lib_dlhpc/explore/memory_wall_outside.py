@@ -104,6 +104,11 @@ def seconds(setting: Setting, way: str) -> float:
     return float(predict(experiment(setting, **strategy)).step_time)
 
 
+def forward_share(setting: Setting) -> float:
+    """Return what share of a step in core the forward pass is."""
+    return float(predict(experiment(setting)).forward) / seconds(setting, "in core")
+
+
 @lru_cache(maxsize=256)
 def needed(setting: Setting) -> Need:
     """Return what the run asks of the way out."""
@@ -148,7 +153,8 @@ def link_words(setting: Setting) -> str:
         else "Making all activations again is quicker at any bandwidth here, for it moves nothing."
     )
     return (
-        f"<b>{show(need.moved, 'B')} move in a step; to hide it takes {show(need.required, 'B/s')} each way.</b>"
+        f"<b>{show(need.moved, 'B')} move in a step, out and back together; to hide it takes"
+        f" {show(need.required, 'B/s')} each way.</b>"
         f" {name} has {show(setting.link, 'B/s')}: {show(seconds(setting, 'fetched ahead'), 's')} a step fetched"
         f" ahead, {show(seconds(setting, 'page by page'), 's')} page by page,"
         f" {show(seconds(setting, 'in core'), 's')} if it fitted. {turn}"
