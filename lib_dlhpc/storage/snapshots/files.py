@@ -17,6 +17,7 @@ from lib_dlhpc.spec.errors import SpecError
 PATIENCE = 120.0  # s that a writer waits for another
 PAUSE = 0.005  # s between two tries
 RUIN = ".tmp"
+BUFFER = 1024 * 1024  # bytes that go to the system at once
 
 
 class SnapshotError(SpecError):
@@ -32,7 +33,7 @@ def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterat
     """
     temporary = path.with_name(f".{path.name}{RUIN}")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", BUFFER) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
