@@ -227,23 +227,18 @@ def interval_wall(setting: Setting) -> str:
     cost, mtbf, share = float(own.saving.blocked), float(own.mtbf), float(own.goodput)
     if share > 0.5:
         return ""
-    if cost > mtbf / 2:
+    restart, once = float(own.saving.restart), f"a failure comes once in {show(mtbf, 's')}"
+    if float(own.best_goodput) < 0.5 and cost > setting.restart:
+        why = f"one checkpoint takes {show(cost, 's')}, and {once}: no interval helps; faster files do"
+    elif float(own.best_goodput) < 0.5:
+        why = f"a restart takes {show(restart, 's')}, and {once}: no interval helps"
+    elif setting.interval > float(own.best):
         why = (
-            f"one checkpoint takes {show(cost, 's')}, and a failure comes once in {show(mtbf, 's')}:"
-            " no interval helps; faster files do, or fewer bytes, or nodes that last"
+            f"between two checkpoints lie {show(setting.interval, 's')}, and {once}: few stretches come to their end."
+            " Save more often"
         )
-    elif setting.interval > 2 * float(own.best):
-        why = (
-            f"between two checkpoints lie {show(setting.interval, 's')}, and a failure comes once in"
-            f" {show(mtbf, 's')}: most stretches never come to their end. Save more often"
-        )
-    elif float(own.best_goodput) > 0.5:
-        why = f"saving takes {show(cost, 's')} after each {show(setting.interval, 's')} of training. Save less often"
     else:
-        why = (
-            f"a restart takes {show(float(own.saving.restart), 's')}, and a failure comes once in"
-            f" {show(mtbf, 's')}: no interval helps"
-        )
+        why = f"saving takes {show(cost, 's')} after each {show(setting.interval, 's')} of training. Save less often"
     return f"Only {share:.1%} of the time becomes training: {why}."
 
 

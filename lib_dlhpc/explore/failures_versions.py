@@ -28,6 +28,10 @@ from lib_dlhpc.storage.snapshots.diff import Difference
 RATES, EPOCHS = (0.02, 0.1, 0.5, 2.0), (1, 2, 4)
 MOST = 40  # versions on the page
 COLLAPSED = 0.5  # of accuracy
+NOTHING_NEW = (
+    "<b>Nothing new.</b> The same start and the same settings gave the same bits: these versions are there already,"
+    " and nothing was written."
+)
 
 
 class Setting(NamedTuple):
@@ -139,8 +143,10 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
 
     def work(chosen: Setting, start: Version) -> None:
         try:
+            before = len(held[0].store.log())
             last = held[0].train(start, chosen, stop)
-            said.value = verdict_html(waits_words(held[0]))
+            new = len(held[0].store.log()) - before
+            said.value = verdict_html(waits_words(held[0]) if new else NOTHING_NEW)
             tell()
             with tree.hold_trait_notifications():
                 tree.other, tree.chosen = start.number, last.number
@@ -168,7 +174,9 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
     def cleared(_: Any) -> None:
         held[0].remove()
         held[0] = Trunk()
-        tree.chosen, tree.other, said.value = 1, 0, ""
+        said.value = ""
+        with tree.hold_trait_notifications():
+            tree.other, tree.chosen = 0, 1
         tell()
         chose()
 

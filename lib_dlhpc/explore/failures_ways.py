@@ -61,9 +61,7 @@ def four_ways() -> ipywidgets.Box:
         costs.update(*costs_view(setting))
         ways_chart.update(*ways_view(setting))
         verdict.value = verdict_html(ways_words(setting))
-        wall.value = wall_html(
-            " ".join(ways_walls(setting)), "Every copy fits, and is written in time."
-        )
+        wall.value = wall_html(" ".join(ways_walls(setting)), room_words(setting))
 
     note = "how far the square is from the circle, and what becomes of it: who saves cheaply can save often."
     return workbench(controls, [verdict, wall, costs, ways_chart], update, note)
@@ -130,3 +128,9 @@ def ways_walls(setting: Setting) -> list[str]:
                 f" {show(every, 's')} the next one is due: training waits {show(behind - every, 's')} for each."
             )
     return walls
+
+
+def room_words(setting: Setting) -> str:
+    """Say how much of the host's memory a copy takes."""
+    copy = float(found(setting, "asynchronous").saving.host_copy)
+    return f"Every copy fits, {show(copy, 'B')} of {show(setting.memory, 'B')}, and is written in time."

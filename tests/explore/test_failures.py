@@ -1,0 +1,296 @@
+"""The lesson on failures: formulas and played runs agree, walls stand where they say, a real run survives."""
+
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_page import Now, button, click, controls, each_position_shows_its_own, fills, told
+
+from lib_dlhpc.explore import failures, failures_drawings, failures_live, failures_machine
+from lib_dlhpc.explore.failures import (
+    AT,
+    DAY,
+    INTERVALS,
+    Setting,
+    found,
+    interval_wall,
+    loss_view,
+    phases_view,
+    played_points,
+    played_words,
+    published_table,
+    shares_at,
+    the_interval,
+    young_check,
+)
+from lib_dlhpc.explore.failures_charts import LINES, PHASES, TICKS, written_state
+from lib_dlhpc.explore.failures_live import fail_here, measured, played, rows_of
+from lib_dlhpc.explore.failures_machine import Alone, Cancelled, Leg, Survived
+from lib_dlhpc.explore.failures_machine import Setting as Machine
+from lib_dlhpc.explore.failures_ways import (
+    BEST,
+    WAYS,
+    WORDS,
+    costs_view,
+    four_ways,
+    ways_view,
+    ways_walls,
+)
+from lib_dlhpc.explore.failures_ways import Setting as Saved
+from lib_dlhpc.explore.failures_ways import found as saved
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.spec.errors import SpecError
+
+HUGE = Setting(131072, 30 * DAY)
+STATES = {
+    "failures_loss": loss_view(Setting(), played_points(Setting())),
+    "failures_phases": phases_view(Setting()),
+    "failures_costs": costs_view(Saved()),
+    "failures_ways": ways_view(Saved()),
+    "failures_written": written_state([("1", 5.0, 9.0, "first"), ("2", 1.0, 9.0, "then")]),
+}
+ALONE = Alone(1.0, 10.0, 0.5, 0.01, 1000, b"weights", 0.9)
+LEGS = [
+    Leg(0.0, 1.1, 4.0, 0, 290, 1),  # 290 steps, of which 200 are kept
+    Leg(4.0, None, 4.9, 200, 200, 0),  # killed before it trained
+    Leg(5.0, 6.5, 14.5, 200, 1000),
+]
+OWN = Survived(LEGS, 15.0, b"weights", 10)
+SETTING = Machine(3.0, 100, 2, 0)
+
+
+@pytest.mark.parametrize("name", failures_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    fills(name, STATES[name])
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
+    assert len({shape for *_, shape in LINES.values()}) == len(LINES)
+    drawn = {kind: look[1:] for kind, look in PHASES.items() if kind != "wait"}
+    assert len(set(drawn.values())) == len(drawn)
+
+
+@pytest.mark.parametrize("page", [the_interval, four_ways], ids=["interval", "ways"])
+def test_every_position_of_every_control_shows_something_of_its_own(page: Any) -> None:
+    each_position_shows_its_own(page())
+
+
+# the interval ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(512), Setting(rate=2e12, restart=0.0)])
+def test_what_is_lost_is_the_sum_of_its_causes_and_least_at_the_best_interval(setting: Any) -> None:
+    shares = shares_at(setting, AT)
+    np.testing.assert_allclose(sum(shares.values()), 1)
+    best = float(found(setting).best)
+    lost = 1 - shares["training"]
+    assert np.argmin(lost) in (np.searchsorted(AT, best) - 1, np.searchsorted(AT, best))
+    assert 1 - float(found(setting).best_goodput) <= lost.min() + 1e-9
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(2048), Setting(131072, restart=60.0)])
+def test_runs_that_are_played_lose_what_the_formula_says(setting: Any) -> None:
+    points = played_points(setting)
+    assert len(points) == 5
+    for _, mean, low, high, foretold in points:
+        assert mean == pytest.approx(foretold, rel=0.03)
+        assert low < foretold < high
+    assert "of the formula" in played_words(points)
+
+
+def test_what_hardly_makes_headway_is_not_played() -> None:
+    assert played_points(Setting(131072, 30 * DAY, restart=1800.0)) == ()
+    assert "Not played" in played_words(())
+
+
+@pytest.mark.parametrize("setting", [Setting(), Setting(interval=3600.0), HUGE])
+def test_phases_of_a_run_follow_each_other_without_a_gap(setting: Any) -> None:
+    data, summary = phases_view(setting)
+    bars, end = data["bars"], data["room"]["x"][1]
+    assert bars["start"][0] == 0 and bars["stop"][-1] == pytest.approx(end)
+    np.testing.assert_allclose(bars["start"][1:], bars["stop"][:-1])
+    assert f"{len(data['strikes']['x'])} failure" in summary
+    assert end / data["room"]["step"][0] <= 7 and data["room"]["step"][0] in TICKS
+
+
+def test_walls_name_the_cause() -> None:
+    assert interval_wall(Setting()) == ""
+    assert "Save more often" in interval_wall(Setting(interval=DAY))
+    assert "Save less often" in interval_wall(Setting(interval=30.0))
+    assert "faster files do" in interval_wall(Setting(131072, 30 * DAY, "GPT, 1 T weights", 1e9))
+    restarts = Setting(131072, 30 * DAY, "GPT-2, 1.5 G weights", 2e12, 1800.0, 30.0)
+    assert "a restart takes" in interval_wall(restarts)
+
+
+def test_playing_puts_points_on_the_chart_and_another_setting_takes_them_off() -> None:
+    page = the_interval()
+    click(page, f"Play {failures.RUNS} runs")
+    figure = page.children[1].children[2]
+    assert len(figure.data["played"]["x"]) == 5 and "Played." in told(page)
+    controls(page)["Interval"].value = INTERVALS[0]
+    assert figure.data["played"]["x"] == [] and "Played." not in told(page)
+
+
+def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
+    lesson = Lesson()
+    card = young_check(lesson, seed=1)
+    text = card.children[0].value.replace(",", "")
+    numbers = re.findall(r"(\d+)(?: nodes| days;| s\. What)", text)
+    nodes, days, cost = (float(number) for number in numbers)
+    entry, check = card.children[1].children
+    entry.value = f"{np.sqrt(2 * cost * days * DAY / nodes) / 60:.6g}"
+    check.click()
+    assert "✓" in card.children[2].value
+    entry.value = f"{np.sqrt(2 * cost * days * DAY) / 60:.6g}"  # of one node
+    check.click()
+    assert "all nodes together" in card.children[2].value
+    assert "BLOOM" in published_table().value
+
+
+# who waits ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"writers": "first"}, {"rate": 1e9}, {"interval": BEST}])
+def test_bars_end_where_what_is_left_begins(changes: Any) -> None:
+    setting = Saved(**changes)
+    data, _ = ways_view(setting)
+    for way, end in zip(data["ends"]["way"], data["ends"]["x"], strict=True):
+        assert end == pytest.approx(1 - float(saved(setting, way).goodput), abs=1e-3)
+    assert data["ends"]["way"] == list(WAYS) == list(WORDS)
+
+
+def test_each_way_loses_least_at_its_best_interval() -> None:
+    for way in WAYS:
+        best = float(saved(Saved(interval=BEST), way).goodput)
+        assert all(best >= float(saved(Saved(interval=s), way).goodput) - 1e-9 for s in INTERVALS)
+
+
+def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit() -> None:
+    assert ways_walls(Saved()) == []
+    late = ways_walls(Saved(interval=300.0, rate=10e9))
+    assert len(late) == 2 and all("training waits" in wall for wall in late)
+    (copy,) = ways_walls(Saved(writers="first"))
+    assert "let all nodes write" in copy
+    (copy,) = ways_walls(Saved("GPT, 1 T weights", memory=2e9))
+    assert "take more nodes" in copy
+    assert ways_walls(Saved(interval=BEST, rate=10e9)) == []  # who has the best one never waits
+
+
+# the failure machine --------------------------------------------------------------------------------
+
+
+def test_what_became_of_the_time_adds_up_to_all_of_it() -> None:
+    came = failures_live.Came(ALONE, OWN)
+    parts = measured(came)
+    assert sum(parts.values()) == pytest.approx(OWN.wall)
+    assert OWN.again == [90, 0] and OWN.failures == [4.0, 4.9]
+    steps = 290 + 800
+    assert parts["work done again"] == pytest.approx(OWN.training * 90 / steps)
+    assert parts["restart"] == pytest.approx(6.5 - 4.0)
+
+
+def test_rows_are_without_gaps_and_the_failures_are_where_ranks_were_killed() -> None:
+    came = failures_live.Came(ALONE, OWN)
+    rows, span = rows_of(SETTING, came)
+    for phases in rows.values():
+        shown = [p for p in phases if p.kind != "write"]
+        np.testing.assert_allclose([p.start for p in shown[1:]], [p.stop for p in shown[:-1]])
+        assert shown[-1].stop <= span
+    for name in ("measured", "played"):
+        assert [p.stop for p in rows[name] if not p.ended] == OWN.failures
+    again = [p for p in rows["measured"] if p.kind == "work done again"]
+    assert len(again) == 1 and again[0].start == 6.5  # after the leg that never trained
+
+
+def test_the_played_run_has_the_failures_of_the_real_one() -> None:
+    one = played(SETTING, failures_live.Came(ALONE, OWN))
+    assert int(one.failures[0]) == 2
+    assert float(one.seconds["training"][0]) == pytest.approx(ALONE.seconds)
+
+
+def test_a_run_is_told_with_what_was_foretold_beside_it() -> None:
+    page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
+    assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
+    text = told(page)
+    for words in ("After 2 failures it is done", "bit for bit", "played, with these failures", "measured", "error",
+                  "On the mean", "Why they part"):  # fmt: skip
+        assert words in text
+    other = Survived(LEGS, 15.0, b"others", 10)
+    page = fail_here(lambda *_: ALONE, lambda *_: other, Now)
+    click(page, "Let it fail")
+    assert "✗" in told(page) and "bit for bit" not in told(page)
+
+
+@pytest.mark.parametrize(
+    "problem", [JobError("rank 1: a bad day"), SpecError("no MPI"), Cancelled()]
+)
+def test_what_goes_wrong_is_told_and_it_can_be_tried_again(problem: Exception) -> None:
+    def fails(*_: Any) -> Alone:
+        raise problem
+
+    page = fail_here(fails, lambda *_: OWN, Now)
+    assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
+    assert (str(problem) or "Cancelled.") in told(page)
+
+
+def test_every_position_of_the_machine_asks_for_a_run_of_its_own() -> None:
+    page = fail_here()
+    for control in controls(page).values():
+        if control.description == "Seed":
+            continue
+        home, seen = control.index, set()
+        for position in range(len(control.options)):
+            control.index = position
+            seen.add(page.children[1].children[0].value)
+        control.index = home
+        assert len(seen) == len(control.options), control.description
+
+
+class Endless:
+    """A run that goes on until it is cancelled."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.state = folder, "running"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+
+def test_cancelling_ends_the_ranks_and_removes_the_folder() -> None:
+    begun: list[Endless] = []
+    stop = threading.Event()
+
+    def begin(_: Any, ranks: int, folder: Path, *more: Any, **named: Any) -> Any:
+        begun.append(Endless(folder))
+        stop.set()
+        return begun[0]
+
+    for way in (failures_machine.undisturbed, failures_machine.survive):
+        begun.clear(), stop.clear()
+        with pytest.raises(Cancelled):
+            way(Machine(), stop, begin=begin)
+        assert begun[0].state == "cancelled" and not begun[0].folder.parent.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(
+    ranks: int,
+) -> None:
+    pytest.importorskip("mpi4py")
+    setting, never = Machine(0.4, 10, ranks, 3), threading.Event()
+    alone = failures_machine.undisturbed(setting, never)
+    news: list[str] = []
+    own = failures_machine.survive(setting, never, news.append)
+    assert len(own.failures) == len(news) >= 1
+    assert own.weights == alone.weights
+    assert all(steps <= 2 * setting.every for steps in own.again)  # one may be on its way
+    assert own.legs[-1].reached == alone.steps
+    assert sum(measured(failures_live.Came(alone, own)).values()) == pytest.approx(own.wall)
