@@ -1,6 +1,7 @@
 """Measure what a folder's file system gives to readers: many small files against packed, random against sequential.
 
-Each point is measured several times, all points once before any a second time: what drifts, drifts for all.
+Each point is measured several times, all points once before any a second time, in ever new order: what drifts
+or comes in bursts does so for all.
 Barriers are no part of a time: it runs from the first reader's begin to the last one's end. What other
 processes take of the cores meanwhile is counted, so that calmer repeats can be told (points.py).
 """
@@ -8,7 +9,7 @@ processes take of the cores meanwhile is counted, so that calmer repeats can be 
 import os
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
@@ -106,14 +107,16 @@ def measure_io(
         bench = Bench(pool, place, make_files(place, amounts(size, plan)), state, way, budget, size)
         if state == WARM:
             bench.warm_up()
-        runs: list[list[tuple[float, int, float]]] = []
-        while len(runs) < LEAST_ROUNDS or time.monotonic() - begin < seconds:
-            runs.append(bench.measure(plan))
-    found = []
-    for number, each in enumerate(plan):
-        times, samples, others = zip(*(run[number] for run in runs), strict=True)
-        found.append(Point(each.what, state, each.readers, each.size, times, samples, others, way))
-    return found
+        # Writes come last: what they leave to the device to do would disturb the reads after them.
+        reads = [each for each in plan if each.what != "write"]
+        writes = [each for each in plan if each.what == "write"]
+        found = bench.rounds(reads, begin + seconds * len(reads) / len(plan))
+        found |= bench.rounds(writes, begin + seconds)
+    points = []
+    for each in plan:
+        times, samples, others = zip(*found[each], strict=True)
+        points.append(Point(each.what, state, each.readers, each.size, times, samples, others, way))
+    return points
 
 
 def check(state: str, seconds: float, size: float, plan: Sequence[Setting] = ()) -> None:
@@ -164,20 +167,31 @@ class Bench:
             for path in paths:
                 path.read_bytes()
 
+    def rounds(
+        self, plan: Sequence[Setting], until: float
+    ) -> dict[Setting, list[tuple[float, int, float]]]:
+        """Measure all of the plan once, and again until that time; returns what each repeat found."""
+        runs: list[list[tuple[float, int, float]]] = []
+        while plan and (len(runs) < LEAST_ROUNDS or time.monotonic() < until):
+            runs.append(self.measure(plan))
+        return {setting: [run[number] for run in runs] for number, setting in enumerate(plan)}
+
     def measure(self, plan: Sequence[Setting]) -> list[tuple[float, int, float]]:
-        """Measure each setting once; returns (seconds, samples, load of others) for each.
+        """Measure each setting once, in a new order; returns (seconds, samples, load of others) for each.
 
         The cache is emptied before a kind is read a second time: what was read is in memory.
         """
-        found, touched = [], set(self.files)
-        for setting in plan:
-            if self.state == COLD and setting.kind in touched:
-                cold.empty(self.way, (path for kind in touched for path in self.files[kind]))
-                touched = set()
-            touched.add(setting.kind)
-            found.append(self._write(setting) if setting.what == "write" else self._read(setting))
-            touched.discard(("write", setting.size))
-        return found
+        found, parts = {}, list(_without_repeats(plan))
+        self.dice.shuffle(parts)
+        for part in parts:
+            if self.state == COLD:
+                kinds = {setting.kind for setting in part} & set(self.files)
+                cold.empty(self.way, (path for kind in kinds for path in self.files[kind]))
+            self.dice.shuffle(part)
+            for setting in part:
+                writes = setting.what == "write"
+                found[setting] = self._write(setting) if writes else self._read(setting)
+        return [found[setting] for setting in plan]
 
     def _read(self, setting: Setting) -> tuple[float, int, float]:
         paths = [str(path) for path in self.files[setting.kind]]
@@ -200,6 +214,18 @@ class Bench:
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
+
+
+def _without_repeats(plan: Sequence[Setting]) -> Iterator[list[Setting]]:
+    """Cut the plan where a kind would come a second time: what lies between needs one empty cache."""
+    part: list[Setting] = []
+    for setting in plan:
+        if setting.kind in {each.kind for each in part}:
+            yield part
+            part = []
+        part.append(setting)
+    if part:
+        yield part
 
 
 def _dealt(places: list[Any], readers: int) -> list[list[Any]]:

@@ -16,6 +16,7 @@ from lib_dlhpc.calibrate.io import (
     LEAST,
     PARTITION,
     Setting,
+    _without_repeats,
     amounts,
     default_settings,
     measure_io,
@@ -94,6 +95,15 @@ def test_files_take_the_bytes_asked_for():
     shape = amounts(300e6, default_settings([1]))
     assert set(shape) == set(KINDS)
     assert 0.9 * 300e6 < sum(size * count for size, count in shape.values()) <= 300e6
+
+
+def test_nothing_is_read_twice_from_one_empty_cache():
+    settings = default_settings([1, 2, 4])
+    parts = list(_without_repeats(settings))
+    assert [each for part in parts for each in part] == settings
+    for part in parts:
+        assert len({each.kind for each in part}) == len(part)
+    assert len(parts) == 4  # one for each number of readers; the second write is by itself
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
