@@ -1,0 +1,139 @@
+"""The lesson on failures as a learner uses it: guesses unlock, controls move, versions are clicked, a run is killed."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    a_guess_unlocks,
+    choice_moves,
+    choose,
+    experiment,
+    is_as_wide_as_its_window,
+    largest_kernel,
+    slider,
+    slider_moves,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "09_state_and_failures.ipynb"
+PLOTS = 5
+QUESTIONS = 9
+SLIDERS = {
+    0: ["GPUs", "A node fails", "Files take", "Restart", "Interval"],
+    1: ["Interval", "Files take", "Changed"],
+}
+DROPDOWNS = {
+    0: [("Network", "GPT-3, 175 G weights")],
+    1: [("Network", "GPT, 1 T weights"), ("Who writes", "the first node")],
+}
+GUESSES = {0: "10", 1: "10", 2: "10", 3: 1}  # a number: that choice of a list
+GO = "Train from here"
+
+
+def versions(page: Any) -> Any:
+    return page.locator(".dlhpc-versions button")
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    before = "BLOOM, 720 checkpoints of 40 s in 90 days"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    for label in SLIDERS[index]:
+        slider_moves(page, eventually, index, label, "ArrowLeft")
+    for label, choice in DROPDOWNS[index]:
+        choice_moves(page, eventually, index, label, choice, DRAWN)
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "makes headway" in wall(page, 0))
+    slider(page, 0, "Interval").press("End")
+    eventually(lambda: "Save more often" in wall(page, 0))
+    eventually(lambda: "Every copy fits" in wall(page, 1))
+    choose(page, 1, "Who writes", "the first node")
+    eventually(lambda: "let all nodes write" in wall(page, 1))
+    slider(page, 1, "Files take").press("Home")
+    eventually(lambda: "training waits" in wall(page, 1))
+
+
+def test_runs_that_are_played_stand_beside_the_formula(page: Any, eventually: Any) -> None:
+    before = page.evaluate(DRAWN, 0)
+    page.get_by_role("button", name="Play 200 runs").click()
+    eventually(lambda: "of the formula at each of 5" in experiment(page, 0).inner_text())
+    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+
+
+def test_a_version_is_clicked_and_gone_on_from(page: Any, eventually: Any) -> None:
+    panel, train = experiment(page, 2), page.get_by_role("button", name=GO)
+    eventually(lambda: versions(page).count() == 1)
+    train.click()
+    eventually(lambda: versions(page).count() == 5)
+    before = page.evaluate(DRAWN, 2)
+    choose(page, 2, "Train", "the last layer")
+    slider(page, 2, "Epochs").press("Home")
+    eventually(lambda: "1 epoch, the last layer" in panel.inner_text())
+    train.click()
+    eventually(lambda: versions(page).count() == 6)
+    eventually(lambda: "all of it" in panel.inner_text())
+    eventually(lambda: page.evaluate(DRAWN, 2) != before)
+    versions(page).nth(2).click()
+    eventually(
+        lambda: "from version 3" in panel.inner_text() and "new branch" in panel.inner_text()
+    )
+    versions(page).nth(1).focus()
+    page.keyboard.press("Enter")  # no mouse is needed
+    eventually(lambda: "from version 2" in panel.inner_text())
+    assert versions(page).nth(1).get_attribute("aria-pressed") == "true"
+    choose(page, 2, "Train", "all layers")
+    slider(page, 2, "Rate").press("End")
+    eventually(lambda: "rate 2" in panel.inner_text())
+    train.click()
+    eventually(lambda: "has unlearned" in wall(page, 2))
+    assert versions(page).count() == 7 and "branch-2" in panel.inner_text()
+
+
+def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weights(
+    page: Any, eventually: Any
+) -> None:
+    panel = experiment(page, 3)
+    panel.get_by_role("button", name="Let it fail").click()
+    eventually(lambda: "First undisturbed" in panel.inner_text())
+    before = page.evaluate(DRAWN, 0)
+    slider(page, 0, "Interval").press("ArrowRight")
+    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    eventually(lambda: "Why they part" in panel.inner_text())
+    for words in ("bit for bit", "played, with these failures", "measured", "error"):
+        assert words in panel.inner_text()
+
+
+def test_a_run_can_be_cancelled(page: Any, eventually: Any) -> None:
+    panel = experiment(page, 3)
+    panel.get_by_role("button", name="Let it fail").click()
+    eventually(lambda: "First undisturbed" in panel.inner_text())
+    panel.get_by_role("button", name="Cancel").click()
+    eventually(lambda: "Cancelled." in panel.inner_text())
+    assert panel.get_by_role("button", name="Let it fail").is_enabled()
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="are rare, so do not mind them").click()
+    eventually(lambda: page.get_by_text("one fails every thirteen hours").count() == 1)
+    page.get_by_role("button", name="As long as a copy to the host takes").click()
+    eventually(lambda: page.get_by_text("if the host has room").count() == 1)
+
+
+@pytest.mark.parametrize("width", [1280, 800, 420])
+def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(page, eventually, width)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

@@ -1,0 +1,152 @@
+"""What module 09 and its notes say is what the library computes."""
+
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from module_text import has_every_part
+
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.explore.failures import (
+    DAY,
+    LLAMA_MTBF,
+    PUBLISHED,
+    Setting,
+    experiment,
+    found,
+    interval_wall,
+)
+from lib_dlhpc.explore.failures_network import WIDTHS, Learner
+from lib_dlhpc.explore.failures_versions import last_layer_bytes
+from lib_dlhpc.explore.failures_ways import BEST, WAYS, ways_walls
+from lib_dlhpc.explore.failures_ways import Setting as Saved
+from lib_dlhpc.explore.failures_ways import found as saved
+from lib_dlhpc.predict.intervals import daly, exact, goodput, young
+from lib_dlhpc.predict.validate import results, validate
+
+
+def good(**changes) -> float:
+    return float(found(Setting(**changes)).goodput)
+
+
+def least(**changes) -> float:
+    return 1 - float(found(Setting(**changes)).best_goodput)
+
+
+def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_percent():
+    rows = results()
+    assert [float(rows[n]["value"]) for n in ("llama3-interruptions", "llama3-unexpected")] == [
+        466,
+        419,
+    ]
+    assert float(rows["llama3-effective-time"]["value"]) == 90
+    assert float(rows["checkfreq21"]["value"]) == 0.035
+    assert float(rows["datastates24"]["value"]) == 48
+    assert all(abs(row.error) < 0.03 for row in validate(["definitions"], PUBLISHED))
+
+
+def test_sixteen_thousand_gpus_fail_every_three_hours_and_one_once_in_six_years():
+    assert float(found(Setting()).mtbf) / 3600 == pytest.approx(3, rel=0.05)
+    assert pytest.approx(6, rel=0.05) == LLAMA_MTBF * 8 / (365.25 * DAY)
+    assert 54 * DAY / float(found(Setting()).mtbf) == pytest.approx(419, abs=1)
+    assert float(found(Setting()).saving.blocked) == pytest.approx(60, rel=0.01)
+
+
+def test_twice_the_minute_times_the_three_hours_and_off_by_three_costs_two_thirds_more():
+    own = found(Setting())
+    assert float(own.best) == pytest.approx(float(young(60.0, 3 * 3600.0)), rel=0.05)
+    assert pytest.approx(5 / 3) == (3 + 1 / 3) / 2 and (2 + 1 / 2) / 2 == 1.25
+    for factor, more in ((2, 1.25), (3, 5 / 3)):  # without the restarts, which no interval changes
+        price = Saving(0.0, 0.0, 1.0)
+        once = exact(1.0, 1e6)
+        lost = [1 - float(goodput(each * once, price, 1e6)) for each in (1, factor, 1 / factor)]
+        assert lost[1] / lost[0] == pytest.approx(more, rel=0.02)
+        assert lost[2] / lost[0] == pytest.approx(more, rel=0.02)
+
+
+def test_dalys_terms_take_away_two_thirds_of_the_cost():
+    cost, mtbf = 1.0, 1e8
+    assert float(young(cost, mtbf) - daly(cost, mtbf)) == pytest.approx(2 / 3, rel=0.01)
+    assert 1 - float(goodput(exact(cost, mtbf), Saving(0.0, 0.0, cost), mtbf)) == pytest.approx(
+        sqrt(2 * cost / mtbf), rel=0.01
+    )
+
+
+def test_from_5_minutes_to_20_the_loss_falls_and_to_a_day_it_is_nearly_all():
+    lost = [1 - good(interval=60.0 * m) for m in (5, 20, 180, 1440)]
+    assert [round(share, 2) for share in lost] == [0.23, 0.15, 0.45, 1.0]
+
+
+def test_on_more_gpus_the_best_interval_loses_more_and_faster_files_leave_the_restarts():
+    lost = [least(gpus=n) for n in (512, 16384, 131072)]
+    assert [round(share, 3) for share in lost] == [0.02, 0.152, 0.543]
+    own = found(Setting(rate=2e12, interval=300.0))
+    assert float(own.shares["restarts"]) > 0.6 * (1 - float(own.goodput))
+
+
+def test_nodes_of_30_days_on_131072_gpus_are_a_wall_no_interval_helps():
+    assert "a restart takes" in interval_wall(Setting(131072, 30 * DAY))
+    assert float(found(Setting(131072, 30 * DAY)).best_goodput) < 0.05
+
+
+def test_a_copy_is_thousands_of_times_shorter_than_the_write():
+    copy, write = (saved(Saved(), way).saving for way in ("asynchronous", "synchronous"))
+    assert 5000 < write.blocked / copy.blocked < 10_000
+    assert copy.blocked == pytest.approx(6.9e-3, rel=0.02)
+    assert 300e6 < copy.host_copy / 8 < 400e6  # of a GPU
+    assert copy.host_copy / 8 / copy.blocked == pytest.approx(50e9, rel=0.1)
+
+
+def test_at_20_minutes_less_than_half_of_the_loss_is_gone_and_at_its_best_more():
+    lost = {way: 1 - float(saved(Saved(), way).goodput) for way in WAYS}
+    assert 0.7 < lost["asynchronous"] / lost["synchronous"] < 0.75
+    cheap = {way: 1 - float(saved(Saved(interval=BEST), way).goodput) for way in WAYS}
+    assert cheap["asynchronous"] < 0.45 * cheap["synchronous"]
+    assert min(cheap, key=cheap.get) == "asynchronous"
+
+
+def test_with_slow_files_the_next_checkpoint_waits_and_incremental_is_the_best():
+    slow = Saved(interval=300.0, rate=10e9)
+    assert len(ways_walls(slow)) == 2
+    assert max(WAYS, key=lambda way: float(saved(slow, way).goodput)) == "incremental"
+
+
+def test_if_the_first_node_writes_all_ways_but_one_are_worse():
+    for way in WAYS:
+        one, every = (float(saved(Saved(writers=w), way).goodput) for w in ("first", "all"))
+        assert one == every if way == "synchronous" else one < every
+    assert ways_walls(Saved("GPT, 1 T weights", memory=2e9))
+
+
+def test_at_20_minutes_incremental_is_the_best_from_5_percent_down():
+    ahead = {
+        changed: max(WAYS, key=lambda w: float(saved(Saved(changed=changed), w).goodput))
+        for changed in (0.01, 0.05, 0.1)
+    }
+    assert ahead == {0.01: "incremental", 0.05: "incremental", 0.1: "multilevel"}
+
+
+def test_the_network_of_the_page_is_as_the_text_says():
+    weights = Learner().network.weights
+    assert weights.nbytes == pytest.approx(340e3, rel=0.005) and weights.size == pytest.approx(
+        85e3, rel=0.01
+    )
+    assert WIDTHS[-2:] == [256, 10] and last_layer_bytes() == 4 * (256 * 10 + 10)
+
+
+def test_the_answers_of_the_checks():
+    assert pytest.approx(1 / 3) == 1 / (2 + 1)
+    assert pytest.approx(57, abs=0.5) == 4096 / (6 * 12)
+    assert pytest.approx(13, abs=0.5) == 6 * 365.25 * 24 / 4096
+    six_hours = float(goodput(6.0, Saving(0.0, 0.0, 1 / 60), 3.0))
+    two_minutes = float(goodput(2 / 60, Saving(0.0, 0.0, 1 / 60), 3.0))
+    assert six_hours < 0.5 * two_minutes
+
+
+def test_a_checkpoint_has_14_bytes_for_each_weight():
+    own = experiment(Setting())
+    assert float(found(Setting()).saving.size) == 14 * own.model.parameters
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    has_every_part(repository / "modules" / "09_state_and_failures.ipynb", 4, 5)
