@@ -85,10 +85,14 @@ def why(
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
         )
     apart -= {"checkpoint"}
-    if "input stall" in apart and (experiment.storage.workers or experiment.storage.prefetch):
+    queued = "input stall" in apart and bool(
+        experiment.storage.workers or experiment.storage.prefetch
+    )
+    if queued:
         reasons.append(
             "readers queue for the storage and draw what they meet there, and the first batch is there from the"
-            " start; the prediction has the rate of the lowest limit."
+            " start; the prediction has the rate of the lowest limit. Who gets a batch late lets the others wait"
+            " in the exchange, where it counts as communication."
         )
     asynchronous = experiment.strategy.update == "asynchronous"
     if apart and asynchronous:
@@ -119,7 +123,7 @@ def why(
         not out_of_step or "exposed communication" in apart
     ):
         reasons += exchange
-        if not (exchange or out_of_step or background):
+        if not (exchange or out_of_step or background or queued):
             reasons.append(
                 "ranks that are done with a bucket early begin the next one before the others; the"
                 " prediction lets all buckets follow one another whole."
