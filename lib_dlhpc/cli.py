@@ -236,7 +236,7 @@ def _run(options: argparse.Namespace) -> int:
 
     experiment = _experiment(options.experiment, options.set)
     check(experiment)
-    predicted, cap = on_ranks.check_fits(experiment), float(experiment.machine.device.memory)
+    predicted = on_ranks.check_fits(experiment)
     ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
@@ -250,7 +250,7 @@ def _run(options: argparse.Namespace) -> int:
             ranks,
             Path(folder) if folder else None,
             bool(options.resume),
-            lambda measured: on_ranks.told(predicted, measured, cap),
+            lambda result: on_ranks.beside(experiment, predicted, result),
             options.snapshot_every,
             options.origin,
         )

@@ -22,13 +22,13 @@ def run_here(
     ranks: int,
     folder: Path | None,
     resume: bool,
-    memory: Callable[[list[float]], list[str]] = lambda measured: [],
+    beside: Callable[[dict[str, Any]], list[str]] = lambda result: [],
     snapshot_every: str | int | None = None,
     origin: str | None = None,
 ) -> str:
     """Run an experiment to its end and return what came of it, in words.
 
-    memory: makes lines of the B that each rank held at most. snapshot_every, origin: see `start`.
+    beside: makes lines that stand beside the result, of the result. snapshot_every, origin: see `start`.
     Raises SpecError for mistakes, JobError if the run failed, KeyboardInterrupt that says what is left.
     """
     job = start(experiment, ranks, folder, resume, snapshot_every, origin)
@@ -39,7 +39,7 @@ def run_here(
                 time.sleep(PAUSE)
         _clear()
         result = job.wait()
-        lines = memory([each["total"] for each in result["memory"]])
+        lines = beside(result)
         text, _, where = as_text(experiment, job, result).rpartition("\n")
         return "\n".join([text, *lines, *_versions(job), where])
     except KeyboardInterrupt:

@@ -1,13 +1,21 @@
-"""What the ranks of a real run hold: the ledger, and all samples, which every rank has; and what would fit."""
+"""What the ranks of a real run hold: the ledger, and all samples, which every rank has; and what would fit.
 
+What came of the run stands beside what was predicted.
+"""
+
+import os
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.predict.breakdown import predict
 from lib_dlhpc.predict.fit import ways_to_fit
 from lib_dlhpc.predict.ledger import peak_of
 from lib_dlhpc.predict.memory import ledger
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 WORD = 8  # B of a whole number
@@ -49,6 +57,36 @@ def check_fits(experiment: Experiment) -> float:
             f" {show(most - cap, 'B')} more; {ways}"
         )
     return most
+
+
+def beside(experiment: Experiment, predicted: float, result: Mapping[str, Any]) -> list[str]:
+    """Return lines on a run's step and memory beside what was predicted; `predicted`: rank_bytes.
+
+    result: of the run, with `ranks`, `terms` in s of a mean step, and `memory` of each rank.
+    """
+    cap = float(experiment.machine.device.memory)
+    lines = told(predicted, [each["total"] for each in result["memory"]], cap)
+    step = sum(result["terms"].values())
+    if not step:
+        return lines
+    ranks, here = int(result["ranks"]), cores()
+    if ranks == int(experiment.devices + experiment.servers):
+        where = experiment.machine.name or "the machine of the file"
+        lines.append(
+            f"  step: {show(step, 's')}; predicted {show(float(predict(experiment).step_time), 's')} on {where}"
+        )
+    if ranks > here:
+        lines.append(
+            f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"
+        )
+    return lines
+
+
+def cores() -> int:
+    """Return how many cores of this machine a process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def told(predicted: float, measured: list[float], cap: float) -> list[str]:
