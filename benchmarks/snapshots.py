@@ -31,7 +31,7 @@ from lib_dlhpc.storage.snapshots.plan import Plan, write_plan
 from lib_dlhpc.train.alone import Alone
 from lib_dlhpc.train.trainer import train
 
-PAIRS, EPOCHS, BATCH, MOST = 5, 5, 16, 0.05
+PAIRS, EPOCHS, BATCH, MOST = 5, 5, 8, 0.05
 SIZE, PART = 64 * 1024 * 1024, 0.01
 WAYS = ("none", "versions", "numpy.savez")
 
@@ -70,7 +70,7 @@ def seconds(way: str, run: Experiment, comm: Any, where: Path) -> tuple[float, f
 
 def trained(comm: Any, where: Path) -> None:
     """Print the slowdown by each way of saving."""
-    for width in (256, 1024):
+    for width in (512, 1024):
         run = experiment(comm.size, width)
         took: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
         for number in range(-1, PAIRS):

@@ -4,6 +4,7 @@ store.py      SnapshotStore(folder): save, save_async, load, newest, log, branch
 version.py    Version: what is written down of a state, and where it stands in the tree of versions
 chunks.py     a stream of arrays, cut into pieces that are named by what is in them
 objects.py    the files that hold the pieces
+reading.py    arrays read back, every byte verified
 behind.py     written while training goes on
 refs.py       branches and tags: names for versions
 lineage.py    the tree of versions as text;  diff.py: what two differ in;  search.py: by step and metrics

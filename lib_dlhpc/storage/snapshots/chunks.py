@@ -1,7 +1,7 @@
 """A stream of arrays, cut into chunks that are named by the hash of what is in them.
 
 An array is cut at fixed places, so what has not changed gives the same chunks again. The chunks are so
-large that an array has a few hundred of them: then little more is written than has changed, and a version
+large that an array has about a hundred of them: then little more is written than has changed, and a version
 stays a short list.
 """
 

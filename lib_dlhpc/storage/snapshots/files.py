@@ -17,7 +17,8 @@ from lib_dlhpc.spec.errors import SpecError
 PATIENCE = 120.0  # s that a writer waits for another
 PAUSE = 0.005  # s between two tries
 RUIN = ".tmp"
-BUFFER = 1024 * 1024  # bytes that go to the system at once
+FOLDERS = ("objects", "versions", "branches", "tags")
+BUFFER = 128 * 1024  # bytes that go to the system at once
 
 
 class SnapshotError(SpecError):
@@ -72,8 +73,10 @@ def flush_folder(folder: Path) -> None:
 
 def clear_ruins(folder: Path) -> None:
     """Remove what killed writers have left half written. Only who holds the lock may call this."""
-    for path in folder.rglob(f".*{RUIN}"):
-        path.unlink(missing_ok=True)
+    for place in (folder, *(folder / name for name in FOLDERS)):
+        for name in os.listdir(place) if place.is_dir() else ():
+            if name.startswith(".") and name.endswith(RUIN):
+                (place / name).unlink(missing_ok=True)
 
 
 def names(folder: Path) -> list[str]:

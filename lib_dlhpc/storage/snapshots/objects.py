@@ -63,25 +63,21 @@ class Objects:
         Nothing is left of an object that cannot be written whole.
         """
         rows: list[tuple[bytes, int]] = []
-        target = self.folder / "new"
-
-        def named() -> Path:
-            return self.folder / _name(rows)
-
+        new: set[bytes] = set()
         with ExitStack() as stack:
             file: IO[bytes] | None = None
-            new: set[bytes] = set()
             for key, data in chunks:
                 if key in new or (key in self.where and not again):
                     continue
                 if file is None:
-                    file = stack.enter_context(written_whole(target, named))
+                    path = written_whole(self.folder / "new", lambda: self.folder / _name(rows))
+                    file = stack.enter_context(path)
                     file.write(MAGIC)
                 file.write(data)
                 new.add(key)
                 rows.append((key, len(data)))
             if file is not None:
-                table = b"".join(ROW.pack(*row) for row in rows)
+                table = _table(rows)
                 file.write(table + LENGTH.pack(len(table)))
         if rows:
             name = _name(rows)
@@ -159,5 +155,9 @@ def _spots(name: str, rows: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes
         offset += length
 
 
+def _table(rows: Iterable[tuple[bytes, int]]) -> bytes:
+    return b"".join(ROW.pack(*row) for row in rows)
+
+
 def _name(rows: Iterable[tuple[bytes, int]]) -> str:
-    return hashed(b"".join(ROW.pack(*row) for row in rows)).hex()
+    return hashed(_table(rows)).hex()

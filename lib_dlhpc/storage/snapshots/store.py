@@ -18,8 +18,16 @@ from lib_dlhpc.storage.snapshots import sweep
 from lib_dlhpc.storage.snapshots.behind import Behind, Saving
 from lib_dlhpc.storage.snapshots.chunks import Array, Stream, chunk_size, cut, hashed, streams
 from lib_dlhpc.storage.snapshots.diff import Difference, difference
-from lib_dlhpc.storage.snapshots.files import SnapshotError, clear_ruins, names, one_writer, write
-from lib_dlhpc.storage.snapshots.objects import Damaged, Objects
+from lib_dlhpc.storage.snapshots.files import (
+    FOLDERS,
+    SnapshotError,
+    clear_ruins,
+    names,
+    one_writer,
+    write,
+)
+from lib_dlhpc.storage.snapshots.objects import Objects
+from lib_dlhpc.storage.snapshots.reading import read_arrays, read_chunks
 from lib_dlhpc.storage.snapshots.refs import Refs, check_name
 from lib_dlhpc.storage.snapshots.search import search
 from lib_dlhpc.storage.snapshots.verify import problems
@@ -107,40 +115,11 @@ class SnapshotStore:
 
     def load(self, version: Version | str | int) -> dict[str, Array]:
         """Return the arrays of a version, each byte verified. Raises SnapshotError."""
-        found = self.version(version)
-        arrays = {}
-        for name, stored in found.arrays.items():
-            flat = bytearray(stored.size)
-            start = 0
-            for data in self.chunks(found, name):
-                flat[start : start + len(data)] = data
-                start += len(data)
-            arrays[name] = np.frombuffer(flat, stored.dtype).reshape(stored.shape)
-        return arrays
+        return read_arrays(self.objects, self.version(version))
 
     def chunks(self, version: Version | str | int, name: str) -> Iterator[bytes]:
         """Yield the bytes of one array of a version, verified, a chunk at a time. Raises SnapshotError."""
-        found = self.version(version)
-        if name not in found.arrays:
-            raise SnapshotError(
-                f"{found.name}: holds no {name!r}; it holds {', '.join(found.arrays)}."
-            )
-        stored = found.arrays[name]
-        if any(key not in self.objects.where for key in stored.chunks):
-            self.objects.refresh()
-        left = stored.size
-        try:
-            with self.objects.reading() as read:
-                for key in stored.chunks:
-                    data = read(key)
-                    if len(data) != min(stored.chunk, left):
-                        raise Damaged(f"chunk {key.hex()}: {len(data)} B, not {stored.chunk}")
-                    left -= len(data)
-                    yield data
-            if left:
-                raise Damaged(f"its chunks lack {left} B")
-        except Damaged as error:
-            raise SnapshotError(f"{found.name}, {name}: {error}.") from None
+        return read_chunks(self.objects, self.version(version), name)
 
     def newest(self, branch: str = MAIN) -> Version | None:
         """Return the newest version of a branch, None if there is none. Raises SnapshotError."""
@@ -312,7 +291,7 @@ class SnapshotStore:
     def _make(self) -> None:
         """Make the folders of a store that is new."""
         if not (self.folder / "format").exists():
-            for name in ("objects", "versions", "branches", "tags"):
+            for name in FOLDERS:
                 (self.folder / name).mkdir(exist_ok=True)
             write(self.folder / "format", FORMAT)
         self.check_there()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.storage.snapshots import SnapshotError, SnapshotStore, Stream, open_snapshots
-from lib_dlhpc.storage.snapshots.chunks import LARGEST, SMALLEST, chunk_size
+from lib_dlhpc.storage.snapshots.chunks import LARGEST, MOST, SMALLEST, chunk_size
 
 TYPES = ["<f4", "<f8", ">f8", "<i8", "|u1", "|b1", "<c16", "<U3", "<f2"]
 
@@ -125,7 +125,7 @@ def test_what_is_equal_is_written_once(tmp_path):
 def test_chunks_grow_with_the_array():
     sizes = [chunk_size(1 << k) for k in range(40)]
     assert sizes == sorted(sizes) and sizes[0] == SMALLEST and sizes[-1] == LARGEST
-    assert all(256 * size >= 1 << k for k, size in enumerate(sizes) if size < LARGEST)
+    assert all(MOST * size >= 1 << k for k, size in enumerate(sizes) if size < LARGEST)
 
 
 def test_training_may_go_on_while_a_version_is_written(tmp_path):
