@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from lib_dlhpc.storage.checksum import ALIGN, WORD, checksum, checksums
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import RankLost, StoreError
 from lib_dlhpc.storage.index import Index, Manifest
-from lib_dlhpc.storage.partition import Partition, views
+from lib_dlhpc.storage.partition import Partition, preload, views
 from lib_dlhpc.storage.placement import Holders, sources
 from lib_dlhpc.storage.remote import Peers, Ticket, pieces
 
@@ -39,6 +40,7 @@ class Arriving(NamedTuple):
 
     place: int
     buffer: io.BytesIO
+    view: memoryview
     ticket: Ticket
 
 
@@ -65,6 +67,8 @@ class Reader:
         self._sources = np.array(sources(place, rank), np.int64)
         self._lost: set[int] = set()
         self._rooms: list[np.ndarray] = []
+        self._closing = Event()
+        Thread(target=preload, args=(held.values(), self._closing), daemon=True).start()
 
     def start(self, wanted: np.ndarray) -> Started:
         """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
@@ -105,6 +109,7 @@ class Reader:
 
     def close(self) -> None:
         """Let go of the partitions."""
+        self._closing.set()
         self._held = {}
 
     def _finish(self, started: Started) -> list[bytes]:
@@ -112,8 +117,10 @@ class Reader:
         found = [b""] * len(wanted)
         for place in started.own:
             found[place] = self._own(int(wanted[place]))
-        for place, buffer, ticket in started.arriving:
+        for place, buffer, view, ticket in started.arriving:
             self._wait([ticket])
+            for lent in (*ticket.into, view):  # else getvalue copies
+                lent.release()
             found[place] = self._arrived(int(wanted[place]), buffer)
         if started.batch:
             contents = self._end(started.batch)
@@ -172,8 +179,8 @@ class Reader:
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
         buffer = io.BytesIO(bytes(stored))
-        ticket = self._ask(rank, np.array([number]), pieces(buffer.getbuffer()))
-        return Arriving(place, buffer, ticket)
+        view = buffer.getbuffer()
+        return Arriving(place, buffer, view, self._ask(rank, np.array([number]), pieces(view)))
 
     def _arrived(self, number: int, buffer: io.BytesIO) -> bytes:
         data = buffer.getvalue()

@@ -22,7 +22,7 @@ CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
 _AWAKE = 3e-4  # s of polling without sleep after a question
-_SPIN = 5e-5  # s that a reader polls for its answer without sleep
+_SPIN = 1e-3  # s that a reader polls for its answer without sleep, giving way to who needs the core
 _AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
 

@@ -174,12 +174,11 @@ class Outputs:
 
     def _fetched(self, name: str, output: Output) -> bytes:
         assert self.peers
-        buffer = io.BytesIO(bytes(output.size))
-        parts = pieces(buffer.getbuffer())
+        buffer = bytearray(output.size)
+        parts = pieces(memoryview(buffer))
         payload, about = json.dumps({"name": name}).encode(), f"{name!r}, written there"
         self.peers.wait([self.peers.ask(output.rank, FETCH, payload, parts, lambda: about)])
-        parts.clear()
-        return buffer.getvalue()
+        return bytes(buffer)
 
 
 def load_list(target: Path) -> dict[str, Output]:
