@@ -79,8 +79,9 @@ def test_readers_that_do_not_wait_for_each_other_leave_no_lower_limit():
 
 
 def test_a_far_point_pulls_no_harder_than_a_near_one():
-    terms = np.array([[1.0, 0, 0]] * 5)
-    assert least_error(terms, np.array([1, 1, 1, 1, 100.0]))[0] == pytest.approx(1, rel=0.05)
+    terms = np.array([[1.0, 0, 0]] * 6)  # least squares would say 0.78 of the second
+    for far in (100.0, 0.5):
+        assert least_error(terms, np.array([1, 1, 1, 1, 1, far]))[0] == pytest.approx(1, rel=0.05)
 
 
 def test_nothing_is_negative():
