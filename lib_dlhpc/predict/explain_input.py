@@ -13,6 +13,7 @@ FORMULA = (
 TIER = (
     ("read bandwidth", "bandwidth", "B/s"),
     ("metadata rate", "metadata_rate", "op/s"),
+    ("read calls", "read_rate", "op/s"),
     ("latency of an operation", "operation_latency", "s"),
     ("latency of a read", "read_latency", "s"),
     ("bandwidth of one reader", "reader_bandwidth", "B/s"),

@@ -20,7 +20,7 @@ from lib_dlhpc.spec.machine import storage_tier
 
 WHY = {
     "metadata servers": "the metadata servers of {tier} do no more stat, open and close",
-    "storage bandwidth": "{tier} gives no more bytes a second",
+    "storage bandwidth": "{tier} serves no more reads and gives no more bytes a second",
     "network": "no more comes through the network cards of the nodes",
     "readers": "the readers are busy all the time, most of it with {part}",
     "prefetch": "no more samples are under way than fit into the batches fetched ahead,"

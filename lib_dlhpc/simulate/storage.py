@@ -84,7 +84,8 @@ def clients(
 
     readers: in all, spread evenly over the nodes; by default [storage] workers of every device. A sample is
     looked up, read and decoded; one in the cache is only decoded; of a cooperative store, some lie on
-    other nodes. Which: at random, by the shares of lib_dlhpc/costs/reading.py.
+    other nodes. Which: at random, by the shares of lib_dlhpc/costs/reading.py. Where one server does metadata
+    and data, short requests stand behind long ones: readers move in convoys, and few of them do not fill it.
     Raises SpecError without a tier or without readers.
     """
     import simpy
@@ -127,10 +128,10 @@ class Way:
         self._shared = tier.scope == "shared"
         self._cooperative = experiment.storage.access == "cooperative"
         size, rate = float(reading.stored_bytes(experiment)), link.bandwidth * link.efficiency
-        asked = float(reading.operations(experiment))
+        asked, calls = float(reading.operations(experiment)), float(reading.reads(experiment))
         self._lookup = asked / tier.metadata_rate, asked * tier.operation_latency
-        answered = float(reading.reads(experiment)) * tier.read_latency
-        self._read = size / tier.bandwidth, answered + size / tier.reader_bandwidth
+        served = calls / tier.read_rate + size / tier.bandwidth
+        self._read = served, calls * tier.read_latency + size / tier.reader_bandwidth
         crowd = float(np.max(reading.congestion(experiment)))
         through = size * crowd / (experiment.machine.nics * rate)
         self._network = through, 2 * link.latency + size / rate
@@ -140,8 +141,10 @@ class Way:
         self._remote = float(reading.remote_share(experiment))
         self._random = np.random.default_rng(seed)
         copies = 1 if self._shared else self.nodes
-        self._metadata = [Station() for _ in range(copies)]
         self._data = [Station() for _ in range(copies)]
+        # One disk and kernel do both: who looks a file up queues with those who read.
+        apart = tier.servers == "apart"
+        self._metadata = [Station() for _ in range(copies)] if apart else self._data
         self._nics = [Station() for _ in range(self.nodes)]
 
     def of(self) -> list[tuple[str, list[Station]]]:

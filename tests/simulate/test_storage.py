@@ -14,6 +14,8 @@ SLOW = {
     "machine.storage.lustre.read_latency": 8e-3,
     "storage.decode": 5e-3,
 }
+# Where nothing but the servers takes time, they never stand still.
+AT_ONCE = {**dict.fromkeys(SLOW, 0.0), "machine.storage.lustre.reader_bandwidth": np.inf}
 
 
 @pytest.mark.parametrize("load", [0.1, 0.3, 0.5])
@@ -75,6 +77,8 @@ def test_readers_get_what_they_ask_for_until_the_metadata_servers_are_the_limit(
             "storage bandwidth",
         ),
         ({"storage.format": "packed", "machine.inter_node.bandwidth": 1e7}, "network"),
+        ({"machine.storage.lustre.read_rate": 1e3}, "storage bandwidth"),
+        ({**AT_ONCE, "machine.storage.lustre.servers": "one"}, "storage bandwidth"),
         ({"storage.decode": 0.2}, "readers"),
         ({"storage.decode": 0.2, "storage.workers": 8}, "readers"),
         ({"storage.compression": 3.0, "storage.decompress": 1e6}, "readers"),
@@ -84,7 +88,15 @@ def test_whatever_the_limit_is_a_loaded_storage_gives_its_rate(changes, limit):
     run = slides_run().set({**SLOW, **changes})
     allowed = limits(run)
     assert max(allowed, key=allowed.get) == limit
-    assert clients(run, 20_000).rate == pytest.approx(1 / allowed[limit], rel=0.02)
+    assert clients(run, 40_000).rate == pytest.approx(1 / allowed[limit], rel=0.02)
+
+
+def test_where_one_server_does_both_short_requests_stand_behind_long_ones():
+    """Readers move in convoys, and the server idles until the next is back: the rate is no more than a bound."""
+    run = slides_run().set({**SLOW, "machine.storage.lustre.servers": "one"})
+    most = 1 / limits(run)["storage bandwidth"]
+    few, more = (clients(run, 40_000, readers).rate / most for readers in (256, 512))
+    assert few < 0.75 < more < 0.9
 
 
 @pytest.mark.parametrize("replication", [1, 4, 16])
