@@ -19,6 +19,7 @@ caching.py      hit rates of a cache when every epoch reads everything in a fres
 profile.py      the founding slides' run: what it asks of the file system, where its hours go
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
+void.py         settings that bring nothing as the rest stands
 sensitivity.py  what would help most
 what_if.py      an experiment changed, its measured compute time kept where it holds
 sweep.py        millions of what-ifs in one call

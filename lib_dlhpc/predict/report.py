@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.void import without_effect
 from lib_dlhpc.spec.experiment import to_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_plain
@@ -38,6 +39,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "memory_capacity": float(prediction.experiment.machine.device.memory),
         "fits": bool(prediction.fits),
         "walls": prediction.walls,
+        "notes": without_effect(prediction.experiment),
         "steps": int(prediction.steps),
         "time_to_train": float(prediction.time_to_train),
         "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
@@ -81,6 +83,7 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
         *_failures(prediction),
     ]
+    lines += [f"  NOTE  {note}" for note in without_effect(e)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     if not prediction.fits:
         lines += _ways(prediction)

@@ -1,0 +1,39 @@
+"""Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
+
+from lib_dlhpc.layout import sizes
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def without_effect(experiment: Experiment) -> list[str]:
+    """Return a sentence for each setting of a scalar experiment's strategy that is for nothing.
+
+    No step is quicker for it and no device holds less; more it may hold.
+    """
+    s = experiment.strategy
+    found = []
+    if s.pipeline == 1 and (s.schedule != "1f1b" or s.chunks > 1):
+        chunks = f" and strategy.chunks = {s.chunks}" * (s.chunks > 1)
+        more = "; all it does is to keep more microbatches at once" * (s.microbatches > 1)
+        found.append(
+            f"strategy.schedule = '{s.schedule}'{chunks}: there is no pipeline to order{more}."
+        )
+    elif s.schedule == "interleaved" and s.chunks == 1:
+        found.append(
+            "strategy.schedule = 'interleaved': with strategy.chunks = 1 a rank has one stage and nothing to"
+            " interleave; the bubble is that of '1f1b', which keeps fewer microbatches."
+        )
+    if s.zero and sizes(experiment).data == 1:
+        found.append(f"strategy.zero = {s.zero}: replicas share out the state, and there is one.")
+    if s.tensor == 1 and s.split != "paired":
+        found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
+    if s.recompute == "selective" and not _attends(experiment):
+        found.append(
+            "strategy.recompute = 'selective': the network has no attention to make again."
+        )
+    if s.offload == "none" and s.offload_to != "host":
+        found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
+    return found
+
+
+def _attends(experiment: Experiment) -> bool:
+    return any(layer.kind == "attention" for layer in experiment.model.layers)
