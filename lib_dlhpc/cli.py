@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     played.set_defaults(command=_simulate)
 
     real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
-    _add_experiment(real)
+    _add_experiment(real, held=" (default: that of --resume or --from)")
     real.add_argument(
         "-n", "--ranks", type=int, help="MPI ranks (default: the run's devices and servers)"
     )
@@ -145,9 +145,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_experiment(command: argparse.ArgumentParser) -> None:
+def _add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
     command.add_argument(
-        "experiment", help="a TOML file, or the name of a replay such as goyal-2017"
+        "experiment",
+        nargs="?" if held else None,
+        help=f"a TOML file, or the name of a replay such as goyal-2017{held}",
     )
     command.add_argument(
         "--set",
@@ -234,7 +236,7 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict import on_ranks
     from lib_dlhpc.train.check import check, check_ranks
 
-    experiment = _experiment(options.experiment, options.set)
+    experiment = _experiment(options.experiment or _held(options), options.set)
     check(experiment)
     predicted = on_ranks.check_fits(experiment)
     ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
@@ -259,6 +261,14 @@ def _run(options: argparse.Namespace) -> int:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _held(options: argparse.Namespace) -> str:
+    """Return the experiment of the run that is to go on, or to be branched from."""
+    run = options.resume or (options.origin or "").rpartition("@")[0]
+    if not run:
+        raise SpecError("dlhpc run: name an experiment, or a run folder with --resume or --from.")
+    return str(Path(run) / "experiment.toml")
 
 
 def _validate(options: argparse.Namespace) -> int:

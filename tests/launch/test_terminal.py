@@ -70,6 +70,10 @@ def test_a_run_is_told_in_a_few_lines(digits, tmp_path, capsys):
         assert word in shown
     assert main(["run", digits, "-n", "2", "--resume", folder, "--set", "run.epochs=2"]) == 0
     assert "nothing was left to do" in capsys.readouterr().out
+    assert main(["run", "-n", "2", "--resume", folder]) == 0  # its own experiment
+    assert "nothing was left to do" in capsys.readouterr().out
+    assert main(["run"]) == 2
+    assert "name an experiment, or a run folder" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_exits_1_and_says_what_is_left(digits, tmp_path, capsys):
