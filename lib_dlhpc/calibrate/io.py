@@ -31,7 +31,7 @@ SIZE, LEAST = (
     48.0 * MiB,
 )  # B of all files together: default, and what is enough to be cold
 WRITTEN = 0.25  # of the files' bytes, at most, is written in one go
-ROUNDS, LEAST_ROUNDS = 9, 3  # of all settings: as planned, and whatever the time
+ROUNDS, LEAST_ROUNDS = 9, 5  # of all settings: as planned, and whatever the time
 READING = 0.6  # of the seconds asked for: the rest is making files and dropping them from memory
 SHORTEST, LONGEST = 0.005, 0.1  # s of one measurement
 MOST_READERS = 1024
@@ -87,7 +87,7 @@ def measure_io(
 
     state: "cold", the page cache is emptied before readers read, by `way` ("": the strongest allowed;
     cold.SAID says what it does), or "warm", all is in memory. seconds: of the whole, about; rounds follow
-    until they are over, at least three. settings: default_settings() if empty.
+    until they are over, at least five. settings: default_settings() if empty.
     Raises CalibrationError for a folder that cannot be measured, and for values that make no sense.
     """
     plan = list(settings) or default_settings()
