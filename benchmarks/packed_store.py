@@ -170,7 +170,7 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
                 comm.Send(buffer, 0)
 
         def reading(names: list[str]) -> Callable[[], None]:
-            return lambda: [store.read(name) for name in names] and None
+            return lambda: store.read_many(names) and None
 
         nothing = time.time
         ways = {

@@ -21,7 +21,10 @@ PATIENCE = 30.0  # s until a rank that does not answer counts as lost
 CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
-_AWAKE = 3e-4  # s of polling without sleep after a question
+_AWAKE = 1e-4  # s of polling without sleep after a question
+_READS = (
+    1e-3  # s after which a reader that does not come back for the next batch is seen to compute
+)
 _SPIN = 1e-3  # s that a reader polls for its answer without sleep, giving way to who needs the core
 _AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
@@ -151,15 +154,15 @@ class Peers:
         last, sleep = -_AWAKE, _SLEEP
         while not self._stop.is_set():
             now = time.monotonic()
-            if now - self._read < _AWAKE:  # a reader answers; two would fight for the interpreter
-                time.sleep(_AWAKE)
+            if now - self._read < _READS:  # a reader answers; two would fight for the interpreter
+                time.sleep(_READS / 2)
             elif self.poll():
                 last, sleep = now, _SLEEP
-            elif self._sending or now - last < _AWAKE:
+            elif now - last < _AWAKE:
                 _yield()
             else:
                 time.sleep(sleep)
-                sleep = min(1.5 * sleep, _LONGEST)
+                sleep = _SLEEP if self._sending else min(1.5 * sleep, _LONGEST)
 
     def _wait(self, ticket: Ticket, deadline: float) -> None:
         statuses = [self._mpi.Status() for _ in ticket.requests]
