@@ -31,7 +31,8 @@ from lib_dlhpc.simulate.failures import Phase, Played, play
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
-MTBFS, EVERY, RANKS, SEEDS = (1.5, 2.0, 4.0, 8.0), (10, 50, 100, 200), (1, 2), range(5)
+MTBFS, EVERY, RANKS = (1.5, 3.0, 6.0, 12.0), (10, 50, 100, 200), (1, 2)
+SEEDS = (24, 6, 8, 18, 7)  # whose first failures come soon
 
 
 class Came(NamedTuple):
@@ -49,10 +50,11 @@ def fail_here(
     """Return controls, a button that starts it, and what came of it. thread: in what it is done."""
     controls = {
         "mtbf": slider("A failure", "Once in so long, on the mean, of a rank drawn at random",
-                       [(show(s, "s"), s) for s in MTBFS], 2.0),
+                       [(show(s, "s"), s) for s in MTBFS], 3.0),
         "every": slider("Snapshot", "Steps from one to the next", [(f"{n} steps", n) for n in EVERY], 50),
         "ranks": slider("Ranks", "They share each batch", [(str(n), n) for n in RANKS], 2),
-        "seed": slider("Seed", "Other moments, other ranks", [(str(n), n) for n in SEEDS], 0),
+        "seed": slider("Seed", "Other moments, other ranks",
+                       [(str(n), seed) for n, seed in enumerate(SEEDS, 1)], SEEDS[0]),
     }  # fmt: skip
     go = ipywidgets.Button(description="Let it fail", button_style="danger", tooltip="Some ten to twenty seconds",
                            layout={"width": "auto"})  # fmt: skip
@@ -201,34 +203,51 @@ def came_words(came: Came) -> str:
     )
 
 
+def at_its_own_pace(came: Came) -> Alone:
+    """Return the undisturbed run as if it had started as fast, and made as many steps/s, as the killed one."""
+    own = came.own
+    steps = max(sum(leg.reached - leg.first for leg in own.legs), 1)
+    pace, begun = own.training / steps, measured(came)["first start"]
+    return came.alone._replace(startup=begun, seconds=pace * came.alone.steps)
+
+
+def parts_of(setting: Setting, came: Came) -> dict[str, float]:
+    """Return what became of the time in the run that is played, in s, by the names of what was measured."""
+    parts = {name: float(seconds[0]) for name, seconds in played(setting, came).seconds.items()}
+    standing = parts.pop("checkpoint") + parts.pop("wait")
+    parts["training"] += standing  # a copy is part of a step, as it is measured
+    return {**parts, "end": came.alone.ending}
+
+
 def result_html(setting: Setting, came: Came) -> str:
-    """Return what became of the time, measured, played with the same failures, and on the mean; and why they part."""
-    real, simulated = measured(came), played(setting, came)
-    words = {"first start": "start", "training": "training", "work done again": "work done again",
-             "restart": "restarts", "end": "end"}  # fmt: skip
-    lines = [["what became of the time", "played, with these failures", "measured", "error"]]
-    sums = [0.0, 0.0]
-    for name, seconds in real.items():
-        there = came.alone.ending if name == "end" else float(simulated.seconds[name][0])
-        if name == "training":  # a copy is part of a step, as measured
-            there += float(simulated.seconds["checkpoint"][0] + simulated.seconds["wait"][0])
-        off = f"{there / seconds - 1:+.0%}" if seconds > 0.005 else ""
-        lines.append([words[name], show(there, "s"), show(seconds, "s"), off])
-        sums = [sums[0] + there, sums[1] + seconds]
-    lines.append(["all", show(sums[0], "s"), show(sums[1], "s"), f"{sums[0] / sums[1] - 1:+.0%}"])
-    mean = expected(setting, came.alone) + came.alone.ending
-    every = interval_of(setting, came.alone)
-    step = came.alone.seconds / came.alone.steps
-    best = float(young(came.alone.copying, setting.mtbf))
-    advice = (
-        f"{show(best, 's')} would be best" if best > step else "one after each step would be best"
+    """Return what became of the time, measured and played with the same failures, and why they part."""
+    real, foretold = measured(came), parts_of(setting, came)
+    paced = parts_of(setting, Came(at_its_own_pace(came), came.own))
+    lines = [
+        ["what became of the time", "foretold", "error", "at its own pace", "error", "measured"]
+    ]
+    names = {"first start": "start", "restart": "restarts"}
+    for name, seconds in [*real.items(), ("all", sum(real.values()))]:
+        two = [sum(way.values()) if name == "all" else way[name] for way in (foretold, paced)]
+        each = [[show(s, "s"), f"{s / seconds - 1:+.0%}" if seconds > 0.005 else ""] for s in two]
+        lines.append([names.get(name, name), *each[0], *each[1], show(seconds, "s")])
+    mean, every = (
+        expected(setting, came.alone) + came.alone.ending,
+        interval_of(setting, came.alone),
     )
+    best, step = (
+        float(young(came.alone.copying, setting.mtbf)),
+        came.alone.seconds / came.alone.steps,
+    )
+    advice = show(best, "s") if best > step else "one after each step"
     return table_html(lines) + verdict_html(
-        f"<b>On the mean</b> such a run takes {show(mean, 's')} by the formula; this one was luckier or less so. A"
-        f" snapshot every {show(every, 's')} of training stopped it for {show(came.alone.copying, 's')}: by Young's"
-        f" formula {advice}."
-        "<br><b>Why they part.</b> What is played starts from the undisturbed run: its steps/s, its start. Here ranks"
-        " share cores with this page and with each other, so the next run is faster or slower. A real restart also"
-        " waits until mpiexec has ended the other ranks; a snapshot counts once it is published, some milliseconds"
-        " after its copy; and a failure that comes before the ranks are there waits for them."
+        "<b>Foretold</b> is the run as the simulator plays it with these failures, from what the undisturbed one told:"
+        " its start and its steps/s. <b>At its own pace</b>: from the start and the steps/s of the run that was killed;"
+        " what is left there is the error of the model, and the rest is this machine, whose cores others use as well."
+        "<br><b>Why they part.</b> A real restart waits until mpiexec has ended the other ranks; a snapshot counts once"
+        " it is published, some milliseconds after its copy; a failure that comes before the ranks are there waits for"
+        " them; and where the pace differs, a failure meets another step."
+        f"<br><b>On the mean</b> such a run takes {show(mean, 's')} by the formula, if failures never end. A snapshot"
+        f" every {show(every, 's')} of training stopped it for {show(came.alone.copying, 's')}: by Young's formula"
+        f" {advice} would be best."
     )

@@ -110,7 +110,7 @@ def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weig
     slider(page, 0, "Interval").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
     eventually(lambda: "Why they part" in panel.inner_text())
-    for words in ("bit for bit", "played, with these failures", "measured", "error"):
+    for words in ("bit for bit", "at its own pace", "measured", "error"):
         assert words in panel.inner_text()
 
 

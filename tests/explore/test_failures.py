@@ -214,11 +214,24 @@ def test_the_played_run_has_the_failures_of_the_real_one() -> None:
     assert float(one.seconds["training"][0]) == pytest.approx(ALONE.seconds)
 
 
+def test_at_its_own_pace_training_is_as_long_as_measured() -> None:
+    slow = [
+        Leg(leg.started, leg.begun, leg.ended, leg.first, leg.reached, leg.killed) for leg in LEGS
+    ]
+    slow[-1].ended += 5.0
+    came = failures_live.Came(ALONE, Survived(slow, 20.0, b"weights", 10))
+    paced = failures_live.Came(failures_live.at_its_own_pace(came), came.own)
+    assert failures_live.parts_of(SETTING, came)["training"] == pytest.approx(10.0, rel=0.02)
+    parts = failures_live.parts_of(SETTING, paced)
+    assert parts["training"] == pytest.approx(measured(came)["training"], rel=0.02)
+    assert parts["first start"] == 1.1
+
+
 def test_a_run_is_told_with_what_was_foretold_beside_it() -> None:
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = told(page)
-    for words in ("After 2 failures it is done", "bit for bit", "played, with these failures", "measured", "error",
+    for words in ("After 2 failures it is done", "bit for bit", "foretold", "at its own pace", "measured", "error",
                   "On the mean", "Why they part"):  # fmt: skip
         assert words in text
     other = Survived(LEGS, 15.0, b"others", 10)
