@@ -167,9 +167,7 @@ def hours_words(setting: Setting) -> str:
 
 def size_words(size: float) -> str:
     """Return a file's size as the slider shows it."""
-    if size == IMAGENET:
-        return "108 KB (ImageNet)"
-    return f"{size / 1e3:g} KB" if size < 1e6 else f"{size / 1e6:g} MB"
+    return f"{size / 1e3:.0f} KB" if size < 1e6 else f"{size / 1e6:g} MB"
 
 
 def profile_table() -> ipywidgets.HTML:

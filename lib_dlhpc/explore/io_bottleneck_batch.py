@@ -99,6 +99,7 @@ def grows() -> str:
     """Return in words what twice the batch does to the bytes of an epoch."""
     read, sent = each_device(Setting(per="epoch"))
     at = BATCHES.index(64)
-    half = {True: "half", False: "the same"}
-    reads, sends = (half[bool(each[at + 1] < 0.75 * each[at])] for each in (read, sent))
-    return f"it reads {reads}, sends {sends}"
+    reads, sends = (
+        "half" if each[at + 1] < 0.75 * each[at] else "as much" for each in (read, sent)
+    )
+    return f"{reads} read, {sends} sent"

@@ -35,13 +35,13 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
     high = 3 * max([*known.values(), demand])
     least = min(known, key=lambda name: known[name], default="")
     holds = bool(least) and known[least] < demand
-    names = ("limit", "start", "rate", "words", "holds")
+    names = ("limit", "start", "rate", "words", "holds", "order")
     bars: dict[str, list[Any]] = {n: [] for n in names}
-    for name, rate in rates.items():
+    for order, (name, rate) in enumerate(rates.items()):
         own = holds and name == least
         told = format_plain(rate) if np.isfinite(rate) else "asked for nothing"
         _append(bars, limit=WORDS[name], start=low, rate=rate if np.isfinite(rate) else low,
-                words=f"{told}: this one holds" if own else told, holds=own)  # fmt: skip
+                words=f"{told}: this one holds" if own else told, holds=own, order=order)  # fmt: skip
     late = demand > np.sqrt(low * high)
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
@@ -79,7 +79,7 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     columns["y"] = [y - 1 for y in columns["y"]]
     ends["place"] = [1.0, float(found[-1])]
     hit = float(np.interp(now, shares, found))
-    late = now > 0.5
+    late = now > 0.2
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {**ends, "place": _spread(ends["place"], 0.09)},
@@ -91,11 +91,11 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
 
 def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
     """What each rule finds, beside the share that is cached."""
-    names = ("rule", "hit", "words", "chosen")
+    names = ("rule", "hit", "words", "chosen", "order")
     bars: dict[str, list[Any]] = {n: [] for n in names}
-    for name, hit in found.items():
+    for order, (name, hit) in enumerate(found.items()):
         _append(bars, rule=name, hit=hit, words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
-                chosen=name == chosen)  # fmt: skip
+                chosen=name == chosen, order=order)  # fmt: skip
     late = share > 0.5
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
@@ -153,9 +153,11 @@ def volume_state(curves: Curves, now: int) -> State:
 
 def measured_state(rows: list[tuple[str, str, float]]) -> State:
     """Files/s on a folder and on a store: (where, way, files/s)."""
-    bars: dict[str, list[Any]] = {n: [] for n in ("row", "rate", "words", "way")}
-    for where, way, rate in rows:
-        _append(bars, row=f"{where}, {way}", rate=rate, words=format_plain(rate), way=way)
+    bars: dict[str, list[Any]] = {n: [] for n in ("row", "rate", "words", "way", "order")}
+    for order, (where, way, rate) in enumerate(rows):
+        _append(
+            bars, row=f"{where}, {way}", rate=rate, words=format_plain(rate), way=way, order=order
+        )
     if not rows:
         return {"bars": bars}, "Nothing read yet."
     told = ", ".join(

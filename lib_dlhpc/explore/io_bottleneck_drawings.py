@@ -10,6 +10,7 @@ from lib_dlhpc.explore.io_bottleneck_charts import LINES
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#999999"
 RATES = [10.0**k for k in range(10)]
+ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
 
 
@@ -17,7 +18,7 @@ def limits_chart() -> dict[str, Any]:
     """Samples/s that each limit allows; the one that holds the run up is hatched."""
     x = alt.X("start:Q", title="samples a second").scale(type="log", nice=False)
     x = x.axis(_axis(labelExpr="format(datum.value, '~s')", values=RATES))
-    y = alt.Y("limit:N", title=None, sort=None)
+    y = alt.Y("limit:N", title=None, sort=ORDER)
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     bars = alt.Chart(alt.NamedData("bars"))
@@ -74,7 +75,7 @@ def rules_chart() -> dict[str, Any]:
     """Hit rate of each rule at one size of the cache."""
     x = alt.X("hit:Q", title="found in the cache").scale(domain=[0, 1.18], nice=False)
     x = x.axis(_axis(labelExpr=PERCENT, values=[0, 0.25, 0.5, 0.75, 1]))
-    y = alt.Y("rule:N", title=None, sort=None)
+    y = alt.Y("rule:N", title=None, sort=ORDER)
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     plain = bars.transform_filter("!datum.chosen").mark_bar(color="#56b4e9")
@@ -154,7 +155,7 @@ def measured_chart() -> dict[str, Any]:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
     x = alt.X("rate:Q", title="files a second, all ranks").scale(nice=False, zero=True, padding=40)
     x = x.axis(_axis(labelExpr="format(datum.value, '~s')", tickCount=5))
-    y = alt.Y("row:N", title=None, sort=None)
+    y = alt.Y("row:N", title=None, sort=ORDER)
     y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     real = bars.transform_filter("datum.way == 'measured'").mark_bar(color=BLUE)

@@ -25,6 +25,7 @@ from lib_dlhpc.calibrate.points import COLD, WARM
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.io_bottleneck_charts import measured_state
 from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES
+from lib_dlhpc.explore.live_run import ranks_in_words
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.mpi import command, environment
@@ -88,7 +89,7 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
         words = command(setting.ranks, "-m", MODULE, str(folder), "read")
         tell(f"Writing {FILES:,} files, packing them, measuring what a file takes ...")
         _through([*words[3:-1]], folder, stop)
-        tell(f"{setting.ranks} rank(s) read them: as files, and out of the store ...")
+        tell(f"{ranks_in_words(setting.ranks)} read them: as files, and out of the store ...")
         _through(words, folder, stop)
         told = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))
         return Came(*told)
@@ -191,7 +192,7 @@ def asked_words(setting: Setting) -> str:
     many = " More ranks than cores: they take turns." if setting.ranks > cores() else ""
     return (
         f"{FILES:,} files of {setting.size >> 10} KiB, {show(FILES * setting.size, 'B')}, by"
-        f" {setting.ranks} rank(s), once as they are and twice out of a store, of which {elsewhere:.0%} lies on"
+        f" {ranks_in_words(setting.ranks)}, once as they are and twice out of a store, of which {elsewhere:.0%} lies on"
         f" other ranks.{many}"
     )
 
@@ -287,7 +288,8 @@ def result_html(setting: Setting, came: Came) -> str:
         + verdict_html(
             "<b>Why they part.</b> Metadata, latency and transfer are from files read just before, by readers that do"
             " nothing else; the loader's and the store's own work is from one rank alone; a question to another rank"
-            " takes what it took while that rank had nothing to do. In the run ranks answer each other while they read,"
+            " takes what it took while that rank had nothing to do. On the disk, a read brings its neighbours along, which"
+            " a large file has and a small one has not. In the run ranks answer each other while they read,"
             " and share the cores with all else here: what that costs is not foretold. It is why one question for each"
             " sample is slow on a busy machine, and why asking for many at once helps most where it waits longest."
             " FanStore's opponent is not the memory of one computer but a file system that hundreds of nodes ask."

@@ -117,7 +117,7 @@ def curves(setting: Setting) -> dict[str, tuple[Floats, Floats]]:
     one = rates(setting, "never waiting")[0]
     fits = held(setting) <= setting.ssd
     found = {}
-    for way in ("never waiting", "shared file system", "FanStore"):
+    for way in ("never waiting", "FanStore", "shared file system"):
         kept = fits if way == "FanStore" else np.full(len(nodes), True)
         found[way] = nodes[kept], (rates(setting, way) / nodes / one)[kept]
     return found

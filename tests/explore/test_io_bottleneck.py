@@ -1,0 +1,251 @@
+"""The lesson on input: every control moves something, walls stand where they say, figures are the library's."""
+
+import json
+
+import numpy as np
+import pytest
+from experiment_page import controls, each_position_shows_its_own, fills, told, words
+
+from lib_dlhpc.explore import io_bottleneck_batch as batch
+from lib_dlhpc.explore import io_bottleneck_cache as cache
+from lib_dlhpc.explore import io_bottleneck_drawings
+from lib_dlhpc.explore import io_bottleneck_nodes as nodes
+from lib_dlhpc.explore.charts import _drawings
+from lib_dlhpc.explore.io_bottleneck import (
+    IMAGENET,
+    SIZES,
+    Setting,
+    bandwidth,
+    crossing_check,
+    demand,
+    demand_table,
+    experiment,
+    found,
+    hours_words,
+    limits_view,
+    profile_table,
+    reader_view,
+    the_hours,
+)
+from lib_dlhpc.explore.io_bottleneck_charts import (
+    LINES,
+    WORDS,
+    _spread,
+    limits_state,
+    measured_state,
+)
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.caching import best, least_recently_used
+from lib_dlhpc.predict.validate import results
+
+STATES = {
+    "io_limits": limits_view(Setting()),
+    "io_reader": reader_view(Setting()),
+    "io_cache": cache.cache_view(cache.Setting()),
+    "io_rules": cache.rules_view(cache.Setting()),
+    "io_efficiency": nodes.efficiency_view(nodes.Setting()),
+    "io_capacity": nodes.capacity_view(nodes.Setting()),
+    "io_volume": batch.volume_view(batch.Setting()),
+    "io_measured": measured_state([("folder", "predicted", 1000.0), ("folder", "measured", 900.0)]),
+}
+EXPERIMENTS = {
+    "hours": the_hours,
+    "cache": cache.the_cache,
+    "nodes": nodes.fanstore,
+    "batch": batch.the_batch,
+}
+V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
+
+
+@pytest.mark.parametrize("name", io_bottleneck_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
+    fills(name, STATES[name])
+
+
+def test_the_shipped_drawings_are_those_of_the_code():
+    for name, draw in io_bottleneck_drawings.DRAWINGS.items():
+        assert json.loads(json.dumps(draw())) == _drawings()[name]
+
+
+def test_lines_of_a_chart_differ_in_dash_and_symbol():
+    ways = ("never waiting", "FanStore", "shared file system")
+    for names in (ways, ("cached share", "found"), ("read", "sent")):
+        assert len({json.dumps(LINES[name][1]) for name in names}) == len(names)
+        assert len({LINES[name][2] for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name):
+    page = EXPERIMENTS[name]()
+    assert 3 <= len(controls(page)) <= 6
+    each_position_shows_its_own(page)
+
+
+def test_labels_of_lines_that_end_together_are_apart():
+    assert _spread([0.9, 0.91, 0.2], 0.09) == pytest.approx([0.82, 0.91, 0.2])
+    assert _spread([1.0, 1.0, 1.0], 0.1) == pytest.approx([1.0, 0.9, 0.8])
+
+
+# hours ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_bar_that_holds_is_the_limit_of_the_library(size):
+    setting = Setting(size=size)
+    data, summary = limits_view(setting)
+    bars = data["bars"]
+    held = [name for name, holds in zip(bars["limit"], bars["holds"], strict=True) if holds]
+    assert held == [WORDS[found(setting).limit]]
+    assert f"{held[0]} hold it up" in summary
+    assert predict(experiment(setting)).throughput == pytest.approx(found(setting).rate, rel=0.01)
+
+
+def test_where_nothing_holds_the_gpus_are_the_limit():
+    data, summary = limits_state({"metadata servers": np.inf, "readers": 2000.0}, 1000.0)
+    assert not any(data["bars"]["holds"]) and "the GPUs themselves are the limit" in summary
+    assert data["bars"]["words"][0] == "asked for nothing"
+    data, _ = limits_state({"readers": np.inf}, 1000.0)
+    assert data["bars"]["rate"] == data["bars"]["start"]
+
+
+def test_a_reader_that_waits_for_a_share_has_all_shares_told():
+    data, _ = reader_view(Setting())
+    parts = dict(zip(data["bars"]["part"], data["bars"]["seconds"], strict=True))
+    assert sum(parts.values()) == pytest.approx(sum(found(Setting()).reader.values()))
+
+
+def test_words_say_what_is_asked_of_whom_and_what_does_not_fit():
+    assert "351 million metadata operations of the shared file system" in hours_words(Setting())
+    assert "no metadata operation" in hours_words(Setting(format="packed"))
+    assert "no metadata operation" in hours_words(Setting(access="cooperative"))
+    staged = hours_words(Setting(access="stage"))
+    assert staged.startswith("<b>It does not fit</b>; if it did") and "the nodes' own" in staged
+    assert "before the first step" in staged
+
+
+def test_who_is_fed_is_told_so():
+    page = the_hours()
+    assert "metadata servers of lustre do no more" in told(page)
+    controls(page)["Read from"].value = "cooperative"
+    assert "The GPUs are fed." in told(page)
+    controls(page)["Read from"].value = "stage"
+    assert "133% too much" in told(page)
+
+
+def test_demand_does_not_depend_on_storage():
+    assert demand(Setting(size=30e6, access="stage")) == demand(Setting())
+    assert demand(Setting(device="h100-sxm-80gb")) > 3 * demand(Setting())
+
+
+def test_the_tables_have_the_published_figures():
+    table = profile_table().value
+    for text in ("128 K, 64 at a time", "117 M, 256 at a time", "about 180 M", "about 8 h", "12 k operations/s",
+                 "7.8 to 9.5 %", "over 90%"):  # fmt: skip
+        assert text in table
+    assert "105 MB/s" in demand_table().value and "3.18 GB/s" in demand_table().value
+    step = float(results()["mlps-cosmoflow-h100"]["value"])
+    assert bandwidth(2828486, 1, step) == pytest.approx(808.1e6, rel=1e-3)
+
+
+def test_the_check_asks_for_three_operations_a_file():
+    card = crossing_check(Lesson(), seed=3)
+    text = card.children[0].value
+    thousands, gigabytes = (
+        float(text.split(word)[0].split()[-1]) for word in (" thousand metadata", " GB/s.")
+    )
+    entry, check = card.children[1].children
+    entry.value = f"{3 * gigabytes * 1e6 / (thousands * 1e3):.6g}"
+    check.click()
+    assert "✓" in words(card)
+    entry.value = f"{gigabytes * 1e6 / (thousands * 1e3):.6g}"
+    check.click()
+    assert "three operations" in words(card)
+
+
+# cache ------------------------------------------------------------------------------------------------
+
+
+def test_one_reader_finds_what_the_formulas_say():
+    for share in (0.2, 0.5, 0.8):
+        assert cache.found("lru", share) == pytest.approx(least_recently_used(share), abs=0.03)
+        assert cache.found("keep", share) == pytest.approx(best(share), abs=0.01)
+        assert cache.found("lru", share, fresh=False) == 0
+
+
+def test_on_many_nodes_rules_that_do_not_know_the_order_tie():
+    for rule in ("keep", "lru", "fifo", "clock", "random"):
+        assert cache.found(rule, 0.5, True, 16) == pytest.approx(0.5, abs=0.06)
+    assert cache.found("belady", 0.5, True, 16) > 0.7
+
+
+@pytest.mark.parametrize("rule", cache.RULES)
+def test_a_cache_of_all_finds_all_and_of_nothing_nothing(rule):
+    assert cache.found(rule, 0.0) == 0
+    assert cache.found(rule, 1.0) == 1
+
+
+def test_the_wall_tells_why_a_cache_finds_little():
+    assert "no cache" in cache.cache_wall(cache.Setting(0.0))
+    assert "drops what comes next" in cache.cache_wall(cache.Setting())
+    assert "a round that is longer" in cache.cache_wall(cache.Setting(fresh=False))
+    assert cache.cache_wall(cache.Setting(nodes=16)) == ""
+    knows = cache.Setting(rule="belady", nodes=8)
+    assert "this rule knows it" in cache.cache_fine(knows)
+    same = cache.Setting(fresh=False, nodes=8)
+    assert "the same part" in cache.cache_fine(same)
+    assert "All of it fits" in cache.cache_fine(cache.Setting(1.0))
+    assert "no limit at all" in cache.cache_words(cache.Setting(1.0))
+
+
+# nodes ------------------------------------------------------------------------------------------------
+
+
+def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
+    setting = nodes.Setting(8, IMAGES, ssd=60e9)
+    assert nodes.curves(setting)["FanStore"][0][0] == 8
+    assert nodes.node_wall(setting) == ""
+    assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
+    assert "at least 16 nodes" in nodes.node_words(setting._replace(nodes=16, copies=2))
+    assert "4 copies take as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
+
+
+def test_no_way_is_better_than_never_waiting():
+    for setting in (
+        nodes.Setting(),
+        nodes.Setting(device=V100),
+        nodes.Setting(64, IMAGES, V100, 2),
+    ):
+        top = nodes.rates(setting, "never waiting")
+        for way in ("FanStore", "shared file system"):
+            assert np.all(nodes.rates(setting, way) <= top * (1 + 1e-9))
+
+
+def test_the_picture_of_capacity_has_the_wall_of_the_ssd():
+    data, summary = nodes.capacity_view(nodes.Setting(4, IMAGES, ssd=60e9))
+    assert data["wall"]["y"] == [60e9] and "does not fit" in summary
+    assert data["now"]["y"] == [pytest.approx(455e9 / 4)]
+
+
+# batch ------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_reads_as_much_at_any_batch_and_a_step_sends_as_much():
+    read, sent = batch.each_device(batch.Setting(per="step"))
+    assert read == pytest.approx(read[0] * 2.0 ** np.arange(len(read)))
+    assert sent == pytest.approx(np.full(len(sent), sent[0]))
+    read, sent = batch.each_device(batch.Setting(per="epoch"))
+    assert read == pytest.approx(np.full(len(read), read[0]), rel=0.06)
+    assert sent[1] == pytest.approx(sent[0] / 2, rel=0.01)
+    assert batch.grows() == "as much read, half sent"
+
+
+def test_a_batch_that_does_not_fit_is_told():
+    page = batch.the_batch()
+    assert "The batch fits" in told(page)
+    controls(page)["Batch"].value = 1024
+    assert "the largest batch a device that fits" in told(page)
+
+
+def test_the_mean_file_is_that_of_the_slides():
+    assert pytest.approx(108e3, rel=0.01) == IMAGENET

@@ -1,0 +1,190 @@
+"""One loader on a folder and on a store: what is told of it, what it needs, and that nothing is left behind."""
+
+import tempfile
+import threading
+import time
+
+import psutil
+import pytest
+from experiment_page import Now, button, click, controls, told
+
+from lib_dlhpc.calibrate.points import COLD, WARM
+from lib_dlhpc.explore import io_bottleneck_live as live
+from lib_dlhpc.explore import io_bottleneck_loader as loader
+from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES, make
+from lib_dlhpc.explore.io_bottleneck_live import (
+    WAYS,
+    Came,
+    Cancelled,
+    ReadError,
+    Setting,
+    experiment,
+    questions,
+    rates,
+    read_them,
+    result_html,
+    run,
+)
+from lib_dlhpc.predict.io import reading
+from lib_dlhpc.storage.mount import mounted
+from lib_dlhpc.storage.pack import pack
+from lib_dlhpc.storage.packed import open_store
+
+TIER = {
+    "tier": {
+        "bandwidth": 4e9, "scope": "node", "name": "here", "servers": "one", "operation_latency": 5e-6,
+        "read_latency": 5e-6, "reader_bandwidth": 4e9, "metadata_rate": 2e5, "read_rate": 4e5,
+    },
+    "error": 0.02,
+    "system": "ext4",
+}  # fmt: skip
+READ = {
+    "took": {"files": 0.05, "mounted": 0.5, "many": 0.04}, "same": True, "latency": 2e-4,
+    "bandwidth": 2e9, "work": 4e-6, "mounted": 3e-5, "many": 1.5e-5, "own": 2e-5,
+}  # fmt: skip
+CAME = Came(TIER, READ)
+
+
+# what is told -----------------------------------------------------------------------------------------
+
+
+def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
+    asked = []
+    page = read_them(lambda setting, stop, tell: asked.append(setting) or CAME, Now)
+    controls(page)["Ranks"].value = 4
+    click(page, "Read")
+    text = told(page)
+    assert asked == [Setting(ranks=4)]
+    for said in ("0.1 times its rate", "1.2 times its rate", "the same samples in the same order", "ext4",
+                 "Why they part", "not foretold", *WAYS.values()):  # fmt: skip
+        assert said in text
+    assert not button(page, "Read").disabled and button(page, "Cancel").disabled
+
+
+def test_other_samples_are_told_and_so_is_what_was_dropped():
+    other = CAME._replace(read=READ | {"same": False})
+    assert "NOT the same samples" in live.came_words(Setting(), other)
+    assert "dropped from memory" in live.came_words(Setting(state=COLD), CAME)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [(ReadError("this machine is busy"), "this machine is busy"), (Cancelled(), "Cancelled.")],
+)
+def test_a_failure_is_told_and_the_button_is_back(failure, said):
+    def fails(setting, stop, tell):
+        raise failure
+
+    page = read_them(fails, Now)
+    click(page, "Read")
+    assert said in told(page) and not button(page, "Read").disabled
+
+
+def test_cancel_asks_the_reader_to_stop():
+    stops = []
+    page = read_them(lambda setting, stop, tell: stops.append(stop) or CAME, Now)
+    click(page, "Read")
+    assert not stops[0].is_set()
+    button(page, "Cancel").disabled = False
+    click(page, "Cancel")
+    assert stops[0].is_set()
+
+
+# what is foretold -------------------------------------------------------------------------------------
+
+
+def test_questions_to_other_ranks_cost_the_store_and_batches_have_few():
+    terms = {way: reading(experiment(Setting(), CAME, way)).reader for way in WAYS}
+    assert terms["files"]["remote reads"] == 0 and terms["files"]["metadata"] == pytest.approx(
+        15e-6
+    )
+    assert terms["mounted"]["metadata"] == 0
+    one = (2 * READ["latency"] + 16384 / READ["bandwidth"]) / 2
+    assert terms["mounted"]["remote reads"] == pytest.approx(one)
+    few = (2 * READ["latency"] / BATCH) + 16384 / READ["bandwidth"] / 2
+    assert terms["many"]["remote reads"] == pytest.approx(few)
+
+
+@pytest.mark.parametrize("setting", [Setting(copies=0), Setting(ranks=1)])
+def test_where_every_rank_holds_everything_nobody_is_asked(setting):
+    for way in WAYS:
+        assert reading(experiment(setting, CAME, way)).reader["remote reads"] == 0
+
+
+def test_in_memory_one_rank_alone_is_foretold_as_it_was_measured():
+    alone = Setting(ranks=1)
+    for way in ("mounted", "many"):
+        assert sum(reading(experiment(alone, CAME, way)).reader.values()) == pytest.approx(
+            READ[way]
+        )
+
+
+def test_simulation_and_prediction_agree_where_nobody_queues():
+    for way in WAYS:
+        foretold, played, _ = rates(Setting(ranks=1), CAME, way)
+        assert played == pytest.approx(foretold, rel=0.02)
+
+
+def test_errors_and_what_is_not_foretold_are_shown():
+    html = result_html(Setting(), CAME)
+    for way in WAYS:
+        foretold, _, real = rates(Setting(), CAME, way)
+        assert f"{foretold / real - 1:+.0%}" in html
+
+
+def test_one_question_a_batch():
+    assert questions(1) == FILES // 4 and questions(64) == -(-(FILES // 2) // 64)
+
+
+# for real ---------------------------------------------------------------------------------------------
+
+
+def test_the_loader_sees_the_same_in_a_folder_and_in_a_store(tmp_path):
+    make(tmp_path / "files", 60, 1000)
+    pack(tmp_path / "files", tmp_path / "store", partitions=3)
+    folder = loader.read(loader.order(loader.find(str(tmp_path / "files")), 5))
+    with open_store(tmp_path / "store") as store, mounted(store, tmp_path / "there") as root:
+        assert loader.read(loader.order(loader.find(root), 5)) == folder
+        assert loader.read(loader.order(loader.find(root), 6)) != folder
+    assert len(set((tmp_path / "files").rglob("*.bin"))) == 60
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where temporary folders are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left_over(place):
+    """Processes that were started with a folder of this place."""
+    return [p for p in psutil.process_iter(["cmdline"]) if str(place) in " ".join(p.info["cmdline"] or [])]  # fmt: skip
+
+
+def test_on_two_ranks_all_see_the_same_and_nothing_is_left(place):
+    came = run(Setting(size=4 << 10), threading.Event(), lambda words: None)
+    assert came.read["same"] and set(came.read["took"]) == set(WAYS)
+    assert all(rate > 0 for way in WAYS for rate in rates(Setting(size=4 << 10), came, way))
+    assert list(place.iterdir()) == [] and left_over(place) == []
+
+
+@pytest.mark.parametrize("at", ["Writing", "2 ranks"])
+def test_cancelled_at_any_time_it_leaves_nothing(place, at):
+    stop = threading.Event()
+
+    def tell(words):
+        if words.startswith(at):
+            threading.Timer(0.7, stop.set).start()
+
+    begin = time.monotonic()
+    with pytest.raises(Cancelled):
+        run(Setting(size=4 << 10, state=WARM), stop, tell)
+    assert time.monotonic() - begin < live.PATIENCE
+    assert list(place.iterdir()) == [] and left_over(place) == []
+
+
+def test_an_error_of_a_rank_is_told(place, monkeypatch):
+    monkeypatch.setattr(live, "MODULE", "lib_dlhpc.explore.no_such_module")
+    with pytest.raises(ReadError, match="No module named"):
+        run(Setting(), threading.Event(), lambda words: None)
+    assert list(place.iterdir()) == []

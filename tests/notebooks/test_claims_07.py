@@ -1,0 +1,171 @@
+"""Every figure and every claim in the text of module 07, held against the library."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+from module_text import has_every_part
+
+from lib_dlhpc.explore import io_bottleneck as input_
+from lib_dlhpc.explore import io_bottleneck_batch as batch
+from lib_dlhpc.explore import io_bottleneck_cache as cache
+from lib_dlhpc.explore import io_bottleneck_loader as loader
+from lib_dlhpc.explore import io_bottleneck_nodes as nodes
+from lib_dlhpc.explore.io_bottleneck import Setting, demand, experiment, found, hours
+from lib_dlhpc.explore.io_bottleneck_live import questions
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.caching import least_recently_used
+from lib_dlhpc.predict.io import nodes_needed
+from lib_dlhpc.predict.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
+from lib_dlhpc.predict.validate import results
+
+V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
+QUICK, THOROUGH = "2 : 1, quick (1 GB/s a reader)", "3 : 1, thorough (40 MB/s a reader)"
+
+
+def waits(setting):
+    """The share of a step that waits for input."""
+    own = predict(experiment(setting))
+    return float(own.input_stall / own.step_time)
+
+
+def test_the_published_figures_are_those_of_the_text():
+    assert float(results()["fanstore18-open"]["value"]) == 117e6 == profile(slides_run()).opened
+    assert READ_CALLS == 180e6 and HOURS == 8
+    assert float(results()["fanstore18-eff"]["value"]) == 0.9
+    assert slides_run().devices == 64
+    assert 3 * hours(Setting()).opened == 351e6
+    assert float(hours(Setting()).bytes) == pytest.approx(12.6e12)
+
+
+def test_metadata_holds_the_run_up_and_the_bandwidth_is_far_from_it():
+    rates = found(Setting()).rates
+    assert found(Setting()).limit == "metadata servers" and 0.45 < waits(Setting()) < 0.55
+    assert rates["storage bandwidth"] > 20 * rates["metadata servers"]
+    assert found(Setting()).reader["transfer"] / sum(found(Setting()).reader.values()) < 0.015
+
+
+def test_a_check_has_a_file_system_of_20_gb_that_feeds_700_mb():
+    lustre = experiment(Setting()).machine.storage["lustre"]
+    assert lustre.bandwidth == 20e9
+    sample = experiment(Setting()).dataset.sample_bytes
+    assert found(Setting()).rate * sample == pytest.approx(0.73e9, rel=0.02)
+
+
+def test_more_readers_are_no_faster_where_they_are_not_the_limit():
+    four, sixteen = (float(hours(Setting(readers=n)).time) for n in (4, 16))
+    assert sixteen == pytest.approx(four)
+    few, many = (found(Setting(readers=n)).rates["readers"] for n in (4, 16))
+    assert many == pytest.approx(4 * few)
+
+
+def test_bytes_are_the_limit_from_3_mb_on():
+    assert found(Setting(size=1e6)).limit == "metadata servers"
+    assert found(Setting(size=10e6)).limit == "storage bandwidth"
+    lustre = experiment(Setting()).machine.storage["lustre"]
+    assert 3 * lustre.bandwidth / lustre.metadata_rate == pytest.approx(3e6)
+
+
+def test_packed_files_feed_the_gpus_with_four_readers_and_not_quite_with_one():
+    assert waits(Setting(format="packed")) == 0
+    one = Setting(format="packed", readers=1)
+    assert found(one).limit == "readers" and found(one).rate < demand(one)
+
+
+def test_a_copy_on_each_ssd_does_not_fit_and_fanstore_does():
+    (wall,) = predict(experiment(Setting(access="stage"))).walls
+    assert "60 GB" in wall and "140 GB" in wall
+    assert predict(experiment(Setting(access="cooperative"))).walls == []
+
+
+def test_h100_are_fed_by_more_readers_of_packed_files_or_by_the_ssds_and_not_as_it_stands():
+    fast = Setting(device="h100-sxm-80gb")
+    assert waits(fast) > 0.8
+    assert found(fast._replace(format="packed")).rate < demand(fast)
+    for one in (fast._replace(format="packed", readers=16), fast._replace(access="cooperative")):
+        assert found(one).rate > demand(fast)
+
+
+def test_half_a_cache_finds_15_percent_by_the_usual_rule_and_half_by_the_simplest():
+    assert least_recently_used(0.5) == pytest.approx(0.153, abs=0.001)
+    assert cache.found("lru", 0.5) == pytest.approx(0.153, abs=0.03)
+    assert cache.found("keep", 0.5) == pytest.approx(0.5)
+    online = [cache.found(rule, 0.5) for rule in cache.RULES if rule != "belady"]
+    assert max(online) <= 0.51
+
+
+def test_on_16_nodes_rules_differ_little_and_who_knows_the_order_finds_more():
+    hits = [cache.found(rule, 0.5, True, 16) for rule in cache.RULES if rule != "belady"]
+    assert max(hits) - min(hits) < 0.06
+    assert cache.found("belady", 0.5, True, 16) > max(hits) + 0.2
+
+
+def test_the_same_order_needs_all_of_the_data_set_in_the_cache():
+    assert cache.found("lru", 0.9, fresh=False) == 0 and cache.found("lru", 1.0, fresh=False) == 1
+
+
+def test_on_512_nodes_nearly_all_is_remote_and_costs_nothing():
+    assert nodes.remote(nodes.Setting()) == pytest.approx(0.998, abs=0.0005)
+    assert nodes.cost_of_remote(nodes.Setting()) == "nothing"
+    run = skylake_run(512)
+    each = float(predict(run).throughput) / 512 * run.dataset.sample_bytes
+    assert each < 10e6 and run.machine.inter_node.bandwidth > 2000e6
+
+
+def behind(setting):
+    """The nodes from which on the shared file system is more than 5 % behind."""
+    found = nodes.curves(setting)
+    left = found["shared file system"][1] / found["never waiting"][1]
+    return next(n for n, share in zip(nodes.NODES, left, strict=True) if share < 0.95)
+
+
+def test_where_the_shared_file_system_falls_behind():
+    assert behind(nodes.Setting()) == 512
+    assert behind(nodes.Setting(device=V100)) == 32
+
+
+def test_eight_nodes_hold_the_images_and_sixteen_two_copies():
+    small = nodes.Setting(data=IMAGES, ssd=60e9)
+    assert nodes_needed(nodes.experiment(small)) == 8
+    assert nodes_needed(nodes.experiment(small._replace(copies=2))) == 16
+
+
+def test_quick_compression_feeds_four_v100_and_a_thorough_one_does_less():
+    plain = nodes.Setting(64, IMAGES, V100, ssd=60e9)
+    at = nodes.NODES.index(64)
+    none, quick, thorough = (
+        nodes.rates(plain._replace(stored=stored), "FanStore")[at]
+        for stored in ("as it is", QUICK, THOROUGH)
+    )
+    assert none < thorough < quick
+    assert "decompression" in nodes.node_wall(plain._replace(stored=THOROUGH))
+    assert nodes.node_wall(plain._replace(stored=QUICK)) == ""
+
+
+def test_alexnet_sends_more_than_resnet_and_reads_as_much():
+    read, sent = batch.each_device(batch.Setting(model="alexnet"))
+    read_, sent_ = batch.each_device(batch.Setting())
+    assert np.array_equal(read, read_) and np.all(sent > 2 * sent_)
+    assert batch.grows() == "as much read, half sent"
+
+
+def test_one_after_another_500_questions_and_16_for_64_at_once():
+    assert (questions(1), questions(64)) == (500, 16)
+
+
+def test_the_loader_is_short_and_knows_nothing_of_this_package():
+    text = inspect.getsource(loader)
+    code = [
+        line for line in text.split('"""', 2)[2].splitlines() if line.strip() and '"""' not in line
+    ]
+    assert 15 <= len(code) <= 27
+    assert "lib_dlhpc" not in text and "store" not in "".join(code)
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    has_every_part(repository / "modules" / "07_io_bottlenecks.ipynb", 5, 4)
+
+
+def test_the_table_above_experiment_2_has_what_accelerators_are_fed():
+    assert "205 MB/s" in input_.demand_table().value
