@@ -16,7 +16,7 @@ import numpy as np
 
 from lib_dlhpc.storage.errors import RankLost, StoreError
 
-PIECE = 1 << 22  # B of a message at most
+PIECE = 1 << 26  # B of a message at most; each costs a round trip of its own
 PATIENCE = 30.0  # s until a rank that does not answer counts as lost
 CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
@@ -25,6 +25,7 @@ _AWAKE = 1e-4  # s of polling without sleep after a question
 _READS = (
     1e-3  # s after which a reader that does not come back for the next batch is seen to compute
 )
+_ALERT = 5e-3  # s of short sleeps after a question: the next is often near
 _SPIN = 1e-3  # s that a reader polls for its answer without sleep, giving way to who needs the core
 _AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
@@ -162,7 +163,8 @@ class Peers:
                 _yield()
             else:
                 time.sleep(sleep)
-                sleep = _SLEEP if self._sending else min(1.5 * sleep, _LONGEST)
+                alert = self._sending or now - last < _ALERT
+                sleep = _SLEEP if alert else min(1.5 * sleep, _LONGEST)
 
     def _wait(self, ticket: Ticket, deadline: float) -> None:
         statuses = [self._mpi.Status() for _ in ticket.requests]

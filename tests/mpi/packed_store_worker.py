@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.storage import open_store
+from lib_dlhpc.storage import open_store, remote
 from lib_dlhpc.storage.errors import AlreadyThere, RankLost, StoreError
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
+remote.PIECE = 1 << 20  # so that a file of 9 MB travels in pieces
 what, target, tree = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 
 
