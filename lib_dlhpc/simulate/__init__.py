@@ -21,6 +21,7 @@ asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
 input.py         readers and batches fetched ahead: when each rank's next batch is there
 storage.py       metadata servers and data servers as queues; readers that share them
+size.py          how much is played at most
 measure.py       where the time of simulated steps goes, for each way to update
 caching.py       caches played: which samples of an epoch are found, by what is dropped
 failures.py      a run with checkpoints and failures, many times at once

@@ -29,6 +29,7 @@ from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress
 from lib_dlhpc.simulate.input import supply
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.rows import rows
+from lib_dlhpc.simulate.size import check_size
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, join
@@ -72,7 +73,8 @@ def simulate(
     that keep step get their batches from readers that queue for the storage, see input.py.
     progress: called with simulated seconds, messages delivered and messages in all, after each bucket
     or each few thousand events.
-    Raises SpecError for arrays, and for what is not modelled; Cancelled when `progress` returns False.
+    Raises SpecError for arrays, for what is not modelled, and for more than is played in minutes
+    (size.py); Cancelled when `progress` returns False.
     """
     seed = experiment.run.seed if seed is None else seed
     _check(
@@ -253,6 +255,7 @@ def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, 
                 f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
             )
     check_precision(experiment)
+    check_size(experiment, int(numbers["steps"][0]))
 
 
 def _arrays(noun: Any, path: str) -> Iterator[str]:
