@@ -31,7 +31,7 @@ from lib_dlhpc.simulate.failures import Phase, Played, play
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
-MTBFS, EVERY, RANKS = (1.5, 3.0, 6.0, 12.0), (10, 50, 100, 200), (1, 2)
+OFTEN, EVERY, RANKS = (0.5, 1.0, 2.0, 4.0), (10, 50, 100, 200), (1, 2)
 SEEDS = (24, 6, 8, 18, 7)  # whose first failures come soon
 
 
@@ -49,8 +49,8 @@ def fail_here(
 ) -> ipywidgets.Box:
     """Return controls, a button that starts it, and what came of it. thread: in what it is done."""
     controls = {
-        "mtbf": slider("A failure", "Once in so long, on the mean, of a rank drawn at random",
-                       [(show(s, "s"), s) for s in MTBFS], 3.0),
+        "often": slider("Failures", "On the mean, in the time of the undisturbed run",
+                        [(f"{n:g}", n) for n in OFTEN], 2.0),
         "every": slider("Snapshot", "Steps from one to the next", [(f"{n} steps", n) for n in EVERY], 50),
         "ranks": slider("Ranks", "They share each batch", [(str(n), n) for n in RANKS], 2),
         "seed": slider("Seed", "Other moments, other ranks",
@@ -81,7 +81,7 @@ def fail_here(
             alone = left_alone(setting, stop)
             news.clear()
             tell(f"Undisturbed it took {show(total_of(alone), 's')}. Now with failures ...")
-            came = Came(alone, survived(setting, stop, tell))
+            came = Came(alone, survived(setting, mtbf_of(setting, alone), stop, tell))
             phases.update(*phases_state(*rows_of(setting, came)))
             result.value = result_html(setting, came)
             below.children = (phases, result)
@@ -111,14 +111,20 @@ def asked_words(setting: Setting) -> str:
     steps = -(-own.dataset.samples * 8 // 10 // int(own.global_batch)) * int(own.run.epochs)
     return (
         f"Some {round(steps, -2)} steps of a small network on digits, on {ranks_in_words(setting.ranks)}; a snapshot"
-        f" every {setting.every} steps. A rank is killed with kill -9 once in {show(setting.mtbf, 's')} on the mean,"
-        f" at most {MOST} times; mpiexec then ends the others, and the run is started again from its newest snapshot."
+        f" every {setting.every} steps. Ranks are killed with kill -9, {setting.often:g} times in the time of the"
+        f" undisturbed run on the mean, at most {MOST} times; mpiexec then ends the others, and the run is started"
+        " again from its newest snapshot."
     )
 
 
 def total_of(alone: Alone) -> float:
     """Return the s of the undisturbed run from its start until its ranks are gone."""
     return alone.startup + alone.seconds + alone.ending
+
+
+def mtbf_of(setting: Setting, alone: Alone) -> float:
+    """Return the mean s between two failures."""
+    return (alone.startup + alone.seconds) / setting.often
 
 
 def price_of(alone: Alone) -> Saving:
@@ -140,7 +146,9 @@ def played(setting: Setting, came: Came) -> Played:
 def expected(setting: Setting, alone: Alone) -> float:
     """Return the s that such a run takes on the mean, without its end."""
     every, price = interval_of(setting, alone), price_of(alone)
-    return alone.startup + float(alone.seconds / every * expected_cycle(every, price, setting.mtbf))
+    return alone.startup + float(
+        alone.seconds / every * expected_cycle(every, price, mtbf_of(setting, alone))
+    )
 
 
 def measured(came: Came) -> dict[str, float]:
@@ -236,7 +244,7 @@ def result_html(setting: Setting, came: Came) -> str:
         interval_of(setting, came.alone),
     )
     best, step = (
-        float(young(came.alone.copying, setting.mtbf)),
+        float(young(came.alone.copying, mtbf_of(setting, came.alone))),
         came.alone.seconds / came.alone.steps,
     )
     advice = show(best, "s") if best > step else "one after each step"

@@ -1,7 +1,7 @@
 """A machine that fails: a run on MPI ranks of this machine, of which one is killed now and then, until it is done.
 
 undisturbed(setting, stop)    the same run left alone: its time, what a snapshot costs, its weights
-survive(setting, stop)        killed at random moments (kill -9), gone on with from its newest snapshot each time
+survive(setting, mtbf, stop)  killed at random moments (kill -9), gone on with from its newest snapshot each time
 
 A failure strikes any rank. One that comes before the ranks are there waits for them.
 """
@@ -28,7 +28,7 @@ from lib_dlhpc.storage.snapshots.plan import store_of
 
 PAUSE = 0.02  # s between two looks at a run
 MOST = 4  # failures, so that a page is not busy for long
-BATCH, EPOCHS = 64, 20
+BATCH, EPOCHS = 64, 28
 Begin = Callable[..., Job]
 
 
@@ -37,9 +37,9 @@ class Cancelled(Exception):
 
 
 class Setting(NamedTuple):
-    """What the controls say. mtbf: mean s between failures; every: steps between snapshots."""
+    """What the controls say. often: failures in the time of the undisturbed run, on the mean; every: steps."""
 
-    mtbf: float = 3.0
+    often: float = 2.0
     every: int = 50
     ranks: int = 2
     seed: int = 24
@@ -125,15 +125,16 @@ def undisturbed(setting: Setting, stop: threading.Event, begin: Begin = start) -
 
 def survive(
     setting: Setting,
+    mtbf: float,
     stop: threading.Event,
     tell: Callable[[str], None] = print,
     begin: Begin = start,
 ) -> Survived:
-    """Run until it is done, however often a rank is killed. tell: what happens, in words.
+    """Run until it is done, however often a rank is killed. mtbf: mean s between two. tell: what happens, in words.
 
     Raises JobError if it fails of itself, SpecError, Cancelled.
     """
-    own, strikes = Survived(), Strikes(setting)
+    own, strikes = Survived(), Strikes(setting, mtbf)
     with _folder() as folder:
         zero = time.time()
         while True:
@@ -165,20 +166,20 @@ def survive(
 class Strikes:
     """When the next failure comes, counted from when the first step began: the first start is spared."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.draw = setting, np.random.default_rng(setting.seed)
+    def __init__(self, setting: Setting, mtbf: float) -> None:
+        self.ranks, self.mtbf, self.draw = setting.ranks, mtbf, np.random.default_rng(setting.seed)
         self.next, self.count = math.inf, 0  # s since the start of all
 
     def fall(self, folder: Path, leg: Leg, zero: float) -> None:
         """Kill a rank if it is time; take down in the leg which one, and when."""
         if self.next == math.inf and leg.begun is not None:
-            self.next = leg.begun + self.draw.exponential(self.setting.mtbf)
+            self.next = leg.begun + self.draw.exponential(self.mtbf)
         if time.time() - zero < self.next or leg.killed is not None or self.count == MOST:
             return
-        victim = int(self.draw.integers(self.setting.ranks))
+        victim = int(self.draw.integers(self.ranks))
         if _kill(folder, victim):
             leg.killed, leg.ended = victim, time.time() - zero
-            self.next = leg.ended + self.draw.exponential(self.setting.mtbf)
+            self.next = leg.ended + self.draw.exponential(self.mtbf)
             self.count += 1
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ LEGS = [
     Leg(5.0, 6.5, 14.5, 200, 1000),
 ]
 OWN = Survived(LEGS, 15.0, b"weights", 10)
-SETTING = Machine(3.0, 100, 2, 0)
+SETTING = Machine(4.0, 100, 2, 0)
 
 
 @pytest.mark.parametrize("name", failures_drawings.DRAWINGS)
@@ -285,10 +286,10 @@ def test_cancelling_ends_the_ranks_and_removes_the_folder() -> None:
         stop.set()
         return begun[0]
 
-    for way in (failures_machine.undisturbed, failures_machine.survive):
+    for way in (failures_machine.undisturbed, partial(failures_machine.survive, mtbf=1.0)):
         begun.clear(), stop.clear()
         with pytest.raises(Cancelled):
-            way(Machine(), stop, begin=begin)
+            way(Machine(), stop=stop, begin=begin)
         assert begun[0].state == "cancelled" and not begun[0].folder.parent.exists()
 
 
@@ -298,10 +299,12 @@ def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weight
     ranks: int,
 ) -> None:
     pytest.importorskip("mpi4py")
-    setting, never = Machine(0.4, 10, ranks, 3), threading.Event()
+    setting, never = Machine(4.0, 10, ranks, 24), threading.Event()
     alone = failures_machine.undisturbed(setting, never)
     news: list[str] = []
-    own = failures_machine.survive(setting, never, news.append)
+    own = failures_machine.survive(
+        setting, failures_live.mtbf_of(setting, alone), never, news.append
+    )
     assert len(own.failures) == len(news) >= 1
     assert own.weights == alone.weights
     assert all(steps <= 2 * setting.every for steps in own.again)  # one may be on its way
