@@ -168,13 +168,27 @@ def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
     if resume and not held:
         raise SpecError(f"{folder}: holds no run to resume.")
     if resume:
-        mine, theirs = _what_lasts(experiment), _what_lasts(load(folder / "experiment.toml"))
+        held_there = load(folder / "experiment.toml")
+        mine, theirs = _what_lasts(experiment), _what_lasts(held_there)
         for section in ("model", "dataset", "strategy", "training", "run"):
+            if section == "strategy":
+                _check_batch(experiment, held_there, folder)
             if mine.get(section) != theirs.get(section):
                 raise SpecError(
                     f"{folder}: holds a run with another [{section}]; resume it with its own"
                     f" {folder / 'experiment.toml'}."
                 )
+
+
+def _check_batch(experiment: Experiment, held: Experiment, folder: Path) -> None:
+    before, now = int(held.global_batch), int(experiment.global_batch)
+    if before == now:
+        return
+    unit = "replica" if experiment.strategy.replica > 1 else "device"
+    raise SpecError(
+        f"{folder}: its steps are of {before} samples, and these would be of {now}. Who has what part may change, the"
+        f" samples of a step may not; set strategy.batch, which is that of one {unit}, so that it stays {before}."
+    )
 
 
 def _what_lasts(experiment: Experiment) -> dict[str, Any]:
