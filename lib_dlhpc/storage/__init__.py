@@ -9,8 +9,9 @@ filesystem.py   the store as an fsspec file system, dlhpc://
 mount.py        mounted(store, prefix): plain open, os.stat, os.listdir on the prefix go to the store
 posix.py        the manners of a file system, for both; calls.py, patches.py: Python's file functions in other hands
 partition.py    many files in one, mapped into memory; index.py: which file is where; names.py: what they may be called
-checksum.py     as fast as memory, for every read; codecs.py: zlib and zstd where they help
+checksum.py     of every read; codecs.py: zlib and zstd where they help
 snapshots/      SnapshotStore(folder): versions of a training state that share what has not changed
+lab/            what the lab on input stands on: calls of a loader, counted
 errors.py       StoreError and those that a file system knows as well
 """
 

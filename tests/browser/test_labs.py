@@ -28,6 +28,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
             ["All 3 hold.", "All 4 hold.", "4 real ranks"],
         ),
         ("06_fit_the_model", "fit_the_model", ["All 3 hold.", "1 of 3 hold", "4 real ranks"]),
+        (
+            "07_repair_the_input",
+            "repair_the_input",
+            ["All 1 hold.", "All 9 hold.", "times as many", "4 real ranks"],
+        ),
     ],
 )
 def test_a_solved_lab_says_so(

@@ -9,7 +9,7 @@ import pytest
 from lib_dlhpc.launch.mpi import environment, run_to_end
 
 LABS = ("01_data_parallel_step", "02_overlap", "03_large_batch", "04_pipeline",
-        "05_split_convolution", "06_fit_the_model")  # fmt: skip
+        "05_split_convolution", "06_fit_the_model", "07_repair_the_input")  # fmt: skip
 WRONG = {
     "nothing": (None, "cannot be read: No such file"),
     "x = 1\n": (1, "does not define step"),

@@ -1,0 +1,181 @@
+"""Checks of lab 7: does the formula hold, does the loader give what the script gives, and what does it ask for?
+
+In the notebook:   task(NAME), script(NAME), profile(NAME), check_rate(rate, NAME),
+                   check(prepare, batches, NAME), race(prepare, batches, NAME), on_ranks(NAME, all three)
+In a terminal:     python checks.py step.py "your name"                  all ten laws, no clock
+                   mpiexec -n 4 python checks.py step.py "your name"     the loader on real ranks; srun works as well
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from lib_dlhpc.explore.lab_input import original, rate_finding, task_of
+from lib_dlhpc.explore.lab_input_here import PARTS, largest_part, profile_text, profiled, race_text
+from lib_dlhpc.explore.lab_input_here import script as functions_of
+from lib_dlhpc.explore.lab_input_loader import (
+    NONE,
+    ONE,
+    ROOM,
+    large_run,
+    loader_findings,
+    play,
+    prepared,
+    run_of,
+    shared_finding,
+)
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+from lib_dlhpc.train.lab.findings import as_text, broken, kept, passed, seed_of
+from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
+
+HERE = Path(__file__).parent
+NAMES = ("rate", "prepare", "batches")
+ANSWERS = tuple(PARTS.values())
+
+
+def own_of(name):
+    """Return the learner's own task."""
+    return task_of(seed_of(name))
+
+
+def task(name):
+    """Return the learner's task in words."""
+    from lib_dlhpc.explore.lab import say
+
+    own = own_of(name)
+    return say(
+        f"Here: {own.samples} samples in {own.classes} folders, batches of {own.batch}; room for {ROOM} batches.\n"
+        f"The large run: a million samples of {show_quantity(own.sample, 'B')}, a file each; {own.readers} GPUs with"
+        f" a reader each, {own.speed:.0f} samples/s a GPU, {own.readers * own.speed:.0f} in all; batches of"
+        f" {own.batch} a GPU; decoding a sample takes {show_quantity(own.decode, 's')}.\n"
+        f"Its shared file system: {show_quantity(own.metadata_rate, 'op/s')} of its metadata servers,"
+        f" {show_quantity(own.bandwidth, 'B/s')} in all;\n"
+        f"one reader waits {show_quantity(own.operation_latency, 's')} for an operation,"
+        f" {show_quantity(own.read_latency, 's')} for the first byte of a read, and then gets"
+        f" {show_quantity(own.reader_bandwidth, 'B/s')}."
+    )
+
+
+def script(name):
+    """Return the learner's script for the page."""
+    from lib_dlhpc.explore.lab import say
+
+    return say(original(own_of(name)))
+
+
+def profile(name, prepare=None, batches=None):
+    """Return what a loader asks for, for the page; the script where none is given."""
+    from lib_dlhpc.explore.lab import say
+
+    given = (prepare, batches) if prepare and batches else functions_of(own_of(name))
+    try:
+        return say(profile_text(own_of(name), *given))
+    except LabError as error:
+        return say(str(error))
+
+
+def largest(name):
+    """Return what a reader of the large run waits for the most, with the script."""
+    return largest_part(own_of(name))
+
+
+def check_rate(rate, name):
+    """Return the finding on the formula for the page, and what it says of the script."""
+    from lib_dlhpc.explore.lab import show
+
+    own = own_of(name)
+    found = rate_finding(rate, own)
+    below = ""
+    if found.right:
+        come = float(large_run(own, profiled(own, *functions_of(own))).rate)
+        below = (
+            f"With your script {come:.0f} samples a second come, and the GPUs could take"
+            f" {own.readers * own.speed:.0f}: they compute {min(1, come / own.readers / own.speed):.0%} of the time."
+        )
+    return show([found], "Your formula", below)
+
+
+def check(prepare, batches, name):
+    """Return the findings on the loader for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(loader_findings(prepare, batches, own_of(name)), "Your loader")
+
+
+def race(prepare, batches, name):
+    """Return both loaders' samples a second on this machine, for the page."""
+    from lib_dlhpc.explore.lab import say
+
+    try:
+        return say(race_text(own_of(name), prepare, batches))
+    except Exception as error:  # the learner's loader may raise whatever it likes
+        return say(f"{type(error).__name__}: {error}")
+
+
+def findings(given, name):
+    """Return what holds for all that is handed in: functions by their names in NAMES."""
+    rate, prepare, batches = (given[each] for each in NAMES)
+    own = own_of(name)
+    return [rate_finding(rate, own), *loader_findings(prepare, batches, own)]
+
+
+def on_ranks(name, rate, prepare, batches, ranks=4):
+    """Save the cells as step.py and run the loader on MPI ranks, once all its laws hold."""
+    from lib_dlhpc.explore.lab import run_ranks, save, say
+
+    if not passed(loader_findings(prepare, batches, own_of(name))):
+        return say("Not yet: first let your loader hold.")
+    try:
+        file = save(rate, HERE / "step.py", prepare, batches)
+        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def main():
+    """Check step.py; on several ranks, let them read together."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    file, name = arguments("step.py", '"your name"')
+    given = handed_in(file, NAMES)
+    if comm.size == 1:
+        result = findings(given, name)
+        print(as_text(result))
+        sys.exit(not passed(result))
+    own = own_of(name)
+    run = run_of(own, comm.rank, comm.size, epochs=2)._replace(comm=comm)
+    if comm.rank == 0:
+        with prepared(given["prepare"], own) as target:
+            comm.bcast(target)
+            played = play(given["batches"], own, target, run)
+            every = comm.gather(played)
+    else:
+        every = comm.gather(play(given["batches"], own, comm.bcast(None), run))
+    if comm.rank == 0:
+        print(f"{comm.size} real ranks\n{as_text(_together(own, every))}")
+
+
+def _together(own, every):
+    """Return what holds for what all ranks gave in the first epoch, and asked for in the second."""
+    first = [played.batches[: len(played.batches) // 2] for played in every]
+    seen = Counter(one.tobytes() for found in first for batch in found for one in batch)
+    runs = [run_of(own, rank, len(every), epochs=1) for rank in range(len(every))]
+    shared = shared_finding(
+        own, list(zip(runs, first, strict=True)), seen, "Each sample once an epoch"
+    )
+    operations = [played.epoch.metadata for played in every]
+    requests = [played.counts.requests / len(played.batches) for played in every]
+    none = (broken if any(operations) else kept)(
+        NONE, f"In the second epoch: {', '.join(map(str, operations))}."
+    )
+    one = (broken if max(requests) > 1 else kept)(
+        ONE, f"{max(requests):.3g} requests a batch, whoever holds its samples."
+    )
+    return [shared, none, one]
+
+
+if __name__ == "__main__":
+    end_together(main)

@@ -1,0 +1,154 @@
+"""Lab 7: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+
+import inspect
+
+import pytest
+from lab_answers import found, run_cell
+
+from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.lab_input import (
+    FAULTS,
+    experiment_of,
+    loaded,
+    original,
+)
+from lib_dlhpc.explore.lab_input_loader import (
+    NONE,
+    SAME,
+    SHARED,
+    STORE,
+    TARGET,
+    loader_findings,
+    play,
+    prepared,
+    run_of,
+    step_time,
+)
+from lib_dlhpc.predict.io import reading
+from lib_dlhpc.train.lab.findings import as_text, passed
+
+LAB = "07_repair_the_input"
+NAMES = ["your name", "another", "x"]
+MANY = [f"learner {k}" for k in range(20)]
+
+
+def variant(solved, function, *changes):
+    """The solution's function with text of it replaced, as from a cell."""
+    source = inspect.getsource(getattr(solved, function))
+    for old, new in changes:
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    return run_cell(source, dict(vars(solved)))[function]
+
+
+def judged(own, solved, name, function, *changes):
+    """What holds where a function of the solution is changed."""
+    given = {each: getattr(solved, each) for each in own.NAMES}
+    given[function] = variant(solved, function, *changes)
+    if function == "rate":
+        return [own.rate_finding(given["rate"], own.own_of(name))]
+    return loader_findings(given["prepare"], given["batches"], own.own_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_holds(own, solved, name):
+    findings = own.findings(vars(solved), name)
+    assert passed(findings) and len(findings) == 10, as_text(findings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_starter_fails_with_useful_words(own, starter, name):
+    scope = {}
+    for each in ("def rate(", "def batches("):
+        run_cell(starter(LAB, each), scope)
+    findings = own.findings(scope, name)
+    assert [each.right for each in findings] == [
+        False, True, True, False, False, None, True, None, None, False,
+    ], as_text(findings)  # fmt: skip
+    assert "too much" in findings[0].words
+    assert "What could `prepare` leave" in found(findings, STORE).words
+    assert "What of it was known" in found(findings, NONE).words
+
+
+def test_each_mistake_is_told_what_it_is(own, solved):
+    for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
+        finding = found(judged(own, solved, "x", function, (old, new)), law)
+        assert finding.right is False and words in finding.words, (mistake, finding)
+
+
+@pytest.mark.parametrize("name", MANY[:4])
+def test_every_script_is_right_and_slow_and_can_be_repaired(own, solved, name):
+    task = own.own_of(name)
+    scope = loaded(original(task))
+    findings = loader_findings(scope["prepare"], scope["batches"], task)
+    assert found(findings, SAME).right and found(findings, SHARED).right
+    for law in (STORE, NONE, TARGET):
+        assert found(findings, law).right is False
+    assert passed(loader_findings(solved.prepare, solved.batches, task))
+
+
+def test_faults_are_seen_in_the_counts(own):
+    seen = set()
+    for name in MANY:
+        task = own.own_of(name)
+        scope = loaded(original(task))
+        with prepared(scope["prepare"], task) as target:
+            played = play(scope["batches"], task, target, run_of(task))
+        calls, many = played.epoch.calls, task.samples
+        batches = -(-many // task.batch)
+        assert calls["open"] == calls["close"] == many * (1 + ("open twice" in task.faults))
+        listings = 1 + batches if "list each batch" in task.faults else 1
+        assert calls["list"] == listings * (1 + task.classes)
+        entries = listings * (
+            task.classes + 1
+        )  # of the folder: the classes, and the file that is none
+        assert calls["stat"] == entries + many * (1 + ("look twice" in task.faults))
+        assert played.decodes == 3 * many * (1 + ("decode twice" in task.faults))
+        assert (calls["read"] > 2 * many) == ("small reads" in task.faults)
+        seen |= {*task.faults}
+        if seen == {*FAULTS}:
+            break
+    assert seen == {*FAULTS}
+
+
+def test_the_price_is_the_librarys(own, solved):
+    task = own.own_of("x")
+    with prepared(solved.prepare, task) as target:
+        played = play(solved.batches, task, target, run_of(task))
+    assert step_time(task, played) == pytest.approx(task.batch / task.speed)
+    held_up = played._replace(ahead=0)
+    run = experiment_of(task, 0, 1 / task.batch, task.sample, task.decode)
+    requests = played.counts.requests / played.given
+    run = run.set({"storage.reads_per_file": requests})
+    fetch = task.batch * task.readers / reading(run).rate
+    assert step_time(task, held_up) == pytest.approx(task.batch / task.speed + fetch)
+
+
+def test_learners_have_tasks_of_their_own(own):
+    assert len({own.own_of(name) for name in MANY}) == len(MANY)
+    assert len({own.own_of(name).faults for name in MANY}) > 5
+    assert all(own.own_of(name).samples % 3 for name in MANY)
+    assert own.own_of("x") == own.own_of(" X ")
+
+
+def test_what_the_notebook_shows_is_shown(own, solved):
+    assert "Its shared file system" in own.task("x").value
+    assert "def batches(target, run)" in own.script("x").value
+    assert "requests to a store" in own.profile("x").value
+    assert "stores opened        1" in own.profile("x", solved.prepare, solved.batches).value
+    assert own.largest("x") in own.ANSWERS
+    assert "they compute" in own.check_rate(solved.rate, "x").value
+    assert "All 9 hold." in own.check(solved.prepare, solved.batches, "x").value
+    assert "times as many" in own.race(solved.prepare, solved.batches, "x").value
+
+
+def test_one_store_over_real_ranks(own, solved, on_ranks, tmp_path):
+    file = save(solved.rate, tmp_path / "step.py", solved.prepare, solved.batches)
+    text = on_ranks(own.HERE / "checks.py", str(file), "x", ranks=4)
+    assert "4 real ranks" in text and "All 3 hold" in text, text
+
+
+def test_nothing_is_started_before_the_loader_holds(own, solved, monkeypatch):
+    monkeypatch.setattr(own, "HERE", None)
+    wrong = variant(solved, "batches", ("ahead=1", "ahead=1000"))
+    assert "Not yet" in own.on_ranks("x", solved.rate, solved.prepare, wrong).value
