@@ -170,7 +170,7 @@ def ways_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return _finished(
         alt.layer(room, solid, hatched, label, ends.encode(text="words:N")),
-        "What each way loses", 170, left=110, right=150, top=46, bottom=44,
+        "What each way loses", 170, left=110, right=160, top=46, bottom=44,
         table={"bars": {"way": "way to save", "part": "lost to", "share": "share of the time"},
                "ends": {"way": "way to save", "words": "becomes training"}},
     )  # fmt: skip

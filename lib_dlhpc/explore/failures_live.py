@@ -203,11 +203,12 @@ def came_words(came: Came) -> str:
     same = came.own.weights == came.alone.weights
     bits = f"{'bit for bit' if same else 'not'} those of the undisturbed run"
     sign, plural = "✓" if same else "✗", "s" * (count != 1)
-    lost = came.own.wall - total_of(came.alone)
+    parts = measured(came)
     return (
         f"<b>{sign} After {count} failure{plural} it is done, and its weights are {bits}.</b>"
-        f" It took {show(came.own.wall, 's')} in the place of {show(total_of(came.alone), 's')}; {show(lost, 's')} were"
-        f" lost, and {sum(came.own.again)} steps done again. Accuracy {came.alone.accuracy:.1%}."
+        f" It took {show(came.own.wall, 's')}, undisturbed {show(total_of(came.alone), 's')}. Lost:"
+        f" {show(parts['restart'], 's')} to restarts, {show(parts['work done again'], 's')} to"
+        f" {sum(came.own.again)} steps done again. Accuracy {came.alone.accuracy:.1%}."
     )
 
 
