@@ -9,7 +9,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import PackedStore, open_store
 
 FILES, CLASSES = 2000, 20  # in so many folders
-EPOCHS = 3  # read in each way, by turns; the median counts
+EPOCHS = 5  # read in each way, by turns; the calmer ones count
 BATCH = 64  # samples asked for at once, where the loader is not left as it is
 SECONDS, SIZE = 2.0, 48.0 * MiB  # of the calibration
-FEW = 300  # samples that a rank reads by itself, to know what they take
+FEW = 200  # samples that a rank reads by itself, to know what they take
 TRIPS = 40  # messages there and back
 WAY = cold.ADVISE  # of emptying the page cache: asks nobody else's files to leave memory
 TAG, NAP = 7, 5e-4  # of messages; s of sleep while others measure
@@ -82,8 +82,11 @@ def read_all(folder: Path) -> None:
             sums[way].append(checksum)
     agree = comm.allreduce(int(sums["files"] == sums["mounted"] == sums["many"]))
     if comm.rank == 0:
-        medians = {way: statistics.median(times) for way, times in took.items()}
-        told = {"took": medians, "same": agree == comm.size, **known}
+        told = {
+            "took": {way: calm(times) for way, times in took.items()},
+            "same": agree == comm.size,
+            **known,
+        }
         (folder / "read.json").write_text(json.dumps(told), encoding="utf-8")
 
 
@@ -95,15 +98,17 @@ def read_epoch(comm: Any, folder: Path, way: str, copies: int, epoch: int) -> tu
         if way == "files":
             root = str(folder / "files")
         else:
-            store = open_.enter_context(open_store(folder / "data.store", comm, copies))
+            store = open_.enter_context(
+                open_store(folder / "data.store", comm, copies, ranks_per_node=1)
+            )
             root = open_.enter_context(mounted(store, folder / "mounted"))
         mine = loader.order(loader.find(root), epoch, comm.rank, comm.size)
         comm.Barrier()
         begin = time.perf_counter()
         checksum = in_batches(store, root, mine) if way == "many" else loader.read(mine)
-        seconds = comm.allreduce(time.perf_counter() - begin, MPI.MAX)
-        comm.Barrier()
-    return seconds, checksum
+        seconds = time.perf_counter() - begin
+        asleep(comm)  # until all are done, each answers the others
+    return comm.allreduce(seconds, MPI.MAX), checksum
 
 
 def in_batches(store: PackedStore, root: str, paths: list[str]) -> int:
@@ -122,11 +127,11 @@ def costs(comm: Any, folder: Path, task: dict[str, Any]) -> dict[str, float]:
         found = alone(folder, task["size"])
     asleep(comm)
     bandwidth = stream(comm, task["size"])
-    with open_store(folder / "data.store", comm) as store:
+    with open_store(folder / "data.store", comm, ranks_per_node=1) as store:
         asleep(comm)
         if comm.rank == 0 and comm.size > 1:
             names = loader.order(store.names, 0)[:FEW]
-            one = each(lambda: [store.read(name) for name in names], FEW, 1)
+            one = each(lambda: [store.read(name) for name in names], FEW, 3)
             share = 1 - 1 / comm.size
             asked = max(one - found["own"], 0.0) / share - task["size"] / bandwidth
             found["latency"] = max(asked, 0.0) / 2
@@ -164,15 +169,20 @@ def chill(comm: Any, state: str, folder: Path) -> None:
     comm.Barrier()
 
 
-def each(action: Callable[[], Any], count: int, times: int = 3) -> float:
-    """Return the seconds of one of `count` that an action does: the median of some times, after one to warm up."""
+def calm(seconds: Sequence[float]) -> float:
+    """Return the median of the quicker half: the slower one shows what else this machine did."""
+    return statistics.median(sorted(seconds)[: -(-len(seconds) // 2)])
+
+
+def each(action: Callable[[], Any], count: int, times: int = EPOCHS) -> float:
+    """Return the seconds of one of `count` that an action does, repeated some times, after once to warm up."""
     action()
     found = []
     for _ in range(times):
         begin = time.perf_counter()
         action()
         found.append(time.perf_counter() - begin)
-    return statistics.median(found) / count
+    return calm(found) / count
 
 
 def stream(comm: Any, size: int) -> float:
@@ -189,7 +199,7 @@ def stream(comm: Any, size: int) -> float:
             comm.Recv(message, 0, TAG)
             comm.Send(message, 0, TAG)
         seconds.append(time.perf_counter() - begin)
-    return float(comm.bcast(2 * len(message) / statistics.median(seconds)))
+    return float(comm.bcast(2 * len(message) / calm(seconds)))
 
 
 if __name__ == "__main__":

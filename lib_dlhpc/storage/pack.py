@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.storage.checksum import checksum, padded
+from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import code_of, compress
 from lib_dlhpc.storage.errors import AlreadyThere, StoreError
 from lib_dlhpc.storage.index import (
@@ -82,7 +82,7 @@ def balanced(sizes: Sequence[int], parts: int) -> list[int]:
 def _write(
     folders: list[Found], files: list[Found], folder: Path, partitions: int, code: int, codec: str
 ) -> Manifest:
-    parts = np.array(balanced([padded(file.size) for file in files], partitions), np.int32)
+    parts = np.array(balanced([file.size for file in files], partitions), np.int32)
     columns = {name: np.zeros(len(files), kind) for name, kind in COLUMNS.items()}
     written = []
     for part in range(partitions):
@@ -121,13 +121,12 @@ def _write_partition(
                 data = _content(found)
                 last = repr(found.name)
                 stored, used = compress(data, code)
-                filled = stored + bytes(padded(len(stored)) - len(stored))
-                file.write(filled)
-                digest.update(filled)
+                file.write(stored)
+                digest.update(stored)
                 row = (part, offset, len(stored), len(data), used, checksum(stored), found.mtime)
                 for column, value in zip(columns.values(), row, strict=True):
                     column[number] = value
-                offset += len(filled)
+                offset += len(stored)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -249,12 +249,15 @@ def open_store(
     replication: int = 1,
     place: Sequence[Sequence[int]] | None = None,
     patience: float = PATIENCE,
+    ranks_per_node: int = 0,
 ) -> PackedStore:
     """Open a store: for this process alone, or for all ranks of an mpi4py communicator together.
 
-    replication: on how many ranks each partition lies; place: or the ranks that hold each one. A rank reads only
-    the partitions that it holds and asks another for the rest; `patience`: s until one that is silent counts as
-    lost. Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
+    A partition lies on a node: all ranks there read it from memory, which they share; those of other nodes ask
+    for it. replication: on how many nodes each partition lies; place: or the ranks that hold each one.
+    ranks_per_node: 0 takes the nodes as they are, 1 lets each rank stand for a node, as a laptop needs to see
+    messages. patience: s until a rank that is silent counts as lost. Raises StoreError, on every rank, where the
+    store, its index or a partition is not as packed.
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
     if comm:
@@ -263,11 +266,10 @@ def open_store(
         )  # mpi4py's first on a communicator lets no other thread run; no one may need one then
     manifest, index, written = _from_first(comm, lambda: _description(path))
     count = len(manifest.partitions)
-    where = (
-        placement.checked(place, count, ranks)
-        if place
-        else placement.holders(count, ranks, replication)
-    )
+    if place:
+        where = placement.checked(place, count, ranks)
+    else:
+        where = placement.holders(count, _nodes(comm, ranks_per_node), replication)
     held = _on_all(
         comm,
         lambda: {
@@ -285,6 +287,22 @@ def open_store(
 
     reader.peers = outputs.peers = peers = Peers(comm, answer, patience)
     return PackedStore(path, manifest, reader, outputs, peers)
+
+
+def _nodes(comm: Any, ranks_per_node: int) -> list[int]:
+    """Return the node of each rank."""
+    if ranks_per_node < 0:
+        raise StoreError(f"ranks_per_node: {ranks_per_node}. Legal: a whole number from 0 on.")
+    if comm is None or comm.size == 1:
+        return [0]
+    if ranks_per_node:
+        return [rank // ranks_per_node for rank in range(comm.size)]
+    from mpi4py import MPI
+
+    sharing = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    firsts = comm.allgather(sharing.bcast(comm.rank))
+    sharing.Free()
+    return [sorted(set(firsts)).index(first) for first in firsts]
 
 
 def _description(path: Path) -> tuple[Manifest, Index, dict[str, Output]]:

@@ -68,15 +68,6 @@ def preload(partitions: Iterable[Partition], stop: Event) -> None:
                 os.posix_fadvise(file.fileno(), start, _ADVICE, os.POSIX_FADV_WILLNEED)
 
 
-def views(
-    partitions: dict[int, Partition], numbers: np.ndarray, offsets: np.ndarray, sizes: np.ndarray
-) -> list[memoryview]:
-    """Return pieces of partitions, uncopied: for each its partition, where it starts there, its B."""
-    contents = {number: partition.content for number, partition in partitions.items()}
-    wanted = zip(numbers.tolist(), offsets.tolist(), (offsets + sizes).tolist(), strict=True)
-    return [contents[number][start:end] for number, start, end in wanted]
-
-
 def _lost(index: Index, number: int, size: int) -> str:
     """Return a text that names a file which is not within the first `size` bytes of a partition."""
     columns = index.columns

@@ -7,21 +7,24 @@ from lib_dlhpc.storage.errors import StoreError
 Holders = tuple[tuple[int, ...], ...]  # of each partition, its ranks
 
 
-def holders(partitions: int, ranks: int, replication: int = 1) -> Holders:
-    """Return the ranks that hold each partition: partition p on rank p and those after it, round in a circle.
+def holders(partitions: int, nodes: Sequence[int], replication: int = 1) -> Holders:
+    """Return the ranks that hold each partition: all of node p and of those after it, round in a circle.
 
-    Raises StoreError unless 1 <= replication <= ranks.
+    nodes: the node of each rank, counted from 0. Raises StoreError unless 1 <= replication <= number of nodes.
     """
+    count = max(nodes) + 1
     if (
         isinstance(replication, bool)
         or not isinstance(replication, int)
-        or not 1 <= replication <= ranks
+        or not 1 <= replication <= count
     ):
         raise StoreError(
-            f"replication: {replication!r} copies on {ranks} ranks. Legal: a whole number from 1 to {ranks}."
+            f"replication: {replication!r} copies on {count} node{'s' * (count > 1)}. Legal: a whole number from 1 to"
+            f" {count}; ranks_per_node = 1 lets each rank stand for a node."
         )
     return tuple(
-        tuple((part + copy) % ranks for copy in range(replication)) for part in range(partitions)
+        tuple(rank for rank, node in enumerate(nodes) if (node - part) % count < replication)
+        for part in range(partitions)
     )
 
 

@@ -10,29 +10,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.storage.checksum import ALIGN, WORD, checksum, checksums
+from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import RankLost, StoreError
 from lib_dlhpc.storage.index import Index, Manifest
-from lib_dlhpc.storage.partition import Partition, preload, views
+from lib_dlhpc.storage.partition import Partition, preload
 from lib_dlhpc.storage.placement import Holders, sources
 from lib_dlhpc.storage.remote import Peers, Ticket, pieces
 
 LARGE = 1 << 18  # B; a file from this size on travels alone, without a copy on the way
-READ = 2  # a question: files by number; the answer is their bytes, each filled up to a word
-_KEPT = 1 << 23  # words; a larger room is not kept for the next batch
+READ = 2  # a question: files by number; the answer is their bytes
+_KEPT = 1 << 26  # B; a larger room is not kept for the next batch
 
 
 class Batch(NamedTuple):
-    """Small files that are being read into one room: their places in the result, numbers, B, first words there."""
+    """Small files on their way from another rank into one room: their places in the result, numbers, ends there."""
 
-    places: np.ndarray
+    places: list[int]
     numbers: np.ndarray
-    stored: np.ndarray
-    starts: np.ndarray
-    own: slice
-    room: np.ndarray
-    tickets: list[Ticket]
+    ends: np.ndarray
+    room: bytearray
+    ticket: Ticket
 
 
 class Arriving(NamedTuple):
@@ -48,9 +46,9 @@ class Started(NamedTuple):
     """A reading that is under way: numbers of files, those that other ranks have been asked for."""
 
     wanted: np.ndarray
-    own: list[int]
+    own: np.ndarray
     arriving: list[Arriving]
-    batch: Batch | None
+    batches: list[Batch]
 
 
 class Reader:
@@ -66,22 +64,28 @@ class Reader:
         self._held, self._place, self._rank = held, place, rank
         self._sources = np.array(sources(place, rank), np.int64)
         self._lost: set[int] = set()
-        self._rooms: list[np.ndarray] = []
+        self._rooms: list[bytearray] = []
         self._closing = Event()
         Thread(target=preload, args=(held.values(), self._closing), daemon=True).start()
 
     def start(self, wanted: np.ndarray) -> Started:
         """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
         columns = self.index.columns
-        stored, source = columns["stored"][wanted], self._sources[columns["partition"][wanted]]
-        large, here = stored >= LARGE, source == self._rank
+        source = self._sources[columns["partition"][wanted]]
+        own = source == self._rank
+        if own.all():
+            return Started(wanted, np.arange(len(wanted)), [], [])
+        stored = columns["stored"][wanted]
         arriving = [
             self._send_for(place, int(wanted[place]), int(stored[place]), int(source[place]))
-            for place in np.flatnonzero(large & ~here).tolist()
+            for place in np.flatnonzero((stored >= LARGE) & ~own).tolist()
         ]
-        small = np.flatnonzero((stored > 0) & ~large)
-        batch = self._begin(small, wanted[small], source[small]) if small.size else None
-        return Started(wanted, np.flatnonzero(large & here).tolist(), arriving, batch)
+        small = (stored > 0) & (stored < LARGE) & ~own
+        batches = [
+            self._begin(np.flatnonzero(small & (source == rank)), wanted, rank)
+            for rank in np.unique(source[small]).tolist()
+        ]
+        return Started(wanted, np.flatnonzero(own), arriving, batches)
 
     def finish(self, started: Started) -> list[bytes]:
         """Return the contents of files in the order of their numbers. Raises StoreError."""
@@ -97,15 +101,14 @@ class Reader:
         """Return the content of one file, or None where another rank has to be asked. Raises StoreError."""
         if self.index.columns["partition"][number].item() not in self._held:
             return None
-        data = self._own(number)
+        (data,) = self._own(np.array([number]))
         return self._unpacked(number, data) if self.index.columns["codec"][number] else data
 
     def answer(self, payload: memoryview) -> Sequence[memoryview | bytes]:
         """Return the bytes of files that another rank asks for: a large one as it lies there."""
         numbers = np.frombuffer(payload, np.int64)
-        if self.index.columns["stored"][numbers[0]] >= LARGE:
-            return pieces(self._view(int(numbers[0])))
-        return [b"".join(self._views(numbers))]
+        views = self._views(numbers)
+        return pieces(views[0]) if len(views[0]) >= LARGE else [b"".join(views)]
 
     def close(self) -> None:
         """Let go of the partitions."""
@@ -115,97 +118,77 @@ class Reader:
     def _finish(self, started: Started) -> list[bytes]:
         wanted = started.wanted
         found = [b""] * len(wanted)
-        for place in started.own:
-            found[place] = self._own(int(wanted[place]))
+        for place, data in zip(started.own, self._own(wanted[started.own]), strict=True):
+            found[place] = data
+        for batch in started.batches:
+            for place, data in zip(batch.places, self._end(batch), strict=True):
+                found[place] = data
         for place, buffer, view, ticket in started.arriving:
-            self._wait([ticket])
+            self._wait(ticket)
             for lent in (*ticket.into, view):  # else getvalue copies
                 lent.release()
-            found[place] = self._arrived(int(wanted[place]), buffer)
-        if started.batch:
-            contents = self._end(started.batch)
-            for place, data in zip(started.batch.places.tolist(), contents, strict=True):
-                found[place] = data
+            found[place] = self._right(int(wanted[place]), buffer.getvalue())
         for place in np.flatnonzero(self.index.columns["codec"][wanted]).tolist():
             found[place] = self._unpacked(int(wanted[place]), found[place])
         return found
 
-    def _begin(self, places: np.ndarray, numbers: np.ndarray, source: np.ndarray) -> Batch:
-        """Ask other ranks for their part of a batch, then copy one's own."""
-        if self.peers:
-            order = np.argsort(source, kind="stable")
-            places, numbers, source = places[order], numbers[order], source[order]
-        stored = self.index.columns["stored"][numbers]
-        words = -(-stored // ALIGN)
-        ends = np.cumsum(words)
-        starts = ends - words
+    def _begin(self, places: np.ndarray, wanted: np.ndarray, rank: int) -> Batch:
+        """Ask another rank for its part of the small files."""
+        numbers = wanted[places]
+        ends = np.cumsum(self.index.columns["stored"][numbers])
         room = self._room(int(ends[-1]))
-        view, tickets = room.data.cast("B"), []
-        cuts = [0, *(np.flatnonzero(np.diff(source)) + 1).tolist(), len(source)]
-        own = slice(0, 0)
-        for first, last in pairwise(cuts):
-            if source[first] == self._rank:
-                own = slice(first, last)
-                continue
-            part = view[ALIGN * int(starts[first]) : ALIGN * int(ends[last - 1])]
-            tickets.append(self._ask(int(source[first]), numbers[first:last], [part]))
-        return Batch(places, numbers, stored, starts, own, room, tickets)
+        into = memoryview(room)[: int(ends[-1])]
+        return Batch(places.tolist(), numbers, ends, room, self._ask(rank, numbers, [into]))
 
     def _end(self, batch: Batch) -> list[bytes]:
         """Return the files of a batch once all are there and what they should be."""
-        view, own = batch.room.data.cast("B"), batch.own
-        starts = ALIGN * batch.starts
-        for start, piece in zip(starts[own].tolist(), self._views(batch.numbers[own]), strict=True):
-            view[start : start + len(piece)] = piece
-        self._wait(batch.tickets)
-        right = (
-            checksums(batch.room, batch.starts, batch.stored)
-            == self.index.columns["checksum"][batch.numbers]
-        )
-        if not right.all():
-            raise self._damaged(int(batch.numbers[np.argmin(right)]))
-        contents = [
-            view[start:end].tobytes()
-            for start, end in zip(starts.tolist(), (starts + batch.stored).tolist(), strict=True)
-        ]
+        self._wait(batch.ticket)
+        (view,) = batch.ticket.into
+        cuts, wanted = [0, *batch.ends.tolist()], self.index.columns["checksum"][batch.numbers]
+        contents = [bytes(view[start:end]) for start, end in pairwise(cuts)]
+        for number, data, right in zip(batch.numbers, contents, wanted.tolist(), strict=True):
+            if checksum(data) != right:
+                raise self._damaged(int(number))
+        view.release()
         self._rooms.append(batch.room)
         return contents
 
+    def _own(self, numbers: np.ndarray) -> list[bytes]:
+        """Return the bytes of own files, which must be those that were packed."""
+        contents = [bytes(view) for view in self._views(numbers)]
+        wanted = self.index.columns["checksum"][numbers].tolist()
+        for number, data, right in zip(numbers, contents, wanted, strict=True):
+            if checksum(data) != right:
+                raise self._damaged(int(number))
+        return contents
+
     def _views(self, numbers: np.ndarray) -> list[memoryview]:
-        """Return where own files lie, each filled up to a word."""
-        columns = self.index.columns
-        spans = ALIGN * -(-columns["stored"][numbers] // ALIGN)
-        return views(self._held, columns["partition"][numbers], columns["offset"][numbers], spans)
+        """Return where own files lie."""
+        columns, held = self.index.columns, self._held
+        starts = columns["offset"][numbers]
+        spans = zip(
+            columns["partition"][numbers].tolist(), starts.tolist(),
+            (starts + columns["stored"][numbers]).tolist(), strict=True,
+        )  # fmt: skip
+        return [held[part].content[start:end] for part, start, end in spans]
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
         buffer = io.BytesIO(bytes(stored))
         view = buffer.getbuffer()
         return Arriving(place, buffer, view, self._ask(rank, np.array([number]), pieces(view)))
 
-    def _arrived(self, number: int, buffer: io.BytesIO) -> bytes:
-        data = buffer.getvalue()
+    def _right(self, number: int, data: bytes) -> bytes:
         if checksum(data) != self.index.columns["checksum"][number]:
             raise self._damaged(number)
         return data
-
-    def _own(self, number: int) -> bytes:
-        data = bytes(self._view(number))
-        if checksum(data) != self.index.columns["checksum"][number]:
-            raise self._damaged(number)
-        return data
-
-    def _view(self, number: int) -> memoryview:
-        entry = self.index.entry(number)
-        return self._held[entry.partition].content[entry.offset : entry.offset + entry.stored]
 
     def _ask(self, rank: int, numbers: np.ndarray, into: list[memoryview]) -> Ticket:
         assert self.peers  # a source that is not this rank is one of them
         return self.peers.ask(rank, READ, numbers.tobytes(), into, partial(self._about, numbers))
 
-    def _wait(self, tickets: list[Ticket]) -> None:
-        if tickets:
-            assert self.peers
-            self.peers.wait(tickets)
+    def _wait(self, ticket: Ticket) -> None:
+        assert self.peers
+        self.peers.wait([ticket])
 
     def _ask_others(self, lost: int) -> bool:
         """Ask other holders for what a lost rank held; return whether any partition has another."""
@@ -217,13 +200,13 @@ class Reader:
                 self._sources[part], moved = others[0], True
         return moved
 
-    def _room(self, words: int) -> np.ndarray:
+    def _room(self, size: int) -> bytearray:
         """Return a room for a batch; one that was given back if it is large enough, for memory is dear when new."""
         while self._rooms:
             room = self._rooms.pop()
-            if words <= room.size <= max(_KEPT, words):
+            if size <= len(room) <= max(_KEPT, size):
                 return room
-        return np.zeros(words, WORD)
+        return bytearray(size)
 
     def _unpacked(self, number: int, data: bytes) -> bytes:
         columns = self.index.columns

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.storage.checksum import checksum, padded
+from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.index import INDEX, MANIFEST, Index, Manifest, load, load_manifest, sha256
@@ -70,7 +70,7 @@ def _of_partition(path: Path, manifest: Manifest, index: Index, number: int) -> 
 
 def _of_file(data: bytes, stored: int, wanted: int, codec: int, size: int) -> str:
     if len(data) < stored:
-        return f"{len(data)} B of {padded(stored)} B are there"
+        return f"{len(data)} B of {stored} B are there"
     if checksum(data) != wanted:
         return "its checksum is not the one it was packed with"
     try:

@@ -30,7 +30,7 @@ def shuffled(names, seed):
 def every_file():
     """Each rank reads all of it, at once with the others, one by one, in batches, ahead, and from threads."""
     for replication in {1, 2, ranks} & set(range(1, ranks + 1)):
-        with open_store(target, comm, replication) as store:
+        with open_store(target, comm, replication, ranks_per_node=1) as store:
             names = shuffled(store.names, rank)
             assert all(store.read(name) == truth(name) for name in names)
             assert store.read_many(names) == [truth(name) for name in names]
@@ -54,7 +54,7 @@ def every_file():
 
 def by_hand():
     """All on the last rank: everybody else's reads are remote."""
-    with open_store(target, comm) as store:
+    with open_store(target, comm, ranks_per_node=1) as store:
         parts = len(store.manifest.partitions)
     with open_store(target, comm, place=[[ranks - 1]] * parts) as store:
         assert store.read_many(store.names) == [truth(name) for name in store.names]
@@ -67,9 +67,26 @@ def by_hand():
             raise AssertionError("not refused")
 
 
+def one_node():
+    """The ranks of this machine share a node: all read all of it, while one of them is stopped."""
+    store = open_store(target, comm, patience=1.0)
+    pids = comm.allgather(os.getpid())
+    if rank == 0:
+        os.kill(pids[1], signal.SIGSTOP)
+        assert store.read_many(store.names) == [truth(name) for name in store.names]
+        os.kill(pids[1], signal.SIGCONT)
+    store.close()
+    try:
+        open_store(target, comm, replication=2)
+    except StoreError as error:
+        assert "2 copies on 1 node." in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+
 def while_computing():
     """Rank 0 computes and never reads; the others read from it meanwhile."""
-    with open_store(target, comm) as store:
+    with open_store(target, comm, ranks_per_node=1) as store:
         if rank == 0:
             before, matrix = comm.Get_size(), np.ones((300, 300))
             barrier = comm.Ibarrier()
@@ -82,7 +99,7 @@ def while_computing():
 
 
 def written():
-    with open_store(target, comm) as store:
+    with open_store(target, comm, ranks_per_node=1) as store:
         with store.create(f"out/{rank}.bin") as file:
             file.write(bytes([rank]) * (300_000 * rank + 1))
         comm.barrier()
@@ -102,13 +119,13 @@ def written():
         comm.barrier()
         assert store.read("out/one") == b"winner"
         comm.barrier()
-    with open_store(target, comm) as store:
+    with open_store(target, comm, ranks_per_node=1) as store:
         assert store.read("out/one") == b"winner" and len(store.listdir("out")) == ranks + 1
 
 
 def damaged():
     """`target` has one flipped bit in its file 'victim': whoever reads it is told, wherever it lies."""
-    with open_store(target, comm) as store:
+    with open_store(target, comm, ranks_per_node=1) as store:
         for read in (lambda: store.read("victim"), lambda: store.read_many(["small-1", "victim"])):
             try:
                 read()
@@ -122,7 +139,7 @@ def damaged():
 def missing():
     """`target` lacks a partition: every rank is told who lacks what."""
     try:
-        open_store(target, comm)
+        open_store(target, comm, ranks_per_node=1)
     except StoreError as error:
         assert "Rank " in str(error) and "partition-" in str(error) and "Lost: '" in str(error), (
             error
@@ -135,7 +152,7 @@ def silent():
     """Rank 1 is stopped: a read that needs it ends with its name, and goes elsewhere if there is a copy."""
     for replication in (1, 2):
         comm.barrier()
-        store = open_store(target, comm, replication, patience=1.0)
+        store = open_store(target, comm, replication, patience=1.0, ranks_per_node=1)
         pids = comm.allgather(os.getpid())
         comm.barrier()
         if rank == 0:
@@ -156,7 +173,7 @@ def silent():
 def failing():
     """Rank 1 leaves by an error: the others are told, and no one waits for ever."""
     try:
-        with open_store(target, comm) as store:
+        with open_store(target, comm, ranks_per_node=1) as store:
             if rank == 1:
                 raise KeyError("a mistake of rank 1")
             while True:
@@ -170,7 +187,7 @@ def failing():
 
 def nobody_reads():
     """An open store costs next to nothing: CPU time of all threads while the rank sleeps."""
-    with open_store(target, comm):
+    with open_store(target, comm, ranks_per_node=1):
         comm.barrier()
         time.sleep(0.2)
         before = time.process_time()

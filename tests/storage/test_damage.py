@@ -71,15 +71,6 @@ def test_verify_tells_all_of_it(target):
     assert all(f"'{name}'" in told for name in ("01", "05", "13")) and "'02'" not in told
 
 
-def test_a_flip_between_files_is_found_by_verify_alone(target):
-    """Filling bytes belong to no file: no read needs them, the partition's SHA-256 has them."""
-    path, offset = at_fault(target, "01")
-    change(path, offset + 5007)
-    with open_store(target) as store:
-        assert store.read("01") == default_rng(1).bytes(5001)
-    assert len(verify(target)) == 1
-
-
 def test_a_short_partition_names_what_is_lost(target):
     path, offset = at_fault(target, "07")
     os.truncate(path, offset + 100)
