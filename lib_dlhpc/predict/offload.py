@@ -7,7 +7,7 @@ ahead. `paged_time` is our own bound for that, to compare with.
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.offload import Away, Way, way_out
@@ -47,7 +47,8 @@ def need(experiment: Experiment, away: Away, passes: tuple[float, float], update
         (away.backward_out, away.backward_in, passes[1], many),
         (away.update_out, away.update_in, update, 1),
     ):
-        required = max(required, max(out, back) / seconds)
+        if out or back:  # a stage may do nothing in a pass, and then nothing of it moves
+            required = max(required, max(out, back) / seconds if seconds else inf)
         late += times * in_a_pass(way, out, back, seconds).exposed
     moved = away.moved(many)
     return Need(moved, required, min(way.out, way.back), late, paged_time(experiment, moved))

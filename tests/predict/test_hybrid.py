@@ -108,7 +108,7 @@ def splits(draw):
         "strategy.microbatches": draw(st.sampled_from([1, 6, 12, 24])),
         "strategy.schedule": draw(st.sampled_from(SCHEDULES)),
         "strategy.recompute": draw(st.sampled_from(["none", "full"])),
-        "strategy.offload": draw(st.sampled_from(["none", "activations"])),
+        "strategy.offload": draw(st.sampled_from(["none", "activations", "all"])),
         "strategy.overlap": draw(st.booleans()),
         "machine.jitter": draw(st.sampled_from([0.0, 0.1])),
     }

@@ -1,13 +1,14 @@
 """Laws of going out of core: bytes that move, what hides them, what is left on the device, and where to."""
 
 import dataclasses
+from math import inf
 
 import pytest
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.offload import Away, Way
 from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.offload import PAGE_FAULT, in_a_pass, paged_time
+from lib_dlhpc.predict.offload import PAGE_FAULT, in_a_pass, need, paged_time
 from lib_dlhpc.spec.machine import Link, read_link
 
 RUN = loads("""
@@ -100,3 +101,12 @@ def test_a_machine_that_says_nothing_has_pcie_3():
     default = next(f for f in dataclasses.fields(type(RUN.machine)) if f.name == "host_link")
     assert default.default_factory() == read_link("pcie3", "link")
     assert isinstance(default.default_factory(), Link)
+
+
+def test_a_stage_that_does_nothing_in_a_pass_needs_nothing_for_it():
+    idle = need(OUT["activations"], Away(forward_out=1e6, backward_in=1e6), (1.0, 2.0), 0.0)
+    assert idle.required == pytest.approx(1e6)
+    late = need(
+        OUT["activations"], Away(update_out=1e6), (0.0, 0.0), 0.0
+    )  # what moves beside nothing shows
+    assert late.required == inf and late.exposed > 0
