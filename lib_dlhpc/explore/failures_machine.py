@@ -8,9 +8,7 @@ A failure strikes any rank. One that comes before the ranks are there waits for 
 
 import math
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.storage.snapshots.plan import store_of
@@ -196,11 +195,11 @@ def _watch(job: Job, stop: threading.Event, look: Callable[[], None]) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    above = Path(tempfile.mkdtemp(prefix="dlhpc-failures-"))
+    above = Folder("failures")
     try:
-        yield above / "run"
+        yield above.path / "run"
     finally:
-        shutil.rmtree(above, ignore_errors=True)
+        above.remove()
 
 
 def _kill(folder: Path, rank: int) -> bool:

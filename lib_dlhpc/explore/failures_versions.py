@@ -3,12 +3,8 @@
 versions_here()    the experiment: the tree, what each version wrote, what two differ in
 """
 
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ipywidgets
@@ -16,6 +12,7 @@ import numpy as np
 
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.failures_charts import written_state
+from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.failures_network import WHAT, WIDTHS, Learner
 from lib_dlhpc.explore.failures_tree import VersionTree, tree_rows
 from lib_dlhpc.explore.panels import problem_html, table_html
@@ -43,12 +40,11 @@ class Setting(NamedTuple):
 
 
 class Trunk:
-    """A store in a folder of its own, which goes with it, and what was trained into it."""
+    """A store in a folder that goes with it, and what was trained into it."""
 
     def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="dlhpc-versions-")
-        self.remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.store = SnapshotStore(Path(folder))
+        self.folder = Folder("versions")
+        self.store = SnapshotStore(self.folder.path / "store")
         self.learner = Learner()
         self.how: dict[str, str] = {}  # by a version's id
         self.waits: list[tuple[float, float]] = []  # s of copying, s until it was published
@@ -119,6 +115,8 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
         return Setting(**{name: control.value for name, control in controls.items()})
 
     def ask() -> None:
+        if tree.busy:  # the store is the other thread's
+            return
         asked.value = verdict_html(asked_words(held[0].store, tree.chosen, setting()))
 
     def tell() -> None:
@@ -154,6 +152,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
             said.value = problem_html(str(reason))
         finally:
             busy(False)
+            ask()
 
     def busy(running: bool) -> None:
         train_it.disabled = clear.disabled = tree.busy = running
@@ -172,7 +171,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
         ).start()
 
     def cleared(_: Any) -> None:
-        held[0].remove()
+        held[0].folder.remove()
         held[0] = Trunk()
         said.value = ""
         with tree.hold_trait_notifications():

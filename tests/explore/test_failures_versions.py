@@ -1,7 +1,11 @@
 """Versions on the page: what is clicked is gone on from, what was there is not written again, and all is cleared."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 from experiment_page import Now, button, click, controls, told
 
 from lib_dlhpc.explore import failures_versions
+from lib_dlhpc.explore.failures_folder import SHELL
 from lib_dlhpc.explore.failures_network import LAST, Learner
 from lib_dlhpc.explore.failures_tree import VersionTree, tree_rows
 from lib_dlhpc.explore.failures_versions import (
@@ -30,7 +35,7 @@ EPOCHS = 8  # B of the number that says how many
 def trunk() -> Any:
     made = Trunk()
     yield made
-    made.remove()
+    made.folder.remove()
 
 
 def train(trunk: Trunk, number: int, **changes: Any) -> Any:
@@ -161,15 +166,40 @@ def test_what_goes_wrong_is_told_and_it_can_be_tried_again(monkeypatch: Any) -> 
     assert "nothing of this version" in told(page) and not button(page, GO).disabled
 
 
-def test_a_store_goes_with_what_held_it(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(
-        failures_versions.tempfile, "mkdtemp", lambda prefix: str(tmp_path / prefix)
-    )
+def test_a_store_goes_with_what_held_it() -> None:
     trunk = Trunk()
-    assert list(tmp_path.iterdir())
+    path = trunk.folder.path
+    assert list(path.iterdir())
     del trunk
     gc.collect()
-    assert not list(tmp_path.iterdir())
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not os.access(SHELL, os.X_OK), reason="no shell that would watch")
+def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
+    program = (
+        "import time; from lib_dlhpc.explore.failures_folder import Folder;"
+        "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    path = Path(process.stdout.readline().strip())
+    assert (path / "file").exists()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    eventually_gone(path)
+
+
+@pytest.fixture
+def eventually_gone() -> Any:
+    def gone(path: Path) -> None:
+        until = time.monotonic() + 30
+        while path.exists():
+            assert time.monotonic() < until, f"{path} is still there"
+            time.sleep(0.02)
+
+    return gone
 
 
 def test_a_difference_is_told_in_numbers_that_can_be_read() -> None:

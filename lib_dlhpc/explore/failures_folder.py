@@ -1,0 +1,40 @@
+"""A temporary folder that goes when nobody needs it, and also when this process is killed.
+
+A page's kernel may end without a word. A shell waits at the other end of a pipe, which the system closes
+when the kernel is gone, and removes the folder then. Where there is no such shell (Windows) the folder of a
+kernel that is killed stays.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import weakref
+from pathlib import Path
+
+SHELL = "/bin/sh"
+
+
+class Folder:
+    """An empty folder; `remove` may be called any number of times, and is when nothing refers to it any more."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=f"dlhpc-{name}-"))
+        self.remove = weakref.finalize(self, _remove, self.path, _watcher(self.path))
+
+
+def _watcher(path: Path) -> "subprocess.Popen[bytes] | None":
+    if not os.access(SHELL, os.X_OK):
+        return None
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        [SHELL, "-c", 'read -r _; rm -rf -- "$0"', str(path)],
+        stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True,
+    )  # fmt: skip
+
+
+def _remove(path: Path, watcher: "subprocess.Popen[bytes] | None") -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    if watcher is not None and watcher.stdin is not None:
+        watcher.stdin.close()
+        watcher.wait()
