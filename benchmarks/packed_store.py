@@ -3,10 +3,10 @@
     python benchmarks/packed_store.py                       on 2, then on 4 ranks
     python benchmarks/packed_store.py --ranks 2 --repeat 9
 
-An epoch: every file once, in random order, dealt over the ranks, in batches of 64, as a data loader reads. The store
-has one copy of each partition, so on P ranks a share of 1 - 1/P of the files comes from another rank. Turns alternate,
-so that a busy machine is equally busy for all; medians of the slowest rank. Cold: the page cache is dropped before
-each epoch, and opening the store counts.
+An epoch: every file once, in random order, dealt over the ranks, in batches of 64, as a data loader reads. Ranks of a
+machine share a node of the store; "apart" lets each rank stand for a node: then, on P ranks, a share of 1 - 1/P of the
+files comes as a message. Turns alternate, so that a busy machine is equally busy for all; medians of the slowest rank.
+Cold: the page cache is dropped before each epoch, and opening the store counts.
 """
 
 import argparse
@@ -150,7 +150,7 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
     from lib_dlhpc.storage import open_store
 
     buffer = np.zeros(LARGE, np.uint8)
-    with open_store(home / "large.store", comm) as store:
+    with open_store(home / "large.store", comm, ranks_per_node=1) as store:
         part = store.index.columns["partition"]
         own, far = (
             [name for name, where in zip(store.names, part, strict=True) if where == rank]

@@ -66,7 +66,13 @@ class Reader:
         self._lost: set[int] = set()
         self._rooms: list[bytearray] = []
         self._closing = Event()
-        Thread(target=preload, args=(held.values(), self._closing), daemon=True).start()
+        # The ranks of a node hold the same: each has the disk read its part of it.
+        mine = [
+            part
+            for number, part in held.items()
+            if place[number][number % len(place[number])] == rank
+        ]
+        Thread(target=preload, args=(mine, self._closing), daemon=True).start()
 
     def start(self, wanted: np.ndarray) -> Started:
         """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
