@@ -77,6 +77,11 @@ def test_from_5_minutes_to_20_the_loss_falls_and_to_a_day_it_is_nearly_all():
     assert [round(share, 2) for share in lost] == [0.23, 0.15, 0.45, 1.0]
 
 
+def test_below_3_5_percent_of_checkpoints_is_half_an_hour():
+    shares = [float(found(Setting(interval=60.0 * m)).shares["checkpoints"]) for m in (20, 30)]
+    assert shares[0] > 0.035 > shares[1]
+
+
 def test_on_more_gpus_the_best_interval_loses_more_and_faster_files_leave_the_restarts():
     lost = [least(gpus=n) for n in (512, 16384, 131072)]
     assert [round(share, 3) for share in lost] == [0.02, 0.152, 0.543]
