@@ -37,17 +37,18 @@ def batches(target, run):
             yield [run.decode(data) for data in files]
 
 
+ONE, ALL = "Your formula: what one", "Your formula: what all"
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
-    "one reader": ("rate", "readers / one", "1 / one", "Your formula", "That is one reader"),
-    "no metadata": ("rate", "operations * tier.operation_latency", "0", "Your formula", "Each operation is waited for"),
-    "no first byte": ("rate", "reads * tier.read_latency", "0", "Your formula", "waits for its first byte"),
-    "nobody decodes": ("rate", " + decode", "", "Your formula", "has to decode"),
-    "no transfer": ("rate", "size / tier.reader_bandwidth + decode", "decode", "Your formula", "Bytes take time"),
-    "no servers": ("rate", "if operations:", "if False:", "Your formula", "the metadata servers"),
-    "no tier": ("rate", ", tier.bandwidth / size]", "]", "Your formula", "bandwidth of the tier"),
-    "limits add up": ("rate", "min(limits)", "1 / sum(1 / each for each in limits)", "Your formula", "too little"),
-    "divided by none": ("rate", "if operations:", "if True:", "Your formula", "ZeroDivisionError"),
+    "one reader": ("rate", "readers / one", "1 / one", ONE, "That is one reader"),
+    "no metadata": ("rate", "operations * tier.operation_latency", "0", ONE, "Who waits for the operations"),
+    "no first byte": ("rate", "reads * tier.read_latency", "0", ONE, "first byte"),
+    "nobody decodes": ("rate", " + decode", "", ONE, "Who decodes"),
+    "no transfer": ("rate", "size / tier.reader_bandwidth + decode", "decode", ONE, "Bytes take time"),
+    "no servers": ("rate", "if operations:", "if False:", ALL, "the metadata servers"),
+    "no tier": ("rate", ", tier.bandwidth / size]", "]", ALL, "bandwidth of the tier"),
+    "limits add up": ("rate", "min(limits)", "1 / sum(1 / each for each in limits)", ALL, "too little"),
+    "divided by none": ("rate", "if operations:", "if True:", ONE, "ZeroDivisionError"),
     "nothing is left": ("prepare", "pack(folder, target)", "pass", "The samples", "leaves nothing"),
     "not a sample": ("batches", ' if name.endswith(".img")', "", "The samples", "stopped with error: Error -3"),
     "the same order": ("batches", "run.seed + epoch", "run.seed", "The samples", "next one has not"),

@@ -2,7 +2,7 @@
 
 In the notebook:   task(NAME), script(NAME), profile(NAME), check_rate(rate, NAME),
                    check(prepare, batches, NAME), race(prepare, batches, NAME), on_ranks(NAME, all three)
-In a terminal:     python checks.py step.py "your name"                  all ten laws, no clock
+In a terminal:     python checks.py step.py "your name"                  all eleven laws, no clock
                    mpiexec -n 4 python checks.py step.py "your name"     the loader on real ranks; srun works as well
 """
 
@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from lib_dlhpc.explore.lab_input import original, rate_finding, task_of
+from lib_dlhpc.explore.lab_input import original, rate_findings, task_of
 from lib_dlhpc.explore.lab_input_here import PARTS, largest_part, profile_text, profiled, race_text
 from lib_dlhpc.explore.lab_input_here import script as functions_of
 from lib_dlhpc.explore.lab_input_loader import (
@@ -82,19 +82,19 @@ def largest(name):
 
 
 def check_rate(rate, name):
-    """Return the finding on the formula for the page, and what it says of the script."""
+    """Return the findings on the formula for the page, and what it says of the script."""
     from lib_dlhpc.explore.lab import show
 
     own = own_of(name)
-    found = rate_finding(rate, own)
+    found = rate_findings(rate, own)
     below = ""
-    if found.right:
+    if passed(found):
         come = float(large_run(own, profiled(own, *functions_of(own))).rate)
         below = (
             f"With your script {come:.0f} samples a second come, and the GPUs could take"
             f" {own.readers * own.speed:.0f}: they compute {min(1, come / own.readers / own.speed):.0%} of the time."
         )
-    return show([found], "Your formula", below)
+    return show(found, "Your formula", below)
 
 
 def check(prepare, batches, name):
@@ -118,7 +118,7 @@ def findings(given, name):
     """Return what holds for all that is handed in: functions by their names in NAMES."""
     rate, prepare, batches = (given[each] for each in NAMES)
     own = own_of(name)
-    return [rate_finding(rate, own), *loader_findings(prepare, batches, own)]
+    return [*rate_findings(rate, own), *loader_findings(prepare, batches, own)]
 
 
 def on_ranks(name, rate, prepare, batches, ranks=4):

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
         (
             "07_repair_the_input",
             "repair_the_input",
-            ["All 1 hold.", "All 9 hold.", "times as many", "4 real ranks"],
+            ["All 2 hold.", "All 9 hold.", "times as many", "4 real ranks"],
         ),
     ],
 )
