@@ -41,16 +41,16 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
         own = holds and name == least
         told = format_plain(rate) if np.isfinite(rate) else "asked for nothing"
         _append(bars, limit=WORDS[name], start=low, rate=rate if np.isfinite(rate) else low,
-                words=f"{told}: this one holds" if own else told, holds=own, order=order)  # fmt: skip
+                words=f"{told}: holds" if own else told, holds=own, order=order)  # fmt: skip
     late = demand > np.sqrt(low * high)
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
-        "demand": {"x": [demand], "words": [f"the GPUs would train {format_plain(demand)}"],
+        "demand": {"x": [demand], "words": [f"the GPUs: {format_plain(demand)}"],
                    "side": ["right" if late else "left"], "shift": [-6 if late else 6]},
         "room": {"x": [low, high]},
     }  # fmt: skip
     said = ", ".join(f"{WORDS[name]} {format_plain(rate)}" for name, rate in known.items())
-    end = f"{WORDS[least]} hold it up" if holds else "the GPUs themselves are the limit"
+    end = f"held up by {WORDS[least]}" if holds else "the GPUs themselves are the limit"
     return data, (f"Samples a second: {said}; the GPUs would train {format_plain(demand)}: {end}.")
 
 
@@ -65,10 +65,9 @@ def reader_state(parts: Mapping[str, float]) -> State:
                 words=f"{show(seconds, 's')}, {share:.0%}" if seconds else "none")  # fmt: skip
     most = max(parts, key=lambda name: parts[name])
     data: dict[str, dict[str, Any]] = {"bars": bars, "room": {"x": [0.0, 1.25 * max(whole, 1e-9)]}}
-    return data, (
-        f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most};"
-        f" the bytes themselves take {parts['transfer'] / whole:.0%}."
-    )
+    told = f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most}"
+    rest = "" if most == "transfer" else f", {parts['transfer'] / whole:.0%} for the bytes' way"
+    return data, f"{told}{rest}."
 
 
 def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
@@ -96,7 +95,7 @@ def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
     for order, (name, hit) in enumerate(found.items()):
         _append(bars, rule=name, hit=hit, words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
                 chosen=name == chosen, order=order)  # fmt: skip
-    late = share > 0.5
+    late = share > 0.4
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "share": {"x": [share], "words": [f"cached: {share:.0%}"],
@@ -112,7 +111,7 @@ def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> 
     told = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
-        "ends": {**ends, "place": _spread(ends["place"], 0.09)},
+        "ends": {**ends, "place": _spread([float(y[-1]) for _, y in curves.values() if len(y)], 0.09)},
         "now": _at({n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"),
         "published": {"x": [published[0]], "y": [published[1]],
                       "words": [f"published: over {published[1]:.0%} at {published[0]} nodes"]},

@@ -36,7 +36,7 @@ def limits_chart() -> dict[str, Any]:
     ).encode(y=alt.value(0), text="words:N")  # fmt: skip
     return _finished(
         alt.layer(room, free, held, hatched, line, words, said),
-        "How many samples a second does each limit allow?", 150, left=158, right=150, top=26,
+        "How many samples a second does each limit allow?", 150, left=136, right=60, top=26,
         bottom=44, table={"bars": {"limit": "limit", "words": "samples/s"},
                           "demand": {"words": ""}},
     )  # fmt: skip
@@ -53,7 +53,7 @@ def reader_chart() -> dict[str, Any]:
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return _finished(
         alt.layer(room, bars.mark_bar(color=GREEN), words), "What does a reader do all day?", 120,
-        left=158, right=60, top=12, bottom=44,
+        left=100, right=60, top=12, bottom=44,
         table={"bars": {"part": "", "words": "time, share"}},
     )  # fmt: skip
 
@@ -153,16 +153,16 @@ def volume_chart() -> dict[str, Any]:
 
 def measured_chart() -> dict[str, Any]:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
-    x = alt.X("rate:Q", title="files a second, all ranks").scale(nice=False, zero=True, padding=40)
+    x = alt.X("rate:Q", title="files a second, all ranks").scale(nice=False, zero=True)
     x = x.axis(_axis(labelExpr="format(datum.value, '~s')", tickCount=5))
     y = alt.Y("row:N", title=None, sort=ORDER)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     real = bars.transform_filter("datum.way == 'measured'").mark_bar(color=BLUE)
     told = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GREY)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return _finished(
-        alt.layer(told, real, words), "The same loader, unmodified", 170, left=158, right=60,
+        alt.layer(told, real, words), "The same loader, unmodified", 170, left=170, right=60,
         top=12, bottom=44, table={"bars": {"row": "", "words": "files/s"}},
     )  # fmt: skip
 

@@ -26,7 +26,8 @@ from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import PackedStore, open_store
 
 FILES, CLASSES = 2000, 20  # in so many folders
-EPOCHS = 5  # read in each way, by turns; the calmer ones count
+EPOCHS = 3  # read in each way, by turns; the calmer ones count
+TIMES = 5  # that what one rank does alone is repeated
 BATCH = 64  # samples asked for at once, where the loader is not left as it is
 SECONDS, SIZE = 2.0, 48.0 * MiB  # of the calibration
 FEW = 200  # samples that a rank reads by itself, to know what they take
@@ -73,42 +74,52 @@ def read_all(folder: Path) -> None:
     task = json.loads((folder / "task.json").read_text("utf-8"))
     known = costs(comm, folder, task)
     took: dict[str, list[float]] = {way: [] for way in WAYS}
+    ready: dict[str, list[float]] = {way: [] for way in WAYS}
     sums: dict[str, list[int]] = {way: [] for way in WAYS}
     for epoch in range(EPOCHS):
         for way in WAYS:
             chill(comm, task["state"], folder)
-            seconds, checksum = read_epoch(comm, folder, way, task["copies"], epoch)
+            before, seconds, checksum = read_epoch(comm, folder, way, task["copies"], epoch)
+            ready[way].append(before)
             took[way].append(seconds)
             sums[way].append(checksum)
     agree = comm.allreduce(int(sums["files"] == sums["mounted"] == sums["many"]))
     if comm.rank == 0:
         told = {
             "took": {way: calm(times) for way, times in took.items()},
+            "ready": {way: calm(times) for way, times in ready.items()},
             "same": agree == comm.size,
             **known,
         }
         (folder / "read.json").write_text(json.dumps(told), encoding="utf-8")
 
 
-def read_epoch(comm: Any, folder: Path, way: str, copies: int, epoch: int) -> tuple[float, int]:
-    """Read this rank's part of an epoch; return the seconds of the slowest rank, and the checksum."""
+def read_epoch(
+    comm: Any, folder: Path, way: str, copies: int, epoch: int
+) -> tuple[float, float, int]:
+    """Read this rank's part of an epoch; return the slowest rank's s to open and find, and to read; the checksum.
+
+    Each rank stands for a node: what it does not hold it asks another for.
+    """
     from mpi4py import MPI
 
+    begin = time.perf_counter()
     with ExitStack() as open_:
         if way == "files":
             root = str(folder / "files")
         else:
-            store = open_.enter_context(
-                open_store(folder / "data.store", comm, copies, ranks_per_node=1)
-            )
+            opened = open_store(folder / "data.store", comm, copies, ranks_per_node=1)
+            store = open_.enter_context(opened)
             root = open_.enter_context(mounted(store, folder / "mounted"))
         mine = loader.order(loader.find(root), epoch, comm.rank, comm.size)
+        before = time.perf_counter() - begin
         comm.Barrier()
         begin = time.perf_counter()
         checksum = in_batches(store, root, mine) if way == "many" else loader.read(mine)
         seconds = time.perf_counter() - begin
         asleep(comm)  # until all are done, each answers the others
-    return comm.allreduce(seconds, MPI.MAX), checksum
+    before, seconds = (comm.allreduce(each, MPI.MAX) for each in (before, seconds))
+    return before, seconds, checksum
 
 
 def in_batches(store: PackedStore, root: str, paths: list[str]) -> int:
@@ -174,7 +185,7 @@ def calm(seconds: Sequence[float]) -> float:
     return statistics.median(sorted(seconds)[: -(-len(seconds) // 2)])
 
 
-def each(action: Callable[[], Any], count: int, times: int = EPOCHS) -> float:
+def each(action: Callable[[], Any], count: int, times: int = TIMES) -> float:
     """Return the seconds of one of `count` that an action does, repeated some times, after once to warm up."""
     action()
     found = []

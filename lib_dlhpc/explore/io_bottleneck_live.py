@@ -282,17 +282,20 @@ def result_html(setting: Setting, came: Came) -> str:
         ["not foretold", *(("-" if left[w] < 0 else "") + show(abs(left[w]), "s") for w in WAYS)]
     )
     parts.append(["measured", *(show(whole[way], "s") for way in WAYS)])
+    ready = came.read["ready"]
+    parts.append(["once, to open and find all", *(show(ready[way], "s") for way in WAYS)])
     return (
         table_html(lines)
         + table_html(parts)
         + verdict_html(
             "<b>Why they part.</b> Metadata, latency and transfer are from files read just before, by readers that do"
             " nothing else; the loader's and the store's own work is from one rank alone; a question to another rank"
-            " takes what it took while that rank had nothing to do. On the disk, a read brings its neighbours along, which"
-            " a large file has and a small one has not. In the run ranks answer each other while they read,"
-            " and share the cores with all else here: what that costs is not foretold. It is why one question for each"
-            " sample is slow on a busy machine, and why asking for many at once helps most where it waits longest."
-            " FanStore's opponent is not the memory of one computer but a file system that hundreds of nodes ask."
+            " takes what it took while that rank had nothing to do. In the run ranks answer each other while they"
+            " read, and share the cores with all else here: what that costs is not foretold. It is why one question"
+            " for each sample is slow on a busy machine, and why asking for many at once helps most where it waits"
+            " longest. From the disk the store has its partitions read front to back, beside the first samples; what"
+            " that saves is not foretold either. FanStore's opponent is not the memory of one computer but a file"
+            " system that hundreds of nodes ask."
         )
     )
 

@@ -39,7 +39,8 @@ TIER = {
     "system": "ext4",
 }  # fmt: skip
 READ = {
-    "took": {"files": 0.05, "mounted": 0.5, "many": 0.04}, "same": True, "latency": 2e-4,
+    "took": {"files": 0.05, "mounted": 0.5, "many": 0.04},
+    "ready": {"files": 0.01, "mounted": 0.02, "many": 0.02}, "same": True, "latency": 2e-4,
     "bandwidth": 2e9, "work": 4e-6, "mounted": 3e-5, "many": 1.5e-5, "own": 2e-5,
 }  # fmt: skip
 CAME = Came(TIER, READ)

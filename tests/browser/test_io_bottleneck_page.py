@@ -1,0 +1,109 @@
+"""The lesson on input as a learner uses it: guesses unlock, every control is seen to move something."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    SHOWN,
+    a_guess_unlocks,
+    choice_moves,
+    choose,
+    experiment,
+    is_as_wide_as_its_window,
+    largest_kernel,
+    slider,
+    slider_moves,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "07_io_bottlenecks.ipynb"
+PLOTS = 7
+QUESTIONS = 9
+SLIDERS = {
+    0: ["A file", "Nodes", "Readers"],
+    1: ["Cached", "Nodes"],
+    2: ["Nodes", "SSD"],
+    3: ["Batch", "Nodes"],
+}
+DROPDOWNS = {
+    0: [("GPU", "V100"), ("Files", "packed"), ("Read from", "FanStore, over the SSDs")],
+    1: [("Dropped is", "any, by lot"), ("Order", "the same in each epoch")],
+    2: [("Data set", "neural images, 455 GB"), ("A node has", "four V100 (what if)"),
+        ("Stored", "2 : 1, quick (1 GB/s a reader)")],
+    3: [("Network", "VGG-16"), ("In", "one epoch")],
+}  # fmt: skip
+GUESSES = {0: "100", 1: "50", 2: 3, 3: 2, 4: "100"}  # a number: that choice of a list
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    before = "files looked up, opened, closed"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 351 million", "a factor of 3.51")
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    for label in SLIDERS[index]:
+        slider_moves(page, eventually, index, label, "ArrowLeft" if index == 2 else "ArrowRight")
+    for label, choice in DROPDOWNS[index]:
+        look = SHOWN if (index, label) == (2, "Data set") else DRAWN
+        choice_moves(page, eventually, index, label, choice, look)
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "metadata servers of lustre do no more" in wall(page, 0))
+    choose(page, 0, "Read from", "each node's SSD, copied")
+    eventually(lambda: "133% too much" in wall(page, 0))
+    choose(page, 0, "Read from", "FanStore, over the SSDs")
+    eventually(lambda: "The GPUs are fed." in wall(page, 0))
+    eventually(lambda: "drops what comes next" in wall(page, 1))
+    slider(page, 1, "Nodes").press("End")
+    eventually(lambda: "no rule that does not know the order" in wall(page, 1))
+    eventually(lambda: "The data fits" in wall(page, 2))
+    choose(page, 2, "Data set", "neural images, 455 GB")
+    slider(page, 2, "Nodes").press("Home")
+    eventually(lambda: "it takes 4 nodes" in wall(page, 2))
+    slider(page, 3, "Batch").press("End")
+    eventually(lambda: "Memory" in wall(page, 3))
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Twice the bandwidth").click()
+    eventually(lambda: page.get_by_text("Not a byte of it is missing").count() == 1)
+    page.get_by_role("button", name="Packed files", exact=True).click()
+    eventually(lambda: page.get_by_text("an index in memory.").count() == 1)
+
+
+def test_files_are_read_for_real_and_their_prediction_stands_beside_it(
+    page: Any, eventually: Any
+) -> None:
+    live = experiment(page, 4)
+    slider(page, 4, "A file").press("Home")
+    live.get_by_role("button", name="Read").click()
+    eventually(lambda: live.get_by_text("the same samples in the same order").count() == 1)
+    eventually(lambda: live.locator(".dlhpc-plot[data-serial] svg").count() == 1)
+    assert live.get_by_text("Why they part.").count() == 1
+    assert live.locator("table tbody tr").count() >= 3 + 7
+
+
+def test_a_reading_can_be_cancelled(page: Any, eventually: Any) -> None:
+    live = experiment(page, 4)
+    live.get_by_role("button", name="Read").click()
+    eventually(lambda: live.get_by_text("Writing 2,000 files").count() == 1)
+    live.get_by_role("button", name="Cancel").click()
+    eventually(lambda: live.get_by_text("Cancelled.").count() == 1)
+    eventually(lambda: live.get_by_role("button", name="Read").is_enabled())
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_fits_a_phone_and_a_desk(page: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(page, eventually, width, ".dlhpc-page .dlhpc-plot")
+
+
+def test_a_visitor_is_cheap(page: Any, lesson: tuple[str, int]) -> None:
+    assert largest_kernel(lesson[1]) < MOST_MEMORY
