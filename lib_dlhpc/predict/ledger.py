@@ -95,7 +95,8 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
         near, moved = max((near_bytes(part, size, strategy.recompute) for part in held), key=sum)
         near, extra = min(keeps, batch * near), batch * moved
         away, keeps = away + keeps - near, near
-    if many > 1 and strategy.zero < 2 and strategy.offload != "all":  # of a pass, to be added
+    whole = strategy.zero < 2 or sizes(experiment).data == 1  # gradients of a pass, to be added
+    if many > 1 and whole and strategy.offload != "all":
         extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
 
     def moment(when: str, activations: float, working: float) -> Moment:

@@ -111,4 +111,5 @@ def _fetched(experiment: Experiment, model: Model, work: Floats, order: int) -> 
     there = np.cumsum(cost.total)
     work = work[::order]
     left = np.cumsum(work[::-1])[::-1]
-    return Exchange(total, float(max(0.0, (there + left).max() - work.sum())))
+    late = max(0.0, float((there + left).max() - work.sum()))
+    return Exchange(total, min(late, float(total.total)))  # exactly: rounding leaves no dust

@@ -26,13 +26,14 @@ microbatches = 8
 """)
 PIPE = {"strategy.pipeline": 4}
 ONE = {"strategy.data": 1, "strategy.tensor": 8, "strategy.pipeline": 2}
-IMAGES = {"model": {"name": "resnet50"}}
+WHOLE = {"strategy.nodes": 1, "strategy.devices_per_node": 1}
 VOID = [
     ({}, {"strategy.schedule": "gpipe"}, "keep more microbatches"),
     ({"strategy.microbatches": 1}, {"strategy.schedule": "gpipe"}, "no pipeline to order."),
     ({}, {"strategy.schedule": "interleaved", "strategy.chunks": 2}, "no pipeline to order"),
     (PIPE, {"strategy.schedule": "interleaved"}, "nothing to interleave"),
     (ONE, {"strategy.zero": 1}, "there is one"),
+    *(({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is one") for z in (1, 2, 3)),
     ({}, {"strategy.split": "row"}, "no layer is split"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
 ]
