@@ -8,7 +8,9 @@ import subprocess
 import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 from queue import Queue
+from statistics import median
 from threading import Thread
 
 import numpy as np
@@ -19,6 +21,7 @@ from lib_dlhpc.explore import lab_input_loader
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.explore.lab_input import (
     FAULTS,
+    contents,
     experiment_of,
     loaded,
     original,
@@ -342,3 +345,38 @@ def test_a_loader_that_hangs_is_given_up(own, solved, monkeypatch):
     findings = loader_findings(solved.prepare, batches, own.own_of("x"))
     assert "does not end" in findings[0].words
     assert all(each.right is None for each in findings[1:])
+
+
+def test_the_numbers_of_the_notes_are_the_librarys(own, solved, repository):
+    notes = (repository / "instructor_notes" / f"lab_{LAB}.md").read_text(encoding="utf-8")
+    notes = " ".join(notes.split())
+    shares, bandwidth, quicker, limits, one_by_one = [], [], [], [], 0
+    for number in range(30):
+        task = own.own_of(f"learner {number}")
+        many, has = task.samples, task.faults.__contains__
+        listings = 1 + -(-many // task.batch) if has("list each batch") else 1
+        operations = 2 * listings * (1 + task.classes) / many
+        operations += 1 + has("look twice") + 2 * (1 + has("open twice"))
+        pieces = [len(data) / 256 for data in contents(task).values()]
+        reads = sum(map(ceil, pieces)) / many if has("small reads") else 1
+        decode = task.decode * (1 + has("decode twice"))
+        script = reading(
+            experiment_of(task, operations, reads + has("open twice"), task.sample, decode)
+        )
+        single, repaired = (
+            reading(experiment_of(task, 0, each, task.sample, task.decode)).rate
+            for each in (1, 1 / task.batch)
+        )
+        needed = task.readers * task.speed
+        shares.append(script.rate / needed)
+        bandwidth.append(script.rate * task.sample / task.bandwidth)
+        quicker.append(repaired / script.rate)
+        limits.append(script.limit)
+        one_by_one += single < needed
+    assert f"take {100 * min(bandwidth):.1f} to {max(bandwidth):.0%}".replace("%", " %") in notes
+    assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of the time" in notes
+    assert f"less than {100 * median(shares):.0f} %" in notes
+    assert f"{min(quicker):.0f} to {max(quicker):.0f} times as fast" in notes
+    assert f"of {one_by_one} in 30 large runs" in notes
+    assert limits.count("metadata servers") == 8 and "In eight of thirty scripts" in notes
+    assert f"{len(solved.MISTAKES)} mistakes by name" in notes
