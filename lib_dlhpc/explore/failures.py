@@ -174,7 +174,7 @@ def loss_view(setting: Setting, played: Played = ()) -> State:
 def phases_view(setting: Setting) -> State:
     """Return the columns of the chart "failures_phases": a few failures of one run, played."""
     own = found(setting)
-    span = min(6 * float(own.mtbf), 400 * setting.interval)
+    span = min(6 * float(own.mtbf), 250 * setting.interval)
     draw = np.random.default_rng(SEED)
     strikes = np.cumsum(draw.exponential(float(own.mtbf), 60))  # none after what is shown
     one = play(span, setting.interval, own.saving, failures=strikes[strikes < span].tolist())

@@ -173,7 +173,7 @@ def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
                  "label": [show(r[1], "B") if few else "" for r in rows], "told": [r[3] for r in rows]},
         "whole": {"y": [rows[0][2]] if rows else [],
                   "words": [f"the whole state: {show(rows[0][2], 'B')}"] if rows else []},
-        "room": {"y": [0.0, 1.15 * rows[0][2] if rows else 1.0]},
+        "room": {"y": [0.0, 1.4 * rows[0][2] if rows else 1.0]},
     }  # fmt: skip
     if not rows:
         return data, "No version yet."

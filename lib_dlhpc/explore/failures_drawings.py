@@ -192,7 +192,7 @@ def written_chart() -> dict[str, Any]:
     said = bars.mark_text(dy=-7, fontSize=11, **HALO).encode(text="label:N")
     whole = alt.Chart(alt.NamedData("whole")).encode(y=alt.Y("y:Q"))
     rule = whole.mark_rule(strokeDash=[6, 3], strokeWidth=2)
-    named = whole.mark_text(align="right", baseline="bottom", dx=-4, dy=-4, **HALO)
+    named = whole.mark_text(align="right", baseline="bottom", dx=-4, dy=-15, **HALO)
     named = named.encode(x=alt.value(alt.expr("width")), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     return _finished(
