@@ -86,12 +86,16 @@ class PackedStore:
         """
         self._check_open()
         under_way: deque[tuple[Sequence[str], Started]] = deque()
-        for names in batches:
-            under_way.append(self._started(names))
-            if len(under_way) > ahead:
+        try:
+            for names in batches:
+                under_way.append(self._started(names))
+                if len(under_way) > ahead:
+                    yield self._finished(under_way.popleft())
+            while under_way:
                 yield self._finished(under_way.popleft())
-        while under_way:
-            yield self._finished(under_way.popleft())
+        finally:  # whoever stops in between
+            for _, started in under_way:
+                self._reader.drop(started)
 
     def _started(self, names: Sequence[str]) -> tuple[Sequence[str], Started]:
         """Ask for packed files; return the names and what is under way."""

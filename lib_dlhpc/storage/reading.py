@@ -99,9 +99,20 @@ class Reader:
             try:
                 return self._finish(started)
             except RankLost as error:
+                self.drop(started)
                 if not self._ask_others(error.rank):
                     raise
                 started = self.start(started.wanted)
+            except BaseException:
+                self.drop(started)
+                raise
+
+    def drop(self, started: Started) -> None:
+        """Do without what has been asked for."""
+        tickets = [one.ticket for one in started.arriving] + [one.ticket for one in started.batches]
+        for ticket in tickets:
+            assert self.peers
+            self.peers.drop(ticket)
 
     def read_own(self, number: int) -> bytes | None:
         """Return the content of one file, or None where another rank has to be asked. Raises StoreError."""

@@ -68,6 +68,7 @@ class Peers:
         self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
+        self._dropped: list[Ticket] = []  # MPI may still write where their answers go
         self._closed: set[int] = set()
         self._left: set[int] = set()
         self._stop = threading.Event()
@@ -95,6 +96,14 @@ class Peers:
         for ticket in tickets:
             self._wait(ticket, deadline)
         self._read = time.monotonic()
+
+    def drop(self, ticket: Ticket) -> None:
+        """Do without an answer, if it has not come: what it was to fill is kept until the store closes."""
+        for request in ticket.requests[: len(ticket.into)]:
+            if request:
+                request.Cancel()
+                request.Free()
+        self._dropped.append(ticket)
 
     def close(self) -> Any:
         """Answer until every rank has come here, then stop and return the communicator, which the caller frees.
@@ -159,7 +168,7 @@ class Peers:
                 time.sleep(_READS / 2)
             elif self.poll():
                 last, sleep = now, _SLEEP
-            elif now - last < _AWAKE:
+            elif now - last < (_ALERT if self._sending else _AWAKE):  # a long answer goes in pieces
                 _yield()
             else:
                 time.sleep(sleep)
@@ -188,20 +197,14 @@ class Peers:
             self._told(ticket)
         left = ticket.rank in self._left
         if left or time.monotonic() > deadline:
-            self._give_up(ticket)
+            self.drop(ticket)
             why = "has left the store" if left else f"did not answer within {self.patience:g} s"
             raise RankLost(f"Rank {ticket.rank} {why}: {ticket.about()}.", ticket.rank)
 
     def _told(self, ticket: Ticket) -> None:
         text = self.comm.recv(source=ticket.rank, tag=ticket.tag + 1)
-        self._give_up(ticket)
+        self.drop(ticket)
         raise StoreError(f"Rank {ticket.rank} could not answer: {ticket.about()}: {text}.")
-
-    def _give_up(self, ticket: Ticket) -> None:
-        for request in ticket.requests[: len(ticket.into)]:
-            if request:
-                request.Cancel()
-                request.Free()
 
     def _handle(self, rank: int, size: int) -> None:
         if size > len(self._inbox):

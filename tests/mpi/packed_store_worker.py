@@ -37,6 +37,9 @@ def every_file():
             batches = [names[i : i + 7] for i in range(0, len(names), 7)]
             for batch, found in zip(batches, store.read_ahead(batches, 2), strict=True):
                 assert found == [truth(name) for name in batch]
+            for found in store.read_ahead(batches, 2):  # what is under way is left behind
+                assert found == [truth(name) for name in batches[0]]
+                break
             wrong = []
 
             def reader(seed, store=store, names=names, wrong=wrong):
