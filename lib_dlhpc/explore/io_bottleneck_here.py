@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def costs(comm: Any, folder: Path, task: dict[str, Any]) -> dict[str, float]:
         asleep(comm)
         if comm.rank == 0 and comm.size > 1:
             names = loader.order(store.names, 0)[:FEW]
-            one = each(lambda: [store.read(name) for name in names], FEW, 3)
+            one = calm([each(partial(one_by_one, store, names)) for _ in range(TIMES)])
             share = 1 - 1 / comm.size
             asked = max(one - found["own"], 0.0) / share - task["size"] / bandwidth
             found["latency"] = max(asked, 0.0) / 2
@@ -151,18 +152,29 @@ def costs(comm: Any, folder: Path, task: dict[str, Any]) -> dict[str, float]:
 
 
 def alone(folder: Path, size: int) -> dict[str, float]:
-    """Return s a sample of one process: the loader's own work, and reading it from a store in three ways."""
-    sample, target = os.urandom(size), folder / "data.store"
-    work = each(lambda: [loader.decode(sample, 0) for _ in range(FEW)], FEW)
-    with open_store(target) as store, mounted(store, folder / "mounted") as root:
-        paths = loader.order(loader.find(root), 0)[:FEW]
-        names = [os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
-        return {
-            "work": work,
-            "mounted": each(lambda: loader.read(paths), FEW),
-            "many": each(lambda: in_batches(store, root, paths), FEW),
-            "own": each(lambda: [store.read(name) for name in names], FEW),
-        }
+    """Return s a sample of one process: what is done with its bytes, and with reading it in each way.
+
+    Each is read for the first time since the store was opened, as in an epoch.
+    """
+    sample = os.urandom(size)
+    found: dict[str, list[float]] = {name: [] for name in ("work", *WAYS, "own")}
+    for _ in range(TIMES):
+        with open_store(folder / "data.store") as store, mounted(store, folder / "mounted") as root:
+            parts = [loader.order(loader.find(root), 0)[k * FEW : (k + 1) * FEW] for k in range(3)]
+            files = [path.replace(root, str(folder / "files")) for path in parts[0]]
+            names = [os.path.relpath(path, root).replace(os.sep, "/") for path in parts[2]]
+            found["work"].append(each(lambda: [loader.decode(sample, 0) for _ in range(FEW)]))
+            found["files"].append(each(partial(loader.read, files)))
+            found["mounted"].append(each(partial(loader.read, parts[0])))
+            found["many"].append(each(partial(in_batches, store, root, parts[1])))
+            found["own"].append(each(partial(one_by_one, store, names)))
+    return {name: calm(seconds) for name, seconds in found.items()}
+
+
+def one_by_one(store: PackedStore, names: list[str]) -> None:
+    """Read samples, a question each where they lie on another rank."""
+    for name in names:
+        store.read(name)
 
 
 def asleep(comm: Any) -> None:
@@ -185,15 +197,11 @@ def calm(seconds: Sequence[float]) -> float:
     return statistics.median(sorted(seconds)[: -(-len(seconds) // 2)])
 
 
-def each(action: Callable[[], Any], count: int, times: int = TIMES) -> float:
-    """Return the seconds of one of `count` that an action does, repeated some times, after once to warm up."""
+def each(action: Callable[[], Any], count: int = FEW) -> float:
+    """Return the seconds of one of `count` that an action does."""
+    begin = time.perf_counter()
     action()
-    found = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        action()
-        found.append(time.perf_counter() - begin)
-    return calm(found) / count
+    return (time.perf_counter() - begin) / count
 
 
 def stream(comm: Any, size: int) -> float:

@@ -198,21 +198,18 @@ def asked_words(setting: Setting) -> str:
 
 
 def experiment(setting: Setting, came: Came, way: str) -> Experiment:
-    """Return one way of reading as an experiment: the fitted tier, the loader's own work, questions to ranks."""
+    """Return one way of reading as an experiment: the fitted tier, the loader's own work, questions to ranks.
+
+    Its own work is what one rank alone took in memory, beyond what the tier says of that.
+    """
     tier = StorageTier(**came.tier["tier"])
-    own = one_sample(
-        tier, Asked("file" if way == "files" else "random", setting.size, setting.ranks)
-    )
-    if way == "files":
-        return own.set({"storage.decode": came.read["work"]})
-    packed = one_sample(tier, Asked("random", setting.size, 1))
-    known = sum(float(seconds) for seconds in reading(packed).reader.values())
-    changes: dict[str, Any] = {
-        "storage.decode": max(came.read[way] - known, came.read["work"])
-        if setting.state == WARM
-        else came.read[way],
-    }
-    if setting.held < setting.ranks:
+    what = "file" if way == "files" else "random"
+    own = one_sample(tier, Asked(what, setting.size, setting.ranks))
+    alone = reading(one_sample(tier, Asked(what, setting.size, 1))).reader.values()
+    # The tier of a disk says nothing of memory.
+    known = float(sum(alone)) if setting.state == WARM else 0.0
+    changes: dict[str, Any] = {"storage.decode": max(came.read[way] - known, came.read["work"])}
+    if way != "files" and setting.held < setting.ranks:
         elsewhere = 1 - setting.held / setting.ranks
         asked = 1.0 if way == "mounted" else 1 / (BATCH * elsewhere)  # questions of a remote sample
         changes |= {
@@ -289,11 +286,11 @@ def result_html(setting: Setting, came: Came) -> str:
         + table_html(parts)
         + verdict_html(
             "<b>Why they part.</b> Metadata, latency and transfer are from files read just before, by readers that do"
-            " nothing else; the loader's and the store's own work is from one rank alone; a question to another rank"
-            " takes what it took while that rank had nothing to do. In the run ranks answer each other while they"
-            " read, and share the cores with all else here: what that costs is not foretold. It is why one question"
-            " for each sample is slow on a busy machine, and why asking for many at once helps most where it waits"
-            " longest. From the disk the store has its partitions read front to back, beside the first samples; what"
+            " nothing else; the loader's and the store's own work is what one rank alone took beyond that; a question"
+            " to another rank takes what it took while that rank had nothing to do. In the run ranks answer each other"
+            " while they read, share the cores with all else here, and the slowest of them counts: what that costs is"
+            " not foretold. It is why one question for each sample is slow on a busy machine, and why asking for many"
+            " at once helps most where it waits longest. From the disk the store has its partitions read front to back, beside the first samples; what"
             " that saves is not foretold either. FanStore's opponent is not the memory of one computer but a file"
             " system that hundreds of nodes ask."
         )
