@@ -1,0 +1,168 @@
+"""Checks of lab 8: do the formulas hold, is the way to save near the best, and does a run survive being killed?
+
+In the notebook:   task(NAME), ways(NAME), check_formulas(expected_time, best_interval, NAME),
+                   check_choice(choice, NAME), check_lives(save, resume, NAME), hand_in(NAME, all five)
+In a terminal:     python checks.py step.py "your name"              all ten
+                   python checks.py step.py "your name" FOLDER       saving in FOLDER, on whatever file system
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from lib_dlhpc.costs.checkpoints import saving
+from lib_dlhpc.explore.lab_survive import (
+    DAYS,
+    HOUR,
+    MARGIN,
+    WAYS,
+    best,
+    choice_findings,
+    experiment_of,
+    formula_findings,
+    goodput_of,
+    limit,
+    mtbf_of,
+    task_of,
+)
+from lib_dlhpc.explore.lab_survive_here import LAWS, lives_findings, lives_of, lives_text
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+from lib_dlhpc.train.lab.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.train.lab.lives import available, lived
+from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.train.lab.program import Unusable, arguments, end_together, handed_in
+
+HERE = Path(__file__).parent
+NAMES = ("expected_time", "best_interval", "choice", "save", "resume")
+EVERY = (("every minute", 60), ("every 20 minutes", 1200), ("every 8 hours", 28800))
+
+
+def own_of(name):
+    """Return the learner's own machine and run."""
+    return task_of(seed_of(name))
+
+
+def task(name):
+    """Return the learner's task in words."""
+    from lib_dlhpc.explore.lab import say
+
+    own = own_of(name)
+    size = float(saving(experiment_of(own)).size)
+    return say(
+        f"Machine: {own.nodes} nodes; one of them fails every {own.node_mtbf / HOUR:.0f} hours, on average; a restart"
+        f" takes {own.restart:.0f} s.\n"
+        f"State: {show_quantity(size, 'B')}. The shared file system takes {show_quantity(own.shared, 'B/s')}, the disk"
+        f" in a node {show_quantity(own.local, 'B/s')}.\n"
+        f"Run: {DAYS} days of training.\n"
+        f"Limits: the run may write {show_quantity(limit(own), 'B')} to the shared file system; a node has"
+        f" {show_quantity(own.room, 'B')} of memory to spare.\n"
+        f"Target: {(1 - MARGIN) * best(own)[0]:.2%} of the time becomes training."
+    )
+
+
+def ways(name):
+    """Return what a checkpoint costs in each way, in words."""
+    from lib_dlhpc.explore.lab import say
+
+    own, lines = own_of(name), []
+    for way in WAYS:
+        price = saving(experiment_of(own, way))
+        text = f"{way}: training stands still for {show_quantity(float(price.blocked), 's')}"
+        if price.background:
+            text += f", then it is written for {show_quantity(float(price.background), 's')} behind training"
+        text += f"; {show_quantity(float(price.written), 'B')} are written"
+        if price.host_copy:
+            text += (
+                f"; a copy takes {show_quantity(float(price.host_copy), 'B')} of each node's memory"
+            )
+        if price.survived:
+            text += f"; {price.survived:.0%} of failures leave the nodes' disks intact, and a restart reads those"
+        lines.append(text + ".")
+    return say("\n".join(lines))
+
+
+def hours_between_failures(name):
+    """Return the hours between two failures of the learner's machine."""
+    return mtbf_of(own_of(name)) / HOUR
+
+
+def best_of_three(name):
+    """Return which of three intervals has the highest goodput, saving synchronously."""
+    own = own_of(name)
+    return max(EVERY, key=lambda each: goodput_of(own, "synchronous", each[1]))[0]
+
+
+def check_formulas(expected_time, best_interval, name):
+    """Return the findings on the formulas for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(formula_findings(expected_time, best_interval, own_of(name)), "Your formulas")
+
+
+def check_choice(choice, name):
+    """Return the findings on the choice for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(choice_findings(choice, own_of(name)), "Your way to save")
+
+
+def lives(file, name, folder=None):
+    """Return the findings on the save and resume of a file, and the lives as text."""
+    own = lives_of(seed_of(name))
+    if not available():
+        words = "Not run: this system cannot fork a process; Linux, macOS and WSL can."
+        return [later(law, words) for law in LAWS], ""
+    try:
+        told = lived(Path(file), own, folder)
+    except LabError as error:
+        return [broken(LAWS[0], str(error)), *map(later, LAWS[1:])], ""
+    return lives_findings(told, own), lives_text(told, own)
+
+
+def check_lives(save, resume, name):
+    """Save the cells of both to a file, let a run with them live, and return the findings for the page."""
+    from lib_dlhpc.explore.lab import save as save_cells
+    from lib_dlhpc.explore.lab import say, show
+
+    with tempfile.TemporaryDirectory(prefix="dlhpc-lab-") as folder:
+        try:
+            found, text = lives(save_cells(save, Path(folder) / "step.py", resume), name)
+        except LabError as error:
+            return say(str(error))
+    return show(found, "A run that is killed (kill -9)", text.replace("\n", ". "))
+
+
+def hand_in(name, *functions):
+    """Save the cells as step.py and say what of all holds."""
+    from lib_dlhpc.explore.lab import save, say
+
+    given = dict(zip(NAMES, functions, strict=True))
+    if not passed(formula_findings(*functions[:2], own_of(name))):
+        return say("Not yet: first let your formulas hold.")
+    try:
+        file = save(functions[0], HERE / "step.py", *functions[1:])
+        return say(as_text(findings(given, name, file)))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def findings(given, name, file, folder=None):
+    """Return what holds for all that is handed in: functions by their names in NAMES, and the file they are in."""
+    own = own_of(name)
+    paper = formula_findings(given["expected_time"], given["best_interval"], own)
+    return [*paper, *choice_findings(given["choice"], own), *lives(file, name, folder)[0]]
+
+
+def main():
+    """Check step.py."""
+    file, name, *folder = arguments("step.py", '"your name"', "FOLDER", optional=1)
+    if folder and not Path(folder[0]).is_dir():
+        raise Unusable(f"{folder[0]} is no folder.")
+    result = findings(handed_in(file, NAMES), name, file, Path(folder[0]) if folder else None)
+    print(as_text(result))
+    sys.exit(not passed(result))
+
+
+if __name__ == "__main__":
+    end_together(main)

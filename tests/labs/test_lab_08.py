@@ -1,0 +1,322 @@
+"""Lab 8: the starter fails and is told why, the solution passes and survives, each mistake is told what it is."""
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+from lab_answers import found, run_cell
+
+from lib_dlhpc.explore.lab import save as save_cells
+from lib_dlhpc.explore.lab_survive import (
+    GOODPUT,
+    INTERVAL,
+    LEGAL,
+    LIMITS,
+    PLAYED,
+    TIME,
+    WAYS,
+    played_finding,
+)
+from lib_dlhpc.explore.lab_survive_here import END, LOST, STATE, WHOLE, lives_findings, lives_of
+from lib_dlhpc.predict.resilience import best_interval
+from lib_dlhpc.train.lab.findings import as_text, passed, seed_of
+from lib_dlhpc.train.lab.lives import available, lived
+
+LAB = "08_survive"
+NAMES = ["your name", "another", "x"]
+LEARNERS = [f"learner {k}" for k in range(12)]
+forks = pytest.mark.skipif(not available(), reason="this system cannot fork")
+
+
+def text_of(way, interval):
+    """A learner's [run]."""
+    return lambda: f'[run]\ncheckpoint = "{way}"\ncheckpoint_interval = {interval}'
+
+
+def best_text(own, name):
+    """The [run] of a learner who found the best."""
+    _, way, interval = own.best(own.own_of(name))
+    return text_of(way, interval)
+
+
+def changed(solved, function, *changes):
+    """A function of the solution, text of it replaced, as from a cell."""
+    source = inspect.getsource(getattr(solved, function))
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    return run_cell(source, dict(vars(solved)))[function]
+
+
+def file_of(solved, tmp_path, old="", new=""):
+    """The solution's file with text of save or resume replaced."""
+    text = inspect.getsource(solved)
+    assert old in text
+    (tmp_path / "step.py").write_text(text.replace(old, new, 1) if old else text)
+    return tmp_path / "step.py"
+
+
+def formulas(own, solved, name):
+    return own.formula_findings(solved.expected_time, solved.best_interval, own.own_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_formulas_and_the_choice_of_the_solution_hold(own, solved, name):
+    findings = formulas(own, solved, name)
+    findings += own.choice_findings(best_text(own, name), own.own_of(name))
+    assert passed(findings), as_text(findings)
+
+
+@forks
+@pytest.mark.parametrize("name", ["your name", pytest.param("x", marks=pytest.mark.slow)])
+def test_the_solution_survives_and_leaves_no_version_that_is_not_whole(own, solved, name, tmp_path):
+    findings, text = own.lives(file_of(solved, tmp_path), name, tmp_path)
+    assert passed(findings), as_text(findings)
+    assert "40 of 40 went on" in text and "life 5: began" in text
+    assert [each.name for each in tmp_path.iterdir()] == ["step.py"]
+
+
+@forks
+def test_the_starter_fails_with_useful_words(own, starter, tmp_path):
+    scope = {}
+    for each in ("def expected_time(", "def best_interval(", "def choice(", "def save("):
+        run_cell(starter(LAB, each), scope)
+    file = save_cells(scope["save"], tmp_path / "step.py", scope["resume"])
+    findings = own.findings(scope, "x", file)
+    assert [each.law for each in findings if each.right] == [LEGAL], as_text(findings)
+    assert "in which nothing fails" in found(findings, TIME).words
+    assert "any of them" in found(findings, INTERVAL).words
+    assert "What writes less" in found(findings, LIMITS).words
+    assert "with the weights after step" in found(findings, STATE).words
+    assert "in the next life resume stopped with EOFError" in found(findings, WHOLE).words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_wrong_formula_is_told_what_it_is(own, solved, name):
+    for mistake, (function, old, new, law, words) in solved.FORMULAS.items():
+        given = {each: getattr(solved, each) for each in ("expected_time", "best_interval")}
+        given[function] = changed(solved, function, (old, new))
+        findings = own.formula_findings(*given.values(), own.own_of(name))
+        finding = found(findings, law)
+        assert finding.right is False and words in finding.words, (mistake, finding)
+        assert found(findings, PLAYED).right is None
+
+
+MISTAKES = ["no velocity", "begins anew", "behind", "it raises", "never ends"]
+SLOW = [
+    "no order",
+    "no step",
+    "single precision",
+    "stops saving",
+    "trains in resume",
+    "save changes it",
+]
+
+
+@forks
+@pytest.mark.parametrize(
+    "mistake", [*MISTAKES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+)
+def test_each_wrong_save_or_resume_is_told_what_it_is(own, solved, tmp_path, mistake):
+    old, new, law, words = solved.LIVES[mistake]
+    assert {*MISTAKES, *SLOW} == {*solved.LIVES}
+    task = lives_of(3)._replace(moments=3, longest=1 if mistake == "never ends" else 20)
+    findings = lives_findings(lived(file_of(solved, tmp_path, old, new), task), task)
+    finding = found(findings, law)
+    assert finding.right is False and words in finding.words, as_text(findings)
+
+
+@forks
+@pytest.mark.parametrize("number", range(4))
+def test_other_ways_are_judged_by_what_they_leave(own, solved, tmp_path, number):
+    save, resume, law, words = solved.OTHERS[number]
+    text = inspect.getsource(solved)
+    text += f"\n\nsave, resume = {save.__name__}, {resume.__name__}\n"
+    (tmp_path / "step.py").write_text(text)
+    task = lives_of(4)._replace(moments=12)
+    findings = lives_findings(lived(tmp_path / "step.py", task), task)
+    assert found(findings, STATE).right, as_text(findings)
+    if not law:
+        assert passed(findings), as_text(findings)
+    else:
+        finding = found(findings, law)
+        assert finding.right is False and words in finding.words, as_text(findings)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_must_choose_and_can(own, name):
+    task = own.own_of(name)
+    share, way, interval = own.best(task)
+    assert 0.5 < share < 0.99
+    assert passed(own.choice_findings(text_of(way, interval), task))
+    price = own.saving(own.experiment_of(task))
+    plain = float(best_interval(price, own.mtbf_of(task)))
+    for every in (plain, max(plain, task.every)):
+        assert not passed(own.choice_findings(text_of("synchronous", every), task))
+    assert not passed(own.choice_findings(text_of(way, 4 * interval), task))
+
+
+@pytest.mark.parametrize("name", LEARNERS[:3])
+def test_no_interval_of_any_way_is_better_than_the_best(own, name):
+    task = own.own_of(name)
+    for way in WAYS:
+        for interval in (40 * 1.3**k for k in range(25)):
+            findings = own.choice_findings(text_of(way, interval), task)
+            if found(findings, LIMITS).right:
+                assert own.goodput_of(task, way, interval) <= own.best(task)[0] * (1 + 1e-9)
+
+
+def test_learners_have_machines_and_best_ways_of_their_own(own):
+    assert len({own.own_of(name)._replace(seed=0) for name in LEARNERS}) > 10
+    assert {own.best(own.own_of(f"learner {k}"))[1] for k in range(30)} == {*WAYS} - {"synchronous"}
+    assert len({lives_of(seed_of(name))[1:] for name in LEARNERS}) > 8
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_run_is_killed_early_after_a_save_and_late(seed):
+    own = lives_of(seed)
+    assert list(own.kills) == sorted(set(own.kills)) and own.kills[-1] < own.steps
+    assert own.kills[0] < own.interval and own.kills[1] % own.interval == 0
+    assert all(at % own.interval == 0 and at < own.steps for at in own.saves)
+    assert len(set(own.saves)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[run]\ncheckpoint = "never"', "never"),
+        ('[run]\ncheckpoint = "synchronous"', "longer than 0"),
+        ("[run]\ncheckpoint_interval = -1", "checkpoint_interval"),
+        ('[run]\ncheckpoint_interval = "20 bananas"', "bananas"),
+        ("[run]\ncheckpoint_interval = [60, 600]", "one time"),
+        ("[run]\ncheckpoint_interval = inf", "no longer than the run"),
+        ("[run]\nchanged = 0.01", "not yours to choose"),
+        ("[machine]\nnodes = 1", "not yours to choose"),
+        ("run = 1", "a table"),
+        ("run", "TOML"),
+    ],
+)
+def test_a_choice_that_is_not_legal_is_told_why(own, text, said):
+    finding = found(own.choice_findings(lambda: text, own.own_of("x")), LEGAL)
+    assert finding.right is False and said in finding.words
+
+
+def test_what_is_too_large_or_too_slow_is_told(own):
+    (task,) = [t for t in map(own.own_of, LEARNERS) if t.room < 2e9][:1]
+    copy = own.choice_findings(text_of("asynchronous", 4 * task.every), task)
+    assert "of which 1 GB are free" in found(copy, LIMITS).words
+    slow = own.choice_findings(text_of("synchronous", 4 * task.every), task)
+    assert "Which of the two is larger" in found(slow, GOODPUT).words
+
+
+@pytest.mark.parametrize("gives", [None, "much", float("nan"), float("inf")])
+def test_what_is_no_number_is_told(own, solved, gives):
+    findings = own.formula_findings(lambda *a: gives, lambda *a: gives, own.own_of("x"))
+    assert not any(each.right for each in findings)
+
+
+def test_a_formula_that_is_only_near_is_found_by_what_is_played(own, solved):
+    wrong = changed(solved, "expected_time", ("return work", "return 1.08 * work"))
+    finding = played_finding(wrong, solved.best_interval, own.own_of("x"))
+    assert finding.right is False and "your formula says" in finding.words
+
+
+def test_other_right_formulas_pass(own, solved):
+    def lowest(save, restart, node_mtbf, nodes):
+        low, high = 1.0, 10 * node_mtbf / nodes
+        for _ in range(200):
+            a, b = low + (high - low) / 3, high - (high - low) / 3
+            worse = solved.expected_time(a, 1, save, restart, node_mtbf, nodes) > solved.expected_time(
+                b, 1, save, restart, node_mtbf, nodes
+            )  # fmt: skip
+            low, high = (a, high) if worse else (low, b)
+        return low
+
+    assert passed(own.formula_findings(solved.expected_time, lowest, own.own_of("x")))
+
+
+@forks
+def test_what_the_notebook_shows_is_shown(own, solved, monkeypatch, tmp_path):
+    assert "Target:" in own.task("x").value and "behind training" in own.ways("x").value
+    assert own.hours_between_failures("x") == own.mtbf_of(own.own_of("x")) / 3600
+    assert {own.best_of_three(name) for name in LEARNERS} == {"every 20 minutes"}
+    both = solved.expected_time, solved.best_interval
+    assert "All 3 hold" in own.check_formulas(*both, "x").value
+    assert "All 3 hold" in own.check_choice(best_text(own, "x"), "x").value
+    monkeypatch.setattr(own, "HERE", tmp_path)
+    monkeypatch.setattr(own, "lives", lambda *a: ([own.broken(WHOLE, "said")], "life 1"))
+    assert "life 1" in own.check_lives(solved.save, solved.resume, "x").value
+    handed = own.hand_in("x", *both, best_text(own, "x"), solved.save, solved.resume).value
+    assert "6 of 7 hold" in handed and (tmp_path / "step.py").exists()
+    wrong = changed(solved, "expected_time", ("/ nodes", "/ 1"))
+    assert "Not yet" in own.hand_in("x", wrong, solved.best_interval, *[None] * 3).value
+
+
+def test_where_nothing_can_be_killed_it_is_said(own, solved, tmp_path, monkeypatch):
+    monkeypatch.setattr(own, "available", lambda: False)
+    findings, _ = own.lives(tmp_path, "x")
+    assert [each.right for each in findings] == [None] * 4 and "WSL" in findings[0].words
+
+
+@forks
+@pytest.mark.parametrize(("text", "said"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")])  # fmt: skip
+def test_a_file_that_does_not_run_is_told(own, tmp_path, text, said):
+    (tmp_path / "step.py").write_text(text)
+    findings, _ = own.lives(tmp_path / "step.py", "x")
+    assert said in found(findings, STATE).words
+
+
+@forks
+def test_a_run_is_killed_in_the_moments_that_it_says(own, solved, tmp_path):
+    text = inspect.getsource(solved)
+    text += "\n\nsave, resume = over_the_old_file, from_a_file\n"
+    (tmp_path / "step.py").write_text(text)
+    task = lives_of(3)
+    told = lived(tmp_path / "step.py", task)
+    assert [life.reached for life in told.journey] == [*task.kills, task.steps]
+    assert {first.reached for each in told.trials.values() for first, _ in each} == {*task.saves}
+    assert told.journey[-1].ended == told.reference[-1]
+    assert not passed(lives_findings(told, task)) and found(lives_findings(told, task), END).right
+    assert found(lives_findings(told, task), LOST).right is None
+
+
+def test_in_a_terminal_it_says_what_it_wants(own, tmp_path):
+    checks = str(own.HERE / "checks.py")
+    nowhere = (checks, "x", "nowhere")
+    for words, said in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
+        run = subprocess.run(
+            [sys.executable, checks, *words], capture_output=True, text=True, timeout=120,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert run.returncode == 2 and run.stderr.startswith(said) and run.stderr.count("\n") == 1
+
+
+@forks
+@pytest.mark.slow
+def test_in_a_terminal_a_solution_is_judged_whole(own, solved, tmp_path):
+    chosen = (
+        inspect.getsource(solved) + f"\n\ndef choice():\n    return {best_text(own, 'x')()!r}\n"
+    )
+    (tmp_path / "step.py").write_text(chosen)
+    words = [str(own.HERE / "checks.py"), str(tmp_path / "step.py"), "x", str(tmp_path)]
+    run = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert run.returncode == 0 and run.stdout.endswith("All 10 hold.\n"), run.stdout + run.stderr
+
+
+@forks
+def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
+    half = """
+    place = folder / "versions" / "versions"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / ("0" * 32 + ".json")).write_text("half of a version")
+    order = json"""
+    file = file_of(solved, tmp_path, "\n    order = json", half)
+    task = lives_of(3)._replace(moments=6)
+    told = lived(file, task)
+    broken = [first.broken for each in told.trials.values() for first, _ in each]
+    assert any("cut short or changed" in each for each in broken)
