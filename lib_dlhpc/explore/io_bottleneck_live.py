@@ -290,9 +290,9 @@ def result_html(setting: Setting, came: Came) -> str:
             " to another rank takes what it took while that rank had nothing to do. In the run ranks answer each other"
             " while they read, share the cores with all else here, and the slowest of them counts: what that costs is"
             " not foretold. It is why one question for each sample is slow on a busy machine, and why asking for many"
-            " at once helps most where it waits longest. From the disk the store has its partitions read front to back, beside the first samples; what"
-            " that saves is not foretold either. FanStore's opponent is not the memory of one computer but a file"
-            " system that hundreds of nodes ask."
+            " at once helps most where it waits longest. From the disk the store has its partitions read front to"
+            " back, beside the first samples; what that saves is not foretold either. FanStore's opponent is not the"
+            " memory of one computer but a file system that hundreds of nodes ask."
         )
     )
 

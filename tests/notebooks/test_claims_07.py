@@ -60,6 +60,10 @@ def test_more_readers_are_no_faster_where_they_are_not_the_limit():
     assert many == pytest.approx(4 * few)
 
 
+def test_half_of_the_nodes_take_next_to_no_longer():
+    assert float(hours(Setting(nodes=8)).time) < 1.05 * float(hours(Setting()).time)
+
+
 def test_bytes_are_the_limit_from_3_mb_on():
     assert found(Setting(size=1e6)).limit == "metadata servers"
     assert found(Setting(size=10e6)).limit == "storage bandwidth"
