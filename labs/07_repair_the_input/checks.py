@@ -167,7 +167,7 @@ def _together(own, every):
         own, list(zip(runs, first, strict=True)), seen, "Each sample once an epoch"
     )
     operations = [played.epoch.metadata for played in every]
-    requests = [played.counts.requests / len(played.batches) for played in every]
+    requests = [played.counts.requests / max(len(played.batches), 1) for played in every]
     none = (broken if any(operations) else kept)(
         NONE, f"In the second epoch: {', '.join(map(str, operations))}."
     )

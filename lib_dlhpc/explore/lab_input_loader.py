@@ -35,7 +35,7 @@ from lib_dlhpc.train.lab.ranks import emulate
 
 RANKS = 3
 ROOM = 6  # batches that a GPU's share of memory holds
-PATIENCE = 1.0  # s in which the next batch has to be asked for
+PATIENCE = 2.0  # s in which the next batch has to be asked for
 LONGEST = 20.0  # s of a whole run
 MARGIN = 0.02  # above a step that waits for nothing
 SAME = "The samples, and their order, are those of the script"
@@ -76,7 +76,7 @@ def prepared(prepare: Callable[..., Any], own: InputTask) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="dlhpc-lab-", ignore_cleanup_errors=True) as name:
         room = Path(name).resolve()
         make_folder(own, room / "samples")
-        emulate(1, lambda comm: prepare(room / "samples", room / "target"), patience=LONGEST)
+        _ended(lambda: prepare(room / "samples", room / "target"))
         if not (room / "target").exists():
             raise LabError("prepare(folder, target) leaves nothing at `target`.")
         shutil.rmtree(room / "samples")  # so that nobody reads on there
@@ -104,11 +104,7 @@ def play(
     ]
     an_epoch = len(sizes) // run.epochs
     with counted(target.parent) as calls:
-        taken = emulate(
-            1,
-            lambda comm: _take(batches(target, told), calls, sizes, an_epoch, patience),
-            patience=LONGEST,
-        )[0]
+        taken = _ended(lambda: _take(batches(target, told), calls, sizes, an_epoch, patience))
         counts, seconds = calls.now(), dict(calls.seconds)
     found, marks, ahead = taken
     if run.epochs > 1 and len(marks) == len(sizes):
@@ -118,6 +114,16 @@ def play(
         second, samples = counts, max(sum(map(len, found)), 1)
     chances = run.epochs * (an_epoch - 1)
     return Played(found, counts, second, samples, len(decodes), ahead, chances, calls.most_ahead, seconds)  # fmt: skip
+
+
+def _ended(program: Callable[[], Any]) -> Any:
+    """Return what a learner's function gives. Raises LabError where it stops or does not end."""
+    try:
+        return emulate(1, lambda comm: program(), patience=LONGEST)[0]
+    except LabError as error:
+        words = str(error)
+        mine = words.startswith("rank 0 ")
+        raise LabError(f"It {words.removeprefix('rank 0 ')}" if mine else words) from error
 
 
 def _take(
