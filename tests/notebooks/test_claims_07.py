@@ -173,3 +173,24 @@ def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
 
 def test_the_table_above_experiment_2_has_what_accelerators_are_fed():
     assert "205 MB/s" in input_.demand_table().value
+
+
+def test_the_answers_of_the_instructors_notes():
+    eight, sixteen = (float(hours(Setting(nodes=n)).time) / 3600 for n in (8, 16))
+    assert (round(eight, 1), round(sixteen, 1)) == (5.0, 4.8)
+    assert float(found(Setting(format="packed", readers=1)).rate) == pytest.approx(12_526, abs=1)
+    own = predict(experiment(Setting(access="stage")))
+    assert 45 * 60 < float(own.start_time) < 60 * 60  # most of an hour
+    eight_readers = Setting(device="h100-sxm-80gb", format="packed", readers=8)
+    assert found(eight_readers).rate > demand(eight_readers)
+    at = nodes.NODES.index(512)
+    left = {name: y[at] for name, (_, y) in nodes.curves(nodes.Setting()).items()}
+    assert (round(left["shared file system"], 2), round(left["FanStore"], 2)) == (0.76, 0.92)
+    assert nodes.curves(nodes.Setting(device=V100))["shared file system"][1][at] < 0.06
+    at = nodes.NODES.index(64)
+    for stored, thousands in (("as it is", 42), (QUICK, 72), (THOROUGH, 52)):
+        setting = nodes.Setting(64, IMAGES, V100, stored=stored, ssd=60e9)
+        assert nodes.rates(setting, "FanStore")[at] == pytest.approx(1e3 * thousands, rel=0.01)
+    at = batch.BATCHES.index(64)
+    sent = [batch.each_device(batch.Setting(model=m))[1][at] for m in ("alexnet", "resnet50")]
+    assert sent == pytest.approx([480e6, 201e6], rel=0.01)
