@@ -91,7 +91,7 @@ LIVES = {
         "training.step = newest.step", "training.step = newest.step\n    training.one_step()", "No more steps",
         "resume itself takes 1"),
     "behind": ("SnapshotStore(folder / \"versions\").save(", "SnapshotStore(folder / \"versions\").save_async(",
-               "Killed at any", "Who writes, and when"),
+               "No more steps", "What was on the disk"),
     "save changes it": ("    order = json", "    training.velocity *= 0\n    order = json", "At the end",
                         "save changes the training"),
     "it raises": ("    order = json", "    order = jsn", "What resume", "NameError"),
@@ -153,8 +153,28 @@ def or_begin_anew(folder, training):
         return
 
 
+def whole_step(folder, training):
+    """Save next to nothing, whole or not at all."""
+    np.savez(folder / "new.npz", step=training.step)
+    (folder / "new.npz").replace(folder / "state.npz")
+
+
+def train_again(folder, training):
+    """Resume by training from the beginning."""
+    if (folder / "state.npz").exists():
+        steps = int(np.load(folder / "state.npz")["step"])
+        while training.step < steps:
+            type(training).one_step(training)
+
+
+def not_at_all(folder, training):
+    """Save nothing."""
+
+
 # save, resume, the law that must break (none: right as well), its words
 OTHERS = (
+    (not_at_all, from_a_file, "Killed at any", "Who writes, and when"),
+    (whole_step, train_again, "No more steps", "resume itself takes"),
     (over_the_old_file, from_a_file, "Killed at any", "in the next life resume stopped with"),
     (over_the_old_file, or_begin_anew, "No more steps", "begins at step 0"),
     (one_after_the_other, from_several, "Killed at any", "half of each"),

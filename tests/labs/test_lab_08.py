@@ -129,9 +129,10 @@ def test_each_wrong_save_or_resume_is_told_what_it_is(own, solved, tmp_path, mis
 
 
 @forks
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(6))
 def test_other_ways_are_judged_by_what_they_leave(own, solved, tmp_path, number):
     save, resume, law, words = solved.OTHERS[number]
+    assert len(solved.OTHERS) == 6
     text = inspect.getsource(solved)
     text += f"\n\nsave, resume = {save.__name__}, {resume.__name__}\n"
     (tmp_path / "step.py").write_text(text)
@@ -143,6 +144,19 @@ def test_other_ways_are_judged_by_what_they_leave(own, solved, tmp_path, number)
     else:
         finding = found(findings, law)
         assert finding.right is False and words in finding.words, as_text(findings)
+
+
+@forks
+def test_what_is_saved_behind_and_waited_for_is_right(own, solved, tmp_path):
+    text = inspect.getsource(solved.save).replace(").save(", ").save_async(")
+    text = inspect.getsource(solved).replace(
+        inspect.getsource(solved.save), text.rstrip() + ".wait()\n"
+    )
+    assert text.count("save_async") == 1 + inspect.getsource(solved).count("save_async")
+    (tmp_path / "step.py").write_text(text)
+    task = lives_of(4)._replace(moments=4)
+    told = lived(tmp_path / "step.py", task)
+    assert passed(lives_findings(told, task)) and len(told.trials[task.saves[1]]) == 4
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -35,7 +36,8 @@ LONGEST = 20  # s of one life
 AFTER = -1  # a moment: right after the save (or the step) is over
 # Calls of C that change files; what lies between two of them changes none.
 CALLS = {"open", "write", "writelines", "tofile", "flush", "close", "fsync", "fdatasync", "replace", "rename", "link",
-         "symlink", "unlink", "remove", "mkdir", "rmdir", "truncate", "ftruncate", "pwrite", "sendfile"}  # fmt: skip
+         "symlink", "unlink", "remove", "mkdir", "rmdir", "truncate", "ftruncate", "pwrite", "sendfile",
+         "_fcopyfile", "connect", "execute", "commit"}  # fmt: skip
 
 
 class LivesTask(NamedTuple):
@@ -227,14 +229,14 @@ class Lives:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
+            take = Training.one_step
+
+            def one_step(self: Training) -> None:
+                take(self)
+                tell("trained", self.step)
+
+            Training.one_step = one_step  # type: ignore[method-assign]
             training = Training(self.own.seed)
-            step = training.one_step
-
-            def one_step() -> None:
-                step()
-                tell("trained", training.step)
-
-            training.one_step = one_step  # type: ignore[method-assign]
             self.resume(folder, training)
             tell("state", state_of(training))
             tell("began", int(training.step))
@@ -274,11 +276,13 @@ def counting(moment: int, tell: Callable[[str, Any], None], where: str) -> Itera
             tell("killed", f"in the {where}, before its file call {moment} ({called.__name__})")
             os.kill(os.getpid(), signal.SIGKILL)
 
+    threading.setprofile(look)  # of those that a save starts and waits for
     sys.setprofile(look)
     try:
         yield calls
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
 
 
 def state_of(training: Training) -> list[str]:
