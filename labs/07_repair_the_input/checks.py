@@ -13,17 +13,8 @@ from pathlib import Path
 from lib_dlhpc.explore.lab_input import original, rate_findings, task_of
 from lib_dlhpc.explore.lab_input_here import PARTS, largest_part, profile_text, profiled, race_text
 from lib_dlhpc.explore.lab_input_here import script as functions_of
-from lib_dlhpc.explore.lab_input_loader import (
-    NONE,
-    ONE,
-    ROOM,
-    large_run,
-    loader_findings,
-    play,
-    prepared,
-    run_of,
-    shared_finding,
-)
+from lib_dlhpc.explore.lab_input_laws import NONE, ONE, ROOM, loader_findings, shared_finding
+from lib_dlhpc.explore.lab_input_loader import large_run, play, prepared, run_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.train.lab.findings import as_text, broken, kept, passed, seed_of

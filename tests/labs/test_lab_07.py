@@ -27,7 +27,7 @@ from lib_dlhpc.explore.lab_input import (
     original,
     task_of,
 )
-from lib_dlhpc.explore.lab_input_loader import (
+from lib_dlhpc.explore.lab_input_laws import (
     MEMORY,
     NONE,
     ONE,
@@ -36,11 +36,8 @@ from lib_dlhpc.explore.lab_input_loader import (
     STORE,
     TARGET,
     loader_findings,
-    play,
-    prepared,
-    run_of,
-    step_time,
 )
+from lib_dlhpc.explore.lab_input_loader import play, prepared, run_of, step_time
 from lib_dlhpc.predict.io import reading
 from lib_dlhpc.storage import open_store, pack
 from lib_dlhpc.storage.mount import mounted
