@@ -162,7 +162,7 @@ def measured_chart() -> dict[str, Any]:
     told = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GREY)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return _finished(
-        alt.layer(told, real, words), "The same loader, unmodified", 170, left=170, right=60,
+        alt.layer(told, real, words), "The same loader, unmodified", 170, left=182, right=60,
         top=12, bottom=44, table={"bars": {"row": "", "words": "files/s"}},
     )  # fmt: skip
 

@@ -221,5 +221,19 @@ def stream(comm: Any, size: int) -> float:
     return float(comm.bcast(2 * len(message) / calm(seconds)))
 
 
+def main(folder: Path, read: bool) -> None:
+    """Do one step; a rank that fails ends all of them, for the others would wait."""
+    if not read:
+        prepare(folder)
+        return
+    from mpi4py import MPI
+
+    try:
+        read_all(folder)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(1)
+
+
 if __name__ == "__main__":
-    (read_all if sys.argv[2:] == ["read"] else prepare)(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:] == ["read"])

@@ -5,6 +5,7 @@ read_them()    the experiment: what a click reads, what came of it
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,9 @@ WAYS = {
     "many": f"store, {BATCH} at once",
 }
 PLAYED = 4000  # samples
+ERROR = re.compile(
+    r"\w+(Error|Lost|File|There|Folder): "
+)  # how an exception is printed, among mpiexec's words
 
 
 class Cancelled(Exception):
@@ -117,7 +121,8 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
             raise ReadError(f"It took more than {PATIENCE:g} s: this machine is busy.")
     if process.returncode:
         lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
-        raise ReadError(f"It ended with an error: {(lines or ['no output'])[-1]}")
+        errors = [line for line in lines if ERROR.match(line)] or lines or ["no output"]
+        raise ReadError(f"It ended with an error: {errors[0]}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

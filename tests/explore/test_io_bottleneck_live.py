@@ -189,3 +189,20 @@ def test_an_error_of_a_rank_is_told(place, monkeypatch):
     with pytest.raises(ReadError, match="No module named"):
         run(Setting(), threading.Event(), lambda words: None)
     assert list(place.iterdir()) == []
+
+
+def test_a_rank_that_fails_ends_the_others_and_is_told(place, monkeypatch):
+    """What one rank does not find, the others must not wait for."""
+    through = live._through
+
+    def without_a_partition(words, folder, stop):
+        for part in folder.glob("data.store/partition-00001"):
+            part.unlink()
+        through(words, folder, stop)
+
+    monkeypatch.setattr(live, "_through", without_a_partition)
+    begin = time.monotonic()
+    with pytest.raises(ReadError, match=r"StoreError.*partition-00001"):
+        run(Setting(size=4 << 10), threading.Event(), lambda words: None)
+    assert time.monotonic() - begin < live.PATIENCE
+    assert list(place.iterdir()) == [] and left_over(place) == []
