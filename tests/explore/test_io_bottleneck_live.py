@@ -11,19 +11,17 @@ from experiment_page import Now, button, click, controls, told
 from lib_dlhpc.calibrate.points import COLD, WARM
 from lib_dlhpc.explore import io_bottleneck_live as live
 from lib_dlhpc.explore import io_bottleneck_loader as loader
+from lib_dlhpc.explore import io_bottleneck_told
 from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES, make
-from lib_dlhpc.explore.io_bottleneck_live import (
+from lib_dlhpc.explore.io_bottleneck_live import Cancelled, ReadError, questions, read_them, run
+from lib_dlhpc.explore.io_bottleneck_told import (
     WAYS,
     Came,
-    Cancelled,
-    ReadError,
     Setting,
+    came_words,
     experiment,
-    questions,
     rates,
-    read_them,
     result_html,
-    run,
 )
 from lib_dlhpc.predict.io import reading
 from lib_dlhpc.storage.mount import mounted
@@ -64,8 +62,8 @@ def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
 
 def test_other_samples_are_told_and_so_is_what_was_dropped():
     other = CAME._replace(read=READ | {"same": False})
-    assert "NOT the same samples" in live.came_words(Setting(), other)
-    assert "dropped from memory" in live.came_words(Setting(state=COLD), CAME)
+    assert "NOT the same samples" in came_words(Setting(), other)
+    assert "dropped from memory" in came_words(Setting(state=COLD), CAME)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +116,14 @@ def test_in_memory_one_rank_alone_is_foretold_as_it_was_measured():
         assert sum(reading(experiment(alone, CAME, way)).reader.values()) == pytest.approx(
             READ[way]
         )
+
+
+def test_ranks_without_a_core_of_their_own_take_turns(monkeypatch):
+    work = {}
+    for cores in (1, 2, 4):
+        monkeypatch.setattr(io_bottleneck_told, "cores", lambda cores=cores: cores)
+        work[cores] = reading(experiment(Setting(), CAME, "files")).reader["decoding"]
+    assert work[1] == pytest.approx(2 * work[2]) and work[4] == work[2]
 
 
 def test_simulation_and_prediction_agree_where_nobody_queues():
