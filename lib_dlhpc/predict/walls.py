@@ -22,7 +22,7 @@ STARVING = 0.05  # share of a step that waits for input, from which on it is sai
 def walls_hit(prediction: "Breakdown") -> list[str]:
     """Return one sentence for each broken limit of a scalar experiment; none if it can run, and is fed."""
     walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _local_wall]
-    walls += [_cache_wall, _copy_wall, _input_wall]
+    walls += [_cache_wall, _copy_wall, _lost_wall, _input_wall]
     return [sentence for wall in walls for sentence in wall(prediction)]
 
 
@@ -164,9 +164,30 @@ def _copy_wall(prediction: "Breakdown") -> list[str]:
     needed, room = saving(experiment).host_copy, experiment.machine.host_memory
     if not experiment.run.checkpoint_interval or needed <= room:
         return []
+    alone = experiment.run.checkpoint_writers == "first" and experiment.strategy.nodes > 1
+    way_out = (
+        "let all nodes write their parts"
+        if alone
+        else 'run.checkpoint = "synchronous" needs no such copy, and more nodes hold less of it each'
+    )
     return [
         f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
-        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; let all nodes write their parts."
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; {way_out}."
+    ]
+
+
+def _lost_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    machine, storage = experiment.machine, experiment.storage
+    if not experiment.run.checkpoint_interval or math.isinf(machine.node_mtbf):
+        return []
+    lost = 1 - machine.local_survival
+    if storage_tier(machine, storage.tier).scope != "node" or not lost:
+        return []
+    return [
+        f"Checkpoints: they lie on {storage.tier} of the nodes alone, and {lost:.0%} of failures take that"
+        " with them: the run begins anew then, which the expected time does not count. Write to a tier that"
+        ' is shared; run.checkpoint = "multilevel" keeps the nodes\' own as the first level.'
     ]
 
 

@@ -156,6 +156,33 @@ def test_a_host_without_room_for_the_copy_is_a_wall():
     assert any("until it is written" in wall for wall in first.walls)
 
 
+def test_nobody_is_told_to_let_all_nodes_write_who_does():
+    run = RUN.set({"run.checkpoint": "asynchronous", "machine.host_memory": 1e9})
+    told = {}
+    for writers, memory in (("first", 1e9), ("all", 1e6)):
+        changes = {"run.checkpoint_writers": writers, "machine.host_memory": memory}
+        (told[writers],) = [w for w in predict(run.set(changes)).walls if "is written" in w]
+    assert "let all nodes write" in told["first"]
+    assert "let all nodes write" not in told["all"] and "synchronous" in told["all"]
+
+
+@pytest.mark.parametrize("writers", ["first", "all"])
+@pytest.mark.parametrize("way", CHECKPOINTS)
+def test_a_checkpoint_in_the_nodes_alone_goes_with_a_node(way, writers):
+    run = RUN.set({"run.checkpoint": way, "run.checkpoint_writers": writers})
+    own = run.set({"storage.tier": "nvme"})
+
+    def told(run):
+        return [wall for wall in predict(run).walls if wall.startswith("Checkpoints")]
+
+    assert told(run) == []
+    (wall,) = told(own)
+    assert "nvme" in wall and "40%" in wall and "shared" in wall
+    assert told(own.set({"machine.local_survival": 1.0})) == []
+    assert told(own.set({"machine.node_mtbf": np.inf})) == []
+    assert told(own.set({"run.checkpoint_interval": 0.0})) == []
+
+
 def test_a_run_that_never_ends_is_told_as_such():
     run = RUN.set({"run.checkpoint_interval": 0.0, "run.epochs": 1e5})
     p = predict(run)
