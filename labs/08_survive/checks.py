@@ -130,7 +130,9 @@ def check_lives(save, resume, name):
             found, text = lives(save_cells(save, Path(folder) / "step.py", resume), name)
         except LabError as error:
             return say(str(error))
-    return show(found, "A run that is killed (kill -9)", text.replace("\n", ". "))
+    return show(
+        found, "A run that is killed (kill -9)", "; ".join(text.splitlines()) + "." * bool(text)
+    )
 
 
 def hand_in(name, *functions):

@@ -44,7 +44,7 @@ def lives_findings(told: Told, own: LivesTask) -> list[Finding]:
 
 def lives_text(told: Told, own: LivesTask) -> str:
     """Return the run that is killed now and then as lines, life by life."""
-    lines = [f"{own.steps} steps, a save after each {own.interval}."]
+    lines = [f"{own.steps} steps, a save after each {own.interval}"]
     for number, life in enumerate(told.journey, 1):
         if life.error:
             lines.append(f"life {number}: {life.error}")
@@ -55,7 +55,7 @@ def lives_text(told: Told, own: LivesTask) -> str:
     tries = ", ".join(f"in {many} moments of that after step {at}" for at, many in moments.items())
     fine = [second for each in told.trials.values() for _, second in each if not second.error]
     return "\n".join(
-        [*lines, f"Killed while it saves: {tries}; {len(fine)} of {sum(moments.values())} went on."]
+        [*lines, f"Killed while it saves: {tries}; {len(fine)} of {sum(moments.values())} went on"]
     )
 
 

@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
             ["All 3 hold.", "All 4 hold.", "4 real ranks"],
         ),
         ("06_fit_the_model", "fit_the_model", ["All 3 hold.", "1 of 3 hold", "4 real ranks"]),
+        ("08_survive", "survive", ["All 3 hold.", "1 of 3 hold", "All 4 hold.", "8 of 10 hold"]),
         (
             "07_repair_the_input",
             "repair_the_input",

@@ -20,7 +20,7 @@ from lib_dlhpc.explore.lab_survive import (
     played_finding,
 )
 from lib_dlhpc.explore.lab_survive_here import END, LOST, STATE, WHOLE, lives_findings, lives_of
-from lib_dlhpc.predict.resilience import best_interval
+from lib_dlhpc.predict.resilience import best_interval, young
 from lib_dlhpc.train.lab.findings import as_text, passed, seed_of
 from lib_dlhpc.train.lab.lives import available, lived
 
@@ -334,3 +334,37 @@ def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
     told = lived(file, task)
     broken = [first.broken for each in told.trials.values() for first, _ in each]
     assert any("cut short or changed" in each for each in broken)
+
+
+def test_the_numbers_of_the_notes(own, solved):
+    half, twice, one_node, failures, free = [], [], [], [], []
+    ways, passing, short, bound = [], [], 0, 0
+    for task in (own.own_of(f"learner {k}") for k in range(30)):
+        mtbf, price = own.mtbf_of(task), own.saving(own.experiment_of(task))
+        interval = float(best_interval(price, mtbf))
+        good = own.goodput_of(task, "synchronous", interval)
+        for found_, every in (
+            (half, interval / 2),
+            (twice, 2 * interval),
+            (one_node, float(young(price.blocked, task.node_mtbf))),
+        ):
+            found_.append(100 * (1 - own.goodput_of(task, "synchronous", every) / good))
+        failures.append(mtbf / 3600)
+        _, way, chosen = own.best(task)
+        ways.append(way)
+        short += task.room < 2e9
+        prices = {each: own.saving(own.experiment_of(task, each)) for each in WAYS}
+        alone = {each: float(best_interval(prices[each], mtbf)) for each in WAYS}
+        bound += chosen > 1.0001 * alone[way]
+        free.append(max(WAYS, key=lambda each: own.goodput_of(task, each, alone[each])))
+        least = {w: prices[w].written / prices["synchronous"].written * task.every for w in WAYS}
+        texts = [text_of(w, max(alone[w], (1 + 1e-9) * float(least[w]))) for w in WAYS]
+        passing.append(sum(passed(own.choice_findings(text, task)) for text in texts))
+    assert (round(min(half), 1), round(max(half), 1)) == (0.8, 3.3)
+    assert (round(min(twice), 1), round(max(twice), 1)) == (0.9, 3.5)
+    assert (round(min(one_node)), round(max(one_node))) == (16, 72)
+    assert min(failures) > 1 and max(failures) < 6.5
+    assert set(free) == {"asynchronous"} and ways.count("asynchronous") == 3
+    assert ways.count("incremental") == 17 and (short, bound) == (9, 20)
+    assert passing.count(1) == 15 and passing.count(3) == 2
+    assert len(solved.FORMULAS) + len(solved.LIVES) == 24 and len(solved.OTHERS) == 6
