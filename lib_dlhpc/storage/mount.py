@@ -10,6 +10,8 @@ shutil, numpy.load, json, csv and whatever else takes a path through these funct
 What it cannot catch, because no Python function is asked for a path: os.open and file descriptors (refused with
 a clear error), readers in C that open a path themselves (io.FileIO, numpy.fromfile, HDF5, sqlite3, imports),
 other programs, and a function kept as a default argument. numpy.load with mmap_mode finds no descriptor and says so.
+Forked processes (multiprocessing) read what lies on their node; a file that another rank would have to be asked for is
+an OSError there: use threads, or a copy on each node. They cannot write; a spawned process knows nothing of the mount.
 A symbolic link from elsewhere that leads to the prefix is not seen either.
 """
 

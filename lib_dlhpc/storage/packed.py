@@ -40,7 +40,8 @@ class PackedStore:
 
     Every read is verified: StoreError names the file and its partition where what came is not what was packed.
     Over ranks, opening and closing are for all of them together; everything else each does when it likes.
-    Reads may come from several threads.
+    Reads may come from several threads. A forked process (multiprocessing) reads what lies on its own node; what
+    another rank has to be asked for, and writing, raise StoreError there.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class PackedStore:
     ) -> None:
         self.target, self.manifest, self.index = target, manifest, reader.index
         self._reader, self._outputs, self._peers = reader, outputs, peers
-        self._open = True
+        self._open, self._pid = True, os.getpid()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,6 +193,9 @@ class PackedStore:
         if not self._open:
             return
         self._open = False
+        if os.getpid() != self._pid:  # a forked process: only the ranks can close
+            self._reader.close()
+            return
         comm = self._peers.close() if self._peers else None
         try:
             kept: list[str] = []
@@ -220,7 +224,7 @@ class PackedStore:
         trace: TracebackType | None,
     ) -> None:
         if (
-            kind and self._peers and self._open
+            kind and self._peers and self._open and os.getpid() == self._pid
         ):  # this rank failed: the others may wait for it elsewhere
             self._open = False
             self._peers.leave()

@@ -3,7 +3,8 @@
 A question is one message to a rank; the answer goes straight into buffers of whoever asked. A thread of each rank
 answers. It must not cost a rank that computes, so it sleeps, the longer the longer nobody asked; a rank that waits
 for an answer does the thread's work itself, so that ranks which all read at once never wait for a sleeper.
-MPI's own waiting calls would keep a core busy; everything here polls.
+MPI's own waiting calls would keep a core busy; everything here polls. A forked process has a copy of all this but
+neither the thread nor MPI: it can only be told so.
 """
 
 import os
@@ -29,6 +30,10 @@ _ALERT = 5e-3  # s of short sleeps after a question: the next is often near
 _SPIN = 1e-3  # s that a reader polls for its answer without sleep, giving way to who needs the core
 _AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
+_FORKED = (
+    "a forked process cannot ask rank {rank}, which has it. Use threads, or open the store with a copy of every"
+    " partition on each node (replication = the number of nodes); those are read in forked processes too."
+)
 
 Answer = Callable[[int, int, memoryview], Sequence[Any]]
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -62,7 +67,7 @@ class Peers:
             )
         self.comm = comm.Dup()
         self.rank, self.size, self.patience = comm.rank, comm.size, patience
-        self._answer = answer
+        self._answer, self._pid = answer, os.getpid()
         self._engine, self._counter = threading.Lock(), threading.Lock()
         self._next, self._read = 0, 0.0
         self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
@@ -79,6 +84,8 @@ class Peers:
         self, rank: int, kind: int, payload: Any, into: Sequence[Any], about: Callable[[], str]
     ) -> Ticket:
         """Send a question; its answer will fill the buffers `into`, a message each. `about` is for errors."""
+        if self._forked():
+            raise StoreError(f"{about()}: {_FORKED.format(rank=rank)}")
         self._read = time.monotonic()
         with self._counter:
             self._next = (self._next + 2) % (1 << 20)
@@ -91,6 +98,8 @@ class Peers:
 
     def wait(self, tickets: Sequence[Ticket]) -> None:
         """Return when all these are answered; answer others meanwhile. Raises StoreError naming a silent rank."""
+        if tickets and self._forked():
+            raise StoreError(f"{tickets[0].about()}: {_FORKED.format(rank=tickets[0].rank)}")
         self.poll()
         deadline = time.monotonic() + self.patience
         for ticket in tickets:
@@ -99,6 +108,8 @@ class Peers:
 
     def drop(self, ticket: Ticket) -> None:
         """Do without an answer, if it has not come: what it was to fill is kept until the store closes."""
+        if self._forked():  # the answer is its parent's
+            return
         for request in ticket.requests[: len(ticket.into)]:
             if request:
                 request.Cancel()
@@ -158,6 +169,9 @@ class Peers:
             return busy
         finally:
             self._engine.release()
+
+    def _forked(self) -> bool:
+        return os.getpid() != self._pid
 
     def _serve(self) -> None:
         """Answer, as a thread, until the store closes."""

@@ -77,10 +77,12 @@ class Outputs:
         self._target, self._rank = target, rank
         self._mine: dict[str, bytes] = {}
         self._claimed = set(files)  # of the names that are at home here
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def create(self, name: str) -> OutputFile:
         """Return a file to write. Raises AlreadyThere, StoreError."""
+        self._check_process(name)
         if self._ask(self._home(name), CLAIM, {"name": checked(name)}) == _NO:
             raise AlreadyThere(f"{self._target} has {name!r} already; a file is written once.")
         return OutputFile(name, self._publish, self._drop)
@@ -142,7 +144,15 @@ class Outputs:
         except OSError as error:
             raise StoreError(f"{self._target / LIST}: {error.strerror}.") from None
 
+    def _check_process(self, name: str) -> None:
+        if os.getpid() != self._pid:  # what it writes would end with it
+            raise StoreError(
+                f"{name!r}, to be written into {self._target}: a forked process cannot write into a store;"
+                " the process that opened it can."
+            )
+
     def _publish(self, name: str, data: bytes) -> None:
+        self._check_process(name)
         output = Output(len(data), checksum(data), time.time_ns(), self._rank)
         self._mine[name] = data
         self.files[name] = output
@@ -152,6 +162,8 @@ class Outputs:
             self.peers.wait([self._question(rank, ANNOUNCE, told)[0] for rank in others])
 
     def _drop(self, name: str) -> None:
+        if os.getpid() != self._pid:  # it stays its parent's
+            return
         self._ask(self._home(name), RELEASE, {"name": name})
 
     def _home(self, name: str) -> int:

@@ -1,5 +1,6 @@
 """On every rank: what test_packed_store.py asks of a store that ranks hold together. argv: what, target, tree."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.storage import open_store, remote
 from lib_dlhpc.storage.errors import AlreadyThere, RankLost, StoreError
+from lib_dlhpc.storage.mount import mounted
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
@@ -186,6 +188,68 @@ def failing():
     except RankLost as error:
         assert error.rank == 1 or error.rank != rank, error
     comm.barrier()
+
+
+def forked():
+    """A forked process reads what its node holds, and is told at once of what it would have to ask another rank for."""
+
+    def in_child(task):
+        child = multiprocessing.get_context("fork").Process(target=task)
+        child.start()
+        child.join(20)
+        alive = child.is_alive()
+        if alive:
+            child.kill()
+        assert not alive and child.exitcode == 0, child.exitcode
+
+    def all_of_it():
+        assert store.read_many(store.names) == [truth(name) for name in store.names]
+        with mounted(store, target + ".here") as here, open(f"{here}/large", "rb") as file:
+            assert file.read() == truth("large")
+        expect(lambda: store.create("from the child"), "forked process cannot write")
+
+    def own_alone():
+        own = [name for name in store.names if store.stat(name).size and lies_here(name)]
+        others = [name for name in store.names if store.stat(name).size and not lies_here(name)]
+        assert own and others
+        assert [store.read(name) for name in own] == [truth(name) for name in own]
+        for name in others:
+            expect(lambda name=name: store.read(name), "forked process cannot ask rank", "threads")
+        expect(lambda: store.read_many(store.names), "forked process cannot ask rank")
+        expect(lambda: next(ahead), "forked process cannot ask rank")
+        with mounted(store, target + ".here") as here:
+            try:
+                open(f"{here}/{others[0]}", "rb").close()
+            except OSError as error:
+                assert "forked process" in str(error), error
+            else:
+                raise AssertionError("not refused")
+        store.close()  # of its own copy: no one else is asked
+
+    def lies_here(name):
+        part = store.index.columns["partition"][store.index.numbers[name]]
+        return part % ranks == rank
+
+    with open_store(target, comm) as store:
+        in_child(all_of_it)
+        comm.barrier()
+    with open_store(target, comm, ranks_per_node=1) as store:
+        ahead = store.read_ahead([store.names] * 3)
+        assert next(ahead) == [truth(name) for name in store.names]
+        in_child(own_alone)
+        assert next(ahead) == [truth(name) for name in store.names]
+        ahead.close()
+        assert store.read_many(store.names) == [truth(name) for name in store.names]
+        comm.barrier()
+
+
+def expect(call, *says):
+    try:
+        call()
+    except StoreError as error:
+        assert all(words in str(error) for words in says), error
+    else:
+        raise AssertionError("not refused")
 
 
 def nobody_reads():

@@ -55,6 +55,10 @@ def test_on_three_ranks(run, what):
     run(3, what)
 
 
+def test_forked_processes_of_two_ranks(run):
+    run(2, "forked")
+
+
 def test_a_silent_rank_is_named(run):
     run(2, "silent")
 
