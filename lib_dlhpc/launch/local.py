@@ -134,7 +134,8 @@ def start(
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
         _check_folder(experiment, folder, resume)
-        check_snapshots(experiment, folder, resume, snapshot_every, origin)
+        done = resume and (folder / "result.json").exists()
+        check_snapshots(experiment, folder, resume, snapshot_every, origin, done)
         folder.mkdir(parents=True, exist_ok=True)
         log = open(folder / "log.txt", "ab")  # noqa: SIM115
         _lock(log, folder)

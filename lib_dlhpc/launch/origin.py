@@ -10,6 +10,7 @@ from lib_dlhpc.storage.snapshots.plan import (
     FOLDER,
     Plan,
     begin_branch,
+    check_kept,
     experiment_text,
     read_every,
     read_plan,
@@ -19,9 +20,17 @@ from lib_dlhpc.storage.snapshots.plan import (
 
 
 def check_snapshots(
-    experiment: Experiment, folder: Path, resume: bool, every: str | int | None, origin: str | None
+    experiment: Experiment,
+    folder: Path,
+    resume: bool,
+    every: str | int | None,
+    origin: str | None,
+    done: bool = False,
 ) -> None:
-    """Raise SpecError if a run's snapshots cannot be as they are asked for; nothing is changed."""
+    """Raise SpecError if a run's snapshots cannot be as they are asked for; nothing is changed.
+
+    done: whether a run that is resumed came to its end before.
+    """
     if every is not None:
         read_every(every)
     asynchronous = experiment.strategy.update == "asynchronous"
@@ -32,6 +41,8 @@ def check_snapshots(
         )
     if origin is not None and resume:
         raise SpecError(f"--from {origin}: a run that is resumed goes on from its own snapshots.")
+    if resume:
+        check_kept(folder, done)
     if not resume and any((folder / name).exists() for name in (FILE, FOLDER)):
         raise SpecError(f"{folder}: holds snapshots already; name another folder.")
     if origin is not None:
@@ -49,6 +60,7 @@ def settle_snapshots(
         begin_branch(folder, store, version, plan.every if steps is None else steps)
     elif steps is not None:
         before = (read_plan(folder) if resume else None) or Plan()
+        SnapshotStore(before.where(folder)).make()
         write_plan(folder, Plan(steps, before.branch, before.store))
 
 

@@ -124,6 +124,39 @@ def test_a_damaged_store_is_told_by_the_run(whole, tmp_path):
         job.wait()
 
 
+def test_what_a_run_goes_on_from_must_be_there(tmp_path):
+    """Nothing begins anew without a word: not where the store is gone, nor where the branch is."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    start(SHORT, 1, one, snapshot_every="epoch").wait()
+    start(SHORT, 1, two, origin=f"{one}@1").wait()
+
+    def refused(folder, told):
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        with pytest.raises(SpecError, match=told):
+            start(SHORT.set({"run.epochs": 3}), 1, folder, resume=True, snapshot_every=5)
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+    for name in ("two", "main"):
+        assert main(["snapshots", "forget", str(one), name]) == 0
+        refused(tmp_path / name.replace("main", "one"), f"branch {name} of .*, which is not there")
+    for ref in (one / "snapshots/branches").iterdir():
+        ref.unlink()
+    open_snapshots(one / "snapshots").gc()
+    refused(one, "branch main of .*, which is not there")
+    (one / "snapshots").rename(tmp_path / "elsewhere")
+    refused(one, "one goes on from .*snapshots, which is not there")
+    refused(two, r"two goes on from .*\.\./one/snapshots, which is not there")
+
+
+def test_a_run_that_has_saved_nothing_yet_begins_anew(tmp_path):
+    job = start(SHORT.set({"run.epochs": 1}), 1, tmp_path / "run", snapshot_every="epoch")
+    kill(tmp_path / "run")
+    job.cancel()
+    assert versions(tmp_path / "run") == []
+    start(SHORT.set({"run.epochs": 1}), 1, tmp_path / "run", resume=True).wait()
+    assert len(versions(tmp_path / "run")) == 1
+
+
 def test_the_command_keeps_versions_and_begins_at_them(tmp_path, capsys):
     path, one, two = tmp_path / "e.toml", tmp_path / "one", tmp_path / "two"
     dump(SHORT, path)

@@ -78,6 +78,29 @@ def store_of(folder: str | Path) -> tuple[SnapshotStore, Plan]:
     return open_snapshots(plan.where(folder)), plan
 
 
+def check_kept(folder: Path, done: bool) -> None:
+    """Raise SnapshotError if the versions that a run goes on from are gone, or their names cannot be read.
+
+    done: whether the run came to an end once, and so has saved something.
+    """
+    plan = read_plan(folder)
+    if plan is None:
+        return
+    where, store = plan.where(folder), SnapshotStore(plan.where(folder))
+    if not (where / "format").exists():
+        raise SnapshotError(
+            f"{folder} goes on from {where}, which is not there; nothing was changed."
+        )
+    store.check_there()
+    saved = done or plan.store != FOLDER or bool(store.branches.names()) or bool(store.log())
+    if store.newest(plan.branch) is None and saved:
+        raise SnapshotError(
+            f"{folder} goes on from branch {plan.branch} of {where}, which is not there: it was"
+            f" forgotten; `dlhpc snapshots log {folder}` shows what is left, and `dlhpc snapshots branch"
+            f" {folder} VERSION --name {plan.branch}` puts it back. Nothing was changed."
+        )
+
+
 def version_of(text: str) -> tuple[Path, SnapshotStore, Plan, Version]:
     """Return what RUN@VERSION names; without a version, the newest of the run. Raises SnapshotError."""
     run, at, name = str(text).rpartition("@")

@@ -296,6 +296,11 @@ class SnapshotStore:
             write(self.folder / "format", FORMAT)
         self.check_there()
 
+    def make(self) -> None:
+        """Make a store with nothing in it, where there is none: from then on a store that is gone is missed."""
+        with self._writing(make=True):
+            pass
+
     def check_there(self) -> None:
         """Raise SnapshotError unless the folder is a store."""
         path = self.folder / "format"
