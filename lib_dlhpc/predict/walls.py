@@ -10,7 +10,8 @@ from lib_dlhpc.costs.checkpoints import saving
 from lib_dlhpc.costs.reading import data_set_bytes
 from lib_dlhpc.predict.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.predict.memory import server_bytes
-from lib_dlhpc.spec.machine import storage_tier
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import StorageTier, storage_tier
 from lib_dlhpc.spec.units import count, format_quantity
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     if not experiment.storage.tier:
         return []
     tier = storage_tier(experiment.machine, experiment.storage.tier)
+    if tier.scope == "node" and experiment.storage.access == "stream":
+        return _own_wall(experiment, tier)
     nodes = int(experiment.strategy.nodes) if tier.scope == "node" else 1
     size, room = data_set_bytes(experiment), tier.capacity * nodes
     if size <= room:
@@ -99,6 +102,19 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     return [
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
+    ]
+
+
+def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
+    """Each node draws its samples from all of the data set, and has nothing but its own tier."""
+    size, room = data_set_bytes(experiment), tier.capacity
+    if size <= room:
+        return []
+    needed = math.ceil(size / room)
+    return [
+        f"Storage: every node streams from its own {tier.name}, which must hold all of the data set,"
+        f" {format_quantity(size, 'B')}, and holds {format_quantity(room, 'B')}, {_too_much(size / room)};"
+        f' storage.access = "cooperative" spreads it over {count(needed, "node")} or more.'
     ]
 
 

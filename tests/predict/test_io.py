@@ -301,6 +301,17 @@ def test_what_does_not_fit_into_the_nodes_is_told_with_what_would():
     assert "90 GB" in wall and "80% too much" in wall
 
 
+def test_a_node_that_streams_from_its_own_tier_holds_all_of_the_data_set_there():
+    own = RUN.set({"storage.tier": "fast", "storage.workers": 64})  # 60 GB in each of four nodes
+    (wall,) = [wall for wall in predict(own).walls if wall.startswith("Storage")]
+    assert "100 GB" in wall and "60 GB" in wall and "2 nodes" in wall
+    roomy = {"machine.storage.fast.capacity": 1e11}
+    assert predict(own.set(roomy)).walls == []
+    # The way out that it names is one.
+    told = {"storage.access": "cooperative", "storage.tier": "far", "strategy.nodes": 2}
+    assert predict(own.set(told)).walls == []
+
+
 @pytest.mark.parametrize("access", ["stream", "stage", "cooperative"])
 def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
     run = RUN.set({"storage.access": access, "storage.cache": 1e9, "run.epochs": 2.0})
