@@ -90,6 +90,7 @@ def read_all(folder: Path) -> None:
             "took": {way: calm(times) for way, times in took.items()},
             "ready": {way: calm(times) for way, times in ready.items()},
             "same": agree == comm.size,
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
             **known,
         }
         (folder / "read.json").write_text(json.dumps(told), encoding="utf-8")

@@ -142,6 +142,17 @@ def result_html(setting: Setting, came: Came) -> str:
             " not foretold. It is why one question for each sample is slow on a busy machine, and why asking for many"
             " at once helps most where it waits longest. From the disk the store has its partitions read front to"
             " back, beside the first samples; what that saves is not foretold either. FanStore's opponent is not the"
-            " memory of one computer but a file system that hundreds of nodes ask."
+            f" memory of one computer but a file system that hundreds of nodes ask.{busy_words(came)}"
         )
+    )
+
+
+def busy_words(came: Came) -> str:
+    """Say how many processes wanted the cores, where there were more than cores."""
+    load = came.read["load"]
+    if load <= cores():
+        return ""
+    return (
+        f" In the last minute {load:.0f} processes wanted the {cores()} cores of this machine: what was measured is"
+        " slower for that, and another time it will be different."
     )

@@ -38,7 +38,7 @@ TIER = {
 }  # fmt: skip
 READ = {
     "took": {"files": 0.05, "mounted": 0.5, "many": 0.04},
-    "ready": {"files": 0.01, "mounted": 0.02, "many": 0.02}, "same": True, "latency": 2e-4,
+    "ready": {"files": 0.01, "mounted": 0.02, "many": 0.02}, "same": True, "load": 0.5, "latency": 2e-4,
     "bandwidth": 2e9, "work": 4e-6, "files": 3.3e-5, "mounted": 3e-5, "many": 1.5e-5, "own": 2e-5,
 }  # fmt: skip
 CAME = Came(TIER, READ)
@@ -137,6 +137,13 @@ def test_errors_and_what_is_not_foretold_are_shown():
     for way in WAYS:
         foretold, _, real = rates(Setting(), CAME, way)
         assert f"{foretold / real - 1:+.0%}" in html
+
+
+def test_a_busy_machine_is_told(monkeypatch):
+    monkeypatch.setattr(io_bottleneck_told, "cores", lambda: 2)
+    assert "wanted" not in result_html(Setting(), CAME)
+    busy = CAME._replace(read=READ | {"load": 9.2})
+    assert "9 processes wanted the 2 cores" in result_html(Setting(), busy)
 
 
 def test_one_question_a_batch():
