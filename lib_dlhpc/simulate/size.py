@@ -38,6 +38,7 @@ def rows_of_a_step(experiment: Experiment) -> int:
     """Return about how many rows a rank's step has."""
     strategy = experiment.strategy
     size = 4.0 * experiment.model.parameters / int(strategy.replica)
-    buckets = 1 + int(size / float(strategy.bucket))
+    layers = sum(1 for layer in experiment.model.layers if layer.parameters)
+    buckets = min(1 + int(size / float(strategy.bucket)), layers)  # no layer is cut
     passes = 2 * int(strategy.microbatches) * int(strategy.chunks)
     return 3 + 2 * buckets + 4 * passes * strategy.is_split
