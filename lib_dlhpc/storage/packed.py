@@ -188,14 +188,25 @@ class PackedStore:
     def close(self) -> None:
         """Keep what was written and let go of the partitions; answers other ranks until all close.
 
-        Raises StoreError naming a rank that is lost or a file that cannot be kept.
+        What was written is kept in the folder `written` of the store, as it is, beside the partitions.
+        Raises StoreError naming a rank that is lost, a file that cannot be kept, or one that is still open: it is lost.
         """
+        unfinished = self._close()
+        if unfinished:
+            raise StoreError(
+                f"Still open when {self.target} was closed, and lost: {', '.join(map(repr, unfinished))}."
+                " Close a file before its store."
+            )
+
+    def _close(self) -> list[str]:
+        """Close; return the names of files that are still open."""
         if not self._open:
-            return
+            return []
         self._open = False
         if os.getpid() != self._pid:  # a forked process: only the ranks can close
             self._reader.close()
-            return
+            return []
+        unfinished = self._outputs.finish()
         comm = self._peers.close() if self._peers else None
         try:
             kept: list[str] = []
@@ -213,6 +224,7 @@ class PackedStore:
             self._reader.close()
             if comm:
                 comm.Free()
+        return unfinished
 
     def __enter__(self) -> "PackedStore":
         return self
@@ -227,8 +239,12 @@ class PackedStore:
             kind and self._peers and self._open and os.getpid() == self._pid
         ):  # this rank failed: the others may wait for it elsewhere
             self._open = False
+            self._outputs.finish()
             self._peers.leave()
-        self.close()
+        if kind:  # that error is the one to be told
+            self._close()
+        else:
+            self.close()
 
     def _is_file(self, name: str) -> bool:
         return name in self.index.numbers or name in self._outputs.files

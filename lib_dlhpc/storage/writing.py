@@ -77,7 +77,8 @@ class Outputs:
         self._target, self._rank = target, rank
         self._mine: dict[str, bytes] = {}
         self._claimed = set(files)  # of the names that are at home here
-        self._pid = os.getpid()
+        self._open: set[str] = set()
+        self._closed, self._pid = False, os.getpid()
         self._lock = threading.Lock()
 
     def create(self, name: str) -> OutputFile:
@@ -85,7 +86,15 @@ class Outputs:
         self._check_process(name)
         if self._ask(self._home(name), CLAIM, {"name": checked(name)}) == _NO:
             raise AlreadyThere(f"{self._target} has {name!r} already; a file is written once.")
+        with self._lock:
+            self._open.add(name)
         return OutputFile(name, self._publish, self._drop)
+
+    def finish(self) -> list[str]:
+        """Take no file from now on; return the names of those that are still being written."""
+        with self._lock:
+            self._closed = True
+            return sorted(self._open)
 
     def read(self, name: str) -> bytes:
         """Return the content of a written file. Raises StoreError."""
@@ -153,6 +162,13 @@ class Outputs:
 
     def _publish(self, name: str, data: bytes) -> None:
         self._check_process(name)
+        with self._lock:
+            if self._closed:
+                raise StoreError(
+                    f"{name!r} is lost: it was still open when {self._target} was closed."
+                    " Close a file before its store."
+                )
+            self._open.discard(name)
         output = Output(len(data), checksum(data), time.time_ns(), self._rank)
         self._mine[name] = data
         self.files[name] = output
@@ -164,6 +180,10 @@ class Outputs:
     def _drop(self, name: str) -> None:
         if os.getpid() != self._pid:  # it stays its parent's
             return
+        with self._lock:
+            self._open.discard(name)
+            if self._closed:
+                return
         self._ask(self._home(name), RELEASE, {"name": name})
 
     def _home(self, name: str) -> int:

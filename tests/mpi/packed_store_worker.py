@@ -124,6 +124,14 @@ def written():
         comm.barrier()
         assert store.read("out/one") == b"winner"
         comm.barrier()
+    store = open_store(target, comm, ranks_per_node=1)
+    late = store.create("late") if rank == 1 else None
+    comm.barrier()
+    if late:
+        expect(store.close, "'late'", "before its store")
+        expect(late.close, "'late' is lost")
+    else:
+        store.close()
     with open_store(target, comm, ranks_per_node=1) as store:
         assert store.read("out/one") == b"winner" and len(store.listdir("out")) == ranks + 1
 

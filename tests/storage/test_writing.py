@@ -1,5 +1,6 @@
 """Output files: written once, there when they are closed, kept when the store closes, all or nothing."""
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -8,6 +9,7 @@ import pytest
 
 from lib_dlhpc.storage import open_store, pack, verify
 from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NotFolder, StoreError
+from lib_dlhpc.storage.mount import mounted
 
 
 @pytest.fixture
@@ -86,6 +88,59 @@ def test_the_store_keeps_what_was_written(target):
     with open_store(target) as store, pytest.raises(StoreError, match=r"'out/1'.*damaged"):
         store.read("out/1")
     assert len(verify(target)) == 2
+
+
+def test_a_file_that_is_closed_after_the_store_is_named(target, tmp_path):
+    store = open_store(target)
+    write(store, "whole", b"1")
+    with mounted(store, tmp_path / "data") as here:
+        text = open(f"{here}/out/late.txt", "w", encoding="utf-8")  # noqa: SIM115
+    text.write("words")
+    late, given_up = store.create("late"), store.create("given up")
+    late.write(b"2")
+    with pytest.raises(StoreError, match=r"'given up', 'late', 'out/late.txt'.*before its store"):
+        store.close()
+    store.close()
+    for name, file in (("late.txt", text), ("late", late)):
+        with pytest.raises(StoreError, match=f"{name}' is lost: it was still open"):
+            file.close()
+        file.close()
+    given_up.discard()
+    assert verify(target) == []
+    with open_store(target) as store:
+        assert store.names == ("in/packed", "whole")
+
+
+def test_an_error_of_the_caller_is_not_hidden_by_its_open_files(target):
+    with pytest.raises(ZeroDivisionError) as found, open_store(target) as store:
+        write(store, "whole", b"1")
+        file = store.create("late")
+        raise ZeroDivisionError
+    assert found.value.__context__ is None
+    file.discard()
+    with open_store(target) as store:
+        assert store.names == ("in/packed", "whole")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_cannot_write(target):
+    def child():
+        with pytest.raises(StoreError, match=r"'late'.*forked process cannot write"):
+            store.create("late")
+        with pytest.raises(StoreError, match=r"'mine'.*forked process cannot write"):
+            mine.close()
+        assert store.read("in/packed") == b"packed"
+        store.close()
+
+    with open_store(target) as store:
+        mine = store.create("mine")
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(20)
+        assert process.exitcode == 0
+        mine.close()
+    with open_store(target) as store:
+        assert store.names == ("in/packed", "mine")
 
 
 def test_a_full_disk_keeps_nothing_half(target):
