@@ -334,6 +334,8 @@ def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
     told = lived(file, task)
     broken = [first.broken for each in told.trials.values() for first, _ in each]
     assert any("cut short or changed" in each for each in broken)
+    finding = found(lives_findings(told, task), WHOLE)
+    assert finding.right is False and "in the store then" in finding.words
 
 
 def test_the_numbers_of_the_notes(own, solved):
