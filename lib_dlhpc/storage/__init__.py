@@ -5,6 +5,7 @@ packed.py       open_store(target, comm): a PackedStore; its files by name, on o
 placement.py    which ranks hold which partition; remote.py: questions and answers while the ranks compute
 reading.py      packed files from memory and from other ranks, all checked; writing.py: output files, written once
 verify.py       verify(target): every problem of a packed store
+in_memory.py    what an open file of a store is; why it has no file descriptor
 filesystem.py   the store as an fsspec file system, dlhpc://
 mount.py        mounted(store, prefix): plain open, os.stat, os.listdir on the prefix go to the store
 posix.py        the manners of a file system, for both; calls.py, patches.py: Python's file functions in other hands

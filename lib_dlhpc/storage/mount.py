@@ -9,7 +9,8 @@ shutil, numpy.load, json, csv and whatever else takes a path through these funct
 
 What it cannot catch, because no Python function is asked for a path: os.open and file descriptors (refused with
 a clear error), readers in C that open a path themselves (io.FileIO, numpy.fromfile, HDF5, sqlite3, imports),
-other programs, and a function kept as a default argument. numpy.load with mmap_mode finds no descriptor and says so.
+other programs, and a function kept as a default argument. Asked for a descriptor (numpy.load with mmap_mode,
+numpy.fromfile of an open file), a file says what to do instead.
 Forked processes (multiprocessing) read what lies on their node; a file that another rank would have to be asked for is
 an OSError there: use threads, or a copy on each node. They cannot write; a spawned process knows nothing of the mount.
 A symbolic link from elsewhere that leads to the prefix is not seen either.
@@ -52,8 +53,9 @@ def mounted(store: PackedStore, prefix: str | os.PathLike[str]) -> Iterator[str]
     """Show `store` under the path `prefix`, to all threads of this process, for as long as this lasts.
 
     The prefix need not exist; a folder that is there is hidden meanwhile. Files under it are read, and new ones
-    written once ("w", "x"). Yields the prefix as an absolute path. Raises SpecError for a prefix that is
-    the root, or above the folder that the store is read from; what is done under it raises the OSErrors of a folder.
+    written once ("w", "x"); the store keeps those in its folder `written` when it closes. Yields the prefix as an
+    absolute path. Raises SpecError for a prefix that is the root, or above the folder that the store is read from;
+    what is done under it raises the OSErrors of a folder.
     """
     mount = _mount(store, prefix)
     with _changing:

@@ -13,6 +13,7 @@ import numpy as np
 
 from lib_dlhpc.storage import placement
 from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NoSuchFile, NotFolder, StoreError
+from lib_dlhpc.storage.in_memory import InMemory
 from lib_dlhpc.storage.index import Index, Manifest, load, load_manifest
 from lib_dlhpc.storage.names import checked
 from lib_dlhpc.storage.partition import open_partition
@@ -168,7 +169,7 @@ class PackedStore:
             raise StoreError(f"mode: {mode!r} is none of a store's. Legal: 'rb', 'r', 'xb'.")
         if mode == "xb":
             return self.create(name)
-        content = io.BytesIO(self.read(name))
+        content = InMemory(self.read(name))
         return content if mode == "rb" else io.TextIOWrapper(content, encoding="utf-8")
 
     def create(self, name: str) -> OutputFile:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.storage.errors import AlreadyThere
+from lib_dlhpc.storage.in_memory import InMemory
 from lib_dlhpc.storage.packed import PackedStore, Stat
 from lib_dlhpc.storage.writing import OutputFile
 
@@ -156,7 +157,7 @@ class PosixView:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
-class Content(io.BytesIO):
+class Content(InMemory):
     """A stored file's content, read-only, with the attributes that files have; shares the bytes it is given."""
 
     mode = "rb"

@@ -3,10 +3,9 @@
 A name has a home, one rank that says who may write it, so that of two ranks that create the same file one is told.
 Until the store closes a file's bytes stay with its writer, who is asked for them as for a packed file. Then each rank
 writes its files into the folder `written` of the store, and rank 0 lists them in `written.json`: only what is listed
-there is a file of the store.
+there is a file of the store. They stay there, as they are, and are never packed; a copy of the store takes them along.
 """
 
-import io
 import json
 import os
 import threading
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.errors import AlreadyThere, StoreError
+from lib_dlhpc.storage.in_memory import InMemory
 from lib_dlhpc.storage.names import checked, to_bytes
 from lib_dlhpc.storage.remote import Peers, pieces
 
@@ -37,7 +37,7 @@ class Output(NamedTuple):
     rank: int
 
 
-class OutputFile(io.BytesIO):
+class OutputFile(InMemory):
     """A file that is being written: it is there for all ranks when it is closed, not at all if a `with` fails."""
 
     def __init__(

@@ -232,6 +232,20 @@ def test_a_new_file_whose_writing_fails_is_not_there(there, mode):
 
 
 @pytest.mark.parametrize(
+    "ask",
+    [
+        lambda root: np.fromfile(open(f"{root}/cats/5.bin", "rb"), np.uint8),
+        lambda root: np.load(f"{root}/dogs/array.npy", mmap_mode="r"),
+        lambda root: np.arange(3).tofile(open(f"{root}/new", "wb")),
+        lambda root: open(f"{root}/words.txt").fileno(),
+    ],
+)
+def test_who_asks_for_a_descriptor_is_told_what_to_do_instead(there, ask):
+    with pytest.raises(io.UnsupportedOperation, match=r"packed store is in memory.*frombuffer"):
+        ask(there)
+
+
+@pytest.mark.parametrize(
     ("change", "number"),
     [
         (lambda root: open(f"{root}/words.txt", "a"), errno.EROFS),
