@@ -18,6 +18,8 @@ from lib_dlhpc.storage.index import Index, PartitionFile
 
 _ADVICE = 1 << 18  # B; Linux cuts a longer piece of advice short
 
+_REST = "`dlhpc store verify` tells what else is damaged; a store opens only with all of its partitions."
+
 
 class Partition(NamedTuple):
     """A partition's number, its file's path, and all its bytes."""
@@ -34,13 +36,15 @@ def open_partition(target: Path, number: int, file: PartitionFile, index: Index)
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
         lost = _lost(index, number, 0)
-        raise StoreError(f"{file.name} of {target}: {error.strerror}. Lost: {lost}.") from None
+        raise StoreError(
+            f"{file.name} of {target}: {error.strerror}. Lost: {lost}. {_REST}"
+        ) from None
     try:
         size = os.fstat(descriptor).st_size
         if size != file.size:
             lost = _lost(index, number, size)
             raise StoreError(
-                f"{file.name} of {target} has {size} B of {file.size} B. Lost: {lost}."
+                f"{file.name} of {target} has {size} B of {file.size} B. Lost: {lost}. {_REST}"
             )
         if not size:
             return Partition(number, path, memoryview(b""))

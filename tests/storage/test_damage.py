@@ -74,7 +74,9 @@ def test_verify_tells_all_of_it(target):
 def test_a_short_partition_names_what_is_lost(target):
     path, offset = at_fault(target, "07")
     os.truncate(path, offset + 100)
-    with pytest.raises(StoreError, match=f"{path.name}.*has {offset + 100} B of .*Lost: '07'"):
+    with pytest.raises(
+        StoreError, match=f"{path.name}.*has {offset + 100} B of .*Lost: '07'.*`dlhpc store verify`"
+    ):
         open_store(target)
     assert any("'07'" in problem for problem in verify(target))
 
@@ -82,7 +84,9 @@ def test_a_short_partition_names_what_is_lost(target):
 def test_a_missing_partition_names_what_is_lost(target):
     path, _ = at_fault(target, "07")
     path.unlink()
-    with pytest.raises(StoreError, match=f"{path.name}.*No such file.*Lost: '"):
+    with pytest.raises(
+        StoreError, match=f"{path.name}.*No such file.*Lost: '.*`dlhpc store verify`"
+    ):
         open_store(target)
     assert any(path.name in problem for problem in verify(target))
 
