@@ -37,14 +37,18 @@ def sweep(store: "SnapshotStore", keep_last: int | None, dry_run: bool) -> Swept
     swept = Swept(gone, sum(size[name] - live[name] for name in old), len(kept))
     if dry_run:
         return swept
+    moved = [key for key in needed if objects.where[key].object in old]
     try:
-        objects.copy([key for key in needed if objects.where[key].object in old])
+        objects.copy(moved)
     except Damaged as error:
         raise SnapshotError(f"{store.folder}: {error}; nothing was removed.") from None
     for name in names(store.folder / "versions"):
         if name.removesuffix(".json") not in kept:
             remove(store.folder / "versions" / name)
-    for name in [*old, *objects.damaged]:
+    copies = {
+        objects.where[key].object for key in moved
+    }  # one may be there from a sweep that was killed
+    for name in {*old, *objects.damaged} - copies:
         remove(objects.folder / name)
     return swept
 

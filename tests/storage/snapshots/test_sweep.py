@@ -124,3 +124,25 @@ def test_a_branch_whose_newest_version_is_missing_stops_the_sweep(tmp_path):
     with pytest.raises(SnapshotError, match=r"branch main: .*No such file.*Nothing was removed"):
         open_snapshots(tmp_path).gc()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_garbage_collected_again_after_a_kill_takes_nothing_that_is_kept(
+    tmp_path, monkeypatch, seed
+):
+    """Killed when the copies were written, and before what they were made from was removed."""
+    rng, store = np.random.default_rng(seed), SnapshotStore(tmp_path)
+    kept = {"kept": rng.random(5)}
+    store.save({"gone": rng.random(500), **kept}, step=1)
+    store.save(kept, step=2)
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(sweep, "remove", killed)
+        store.gc(keep_last=1)
+    again = SnapshotStore(tmp_path)
+    again.gc(keep_last=1)
+    assert again.verify() == [] and again.load("main")["kept"].tobytes() == kept["kept"].tobytes()
+    assert SnapshotStore(tmp_path).load("main")["kept"].tobytes() == kept["kept"].tobytes()
