@@ -8,24 +8,32 @@ from lib_dlhpc.storage.snapshots.objects import Damaged, Objects
 from lib_dlhpc.storage.snapshots.refs import Refs
 from lib_dlhpc.storage.snapshots.version import Version, read_version
 
+TRIES = 5  # as often as garbage is collected beside it
+
 
 def problems(folder: Path) -> list[str]:
-    """Return what is wrong with a store, in words; nothing if all is well."""
-    objects = Objects(folder / "objects")  # afresh: what is known of them was true once
-    objects.refresh()
-    bad, found = _bad_chunks(objects), [f"{text}." for text in objects.damaged.values()]
-    versions: dict[str, Version] = {}
-    for name in names(folder / "versions"):
-        try:
-            version = read_version(folder / "versions" / name)
-            versions[version.id] = version
-            found += _missing(version, objects, bad)
-        except SnapshotError as error:
-            found.append(str(error))
-    unused = set(bad) - {
-        key for v in versions.values() for a in v.arrays.values() for key in a.chunks
-    }
-    found += [f"{bad[key]}; no version needs it." for key in sorted(unused)]
+    """Return what is wrong with a store, in words; nothing if all is well.
+
+    Others may write meanwhile. A version is published from its chunks to its name, so it is read from the
+    names on: whatever a name reaches was there before. If garbage is collected, it begins again.
+    """
+    found: list[str] = []
+    for _ in range(TRIES):
+        before = _removable(folder)
+        found = _problems(folder)
+        if not found or before <= _removable(folder):
+            break
+    return found
+
+
+def _removable(folder: Path) -> set[str]:
+    """Return the names of the files that only a collection of garbage removes."""
+    return {f"{kind}/{name}" for kind in ("objects", "versions") for name in names(folder / kind)}
+
+
+def _problems(folder: Path) -> list[str]:
+    found: list[str] = []
+    heads: list[tuple[str, str]] = []
     for refs in (Refs(folder / "branches", "branch"), Refs(folder / "tags", "tag")):
         for name in refs.names():
             try:
@@ -33,8 +41,29 @@ def problems(folder: Path) -> list[str]:
             except SnapshotError as error:
                 found.append(str(error))
                 continue
-            if identity not in versions:
-                found.append(f"{refs.kind} {name}: no version {identity} that can be read.")
+            heads += [(f"{refs.kind} {name}", identity)] if identity else []
+    versions: dict[str, Version] = {}
+    for name in names(folder / "versions"):
+        try:
+            version = read_version(folder / "versions" / name)
+            versions[version.id] = version
+        except SnapshotError as error:
+            found.append(str(error))
+    objects = Objects(folder / "objects")  # afresh: what is known of them was true once
+    objects.refresh()
+    bad = _bad_chunks(objects)
+    found += [f"{text}." for text in objects.damaged.values()]
+    for version in versions.values():
+        found += _missing(version, objects, bad)
+    unused = set(bad) - {
+        key for v in versions.values() for a in v.arrays.values() for key in a.chunks
+    }
+    found += [f"{bad[key]}; no version needs it." for key in sorted(unused)]
+    found += [
+        f"{name}: no version {identity} that can be read."
+        for name, identity in heads
+        if identity not in versions
+    ]
     return found
 
 

@@ -117,6 +117,33 @@ def test_what_is_damaged_is_written_anew(store):
         assert again.load(2)["weights"].tobytes() == state["weights"].tobytes()
 
 
+@pytest.mark.parametrize("collected", [(), (3, 6)])
+def test_a_store_that_is_written_to_is_not_called_damaged(store, monkeypatch, collected):
+    """After each look at a folder a version is saved, and garbage is collected now and then."""
+    from lib_dlhpc.storage.snapshots import objects, refs, verify
+
+    plain, steps, writer, busy = verify.names, [], SnapshotStore(store.folder), []
+
+    def beside(folder):
+        found = plain(folder)
+        if not busy:
+            busy.append(True)
+            steps.append(len(steps) + 3)
+            writer.save({"weights": np.arange(9.0) * steps[-1]}, step=steps[-1])
+            if len(steps) in collected:
+                writer.gc(keep_last=1)
+            busy.clear()
+        return found
+
+    for module in (verify, refs, objects):
+        monkeypatch.setattr(module, "names", beside)
+    assert problems(store.folder) == []
+    assert len(steps) >= 6
+    path = next((store.folder / "objects").glob("[!.]*"))
+    path.write_bytes(path.read_bytes()[:-3])
+    assert problems(store.folder)  # and what is damaged is
+
+
 def state_of(step):
     """What the writer below has after so many steps."""
     flat = np.arange(40_000, dtype=np.float64)
