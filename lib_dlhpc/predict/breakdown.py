@@ -257,7 +257,9 @@ def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
     served: s that servers compute for each device; busy: s that a device computes.
     """
     experiment, run = known["experiment"], known["experiment"].run
-    interval = np.where(np.equal(run.checkpoint_interval, 0), np.inf, run.checkpoint_interval)[()]
+    # A checkpoint is written between two steps: one a step at most.
+    apart = np.maximum(run.checkpoint_interval, step)
+    interval = np.where(np.equal(run.checkpoint_interval, 0), np.inf, apart)[()]
     saving = step * checkpoints.saving(experiment).standstill(interval) / interval
     known["server_load"] = known.get("server_load", 0.0) / (step + saving)
     exposed = known["exposed_communication"]

@@ -24,7 +24,8 @@ def explain_resilience(p: Breakdown) -> list[Explanation]:
 
 def _checkpoint(p: Breakdown) -> Explanation:
     e, price = p.experiment, saving(p.experiment)
-    interval = float(e.run.checkpoint_interval)
+    given, step = float(e.run.checkpoint_interval), float(p.step_time - p.checkpoint)
+    interval = max(given, step)
     tier = e.machine.storage[e.storage.tier]
     return Explanation(
         "checkpoint",
@@ -46,7 +47,13 @@ def _checkpoint(p: Breakdown) -> Explanation:
             *_particular(p),
             ("standstill", show(float(price.standstill(interval)), "s"), "computed"),
             ("written behind training", show(float(price.background), "s"), "computed"),
-            ("interval", show(interval, "s"), "given"),
+            (
+                "interval",
+                show(interval, "s"),
+                "given"
+                if given >= step
+                else f"a step: one a step at most; given: {show(given, 's')}",
+            ),
         ),
         "definition; Mohan et al. 2021 (CheckFreq) for copies, Moody et al. 2010 (SCR) for levels",
         "Nothing else uses the tier, and all that writes is equally fast. A write behind training takes no"
@@ -100,7 +107,11 @@ def _failures(p: Breakdown) -> Explanation:
             ("of all nodes, M", show(float(found.mtbf), "s"), "divided by the nodes"),
             ("restart, listing and reading, R", show(float(found.saving.restart), "s"), "computed"),
             *([(*survive, source_of(p, "machine", "local_survival"))] * two),
-            ("interval τ", show(float(found.interval), "s"), "given; without checkpoints the run"),
+            (
+                "interval τ",
+                show(float(found.interval), "s"),
+                "given, a step at least; without checkpoints the run",
+            ),
             ("Young's interval", show(float(found.young), "s"), "sqrt(2 C M)"),
             ("Daly's interval", show(float(found.daly), "s"), "Daly 2006, eq. 37"),
             ("best interval", show(float(found.best), "s"), "the minimum of the formula"),

@@ -56,9 +56,18 @@ class Resilience:
 
     @property
     def interval(self) -> Any:
-        """Seconds of training between two checkpoints; those of the whole run where there are none."""
-        chosen = self.prediction.experiment.run.checkpoint_interval
-        return np.where(np.equal(chosen, 0), self.work, np.minimum(chosen, self.work))[()]
+        """Seconds of training between two checkpoints, no less than a step's; the whole run where there are none."""
+        none = np.equal(self._chosen, 0)
+        return np.where(none, self.work, np.minimum(self._apart, self.work))[()]
+
+    @property
+    def _chosen(self) -> Any:
+        return self.prediction.experiment.run.checkpoint_interval
+
+    @property
+    def _apart(self) -> Any:
+        """The chosen interval, or a step's training where that is longer: a checkpoint waits for its end."""
+        return np.maximum(self._chosen, self.prediction.step_time - self.prediction.checkpoint)
 
     @property
     def expected_time(self) -> Any:
@@ -127,9 +136,8 @@ class Resilience:
     @property
     def _spread(self) -> Saving:
         """The cost of a checkpoint for each `interval`: a run that is shorter than it has a part of one."""
-        chosen = self.prediction.experiment.run.checkpoint_interval
-        none = np.equal(chosen, 0)
-        part = np.where(none, 0.0, self.interval / np.where(none, 1.0, chosen))
+        none = np.equal(self._chosen, 0)
+        part = np.where(none, 0.0, self.interval / self._apart)
         again = self.prediction.experiment.machine.restart_time + self.prediction.start_time
         return replace(
             self.saving,

@@ -156,6 +156,20 @@ def test_a_host_without_room_for_the_copy_is_a_wall():
     assert any("until it is written" in wall for wall in first.walls)
 
 
+@pytest.mark.parametrize("way", CHECKPOINTS)
+def test_a_step_has_one_checkpoint_at_most(way):
+    run = RUN.set({**FAILING, "run.checkpoint": way})
+    step = float(predict(run).step_time - predict(run).checkpoint)
+    each = run.set({"run.checkpoint_interval": step})
+    often = run.set({"run.checkpoint_interval": step / 50})
+    assert predict(each).checkpoint == pytest.approx(saving(run).standstill(step))
+    assert predict(often).step_time == pytest.approx(predict(each).step_time)
+    assert resilience(often).expected_time == pytest.approx(resilience(each).expected_time)
+    assert sum(resilience(often).shares.values()) == pytest.approx(1)
+    (told,) = [item for item in explain(predict(often)) if item.name == "checkpoint"]
+    assert any(name == "interval" and "a step" in source for name, _, source in told.inputs)
+
+
 def test_nobody_is_told_to_let_all_nodes_write_who_does():
     run = RUN.set({"run.checkpoint": "asynchronous", "machine.host_memory": 1e9})
     told = {}
