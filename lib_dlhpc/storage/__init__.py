@@ -1,6 +1,7 @@
 """Real, small counterparts of a large machine's I/O systems.
 
 pack.py         pack(tree, target): a folder of files becomes a few partitions with an index
+unfinished.py   where it is written before all of it is there
 packed.py       open_store(target, comm): a PackedStore; its files by name, on one process or over ranks
 placement.py    which ranks hold which partition; remote.py: questions and answers while the ranks compute
 reading.py      packed files from memory and from other ranks, all checked; writing.py: output files, written once

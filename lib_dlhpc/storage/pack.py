@@ -3,8 +3,6 @@
 import hashlib
 import heapq
 import os
-import secrets
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from lib_dlhpc.storage.index import (
     save_manifest,
 )
 from lib_dlhpc.storage.names import Found, walk
+from lib_dlhpc.storage.unfinished import unfinished
 
 
 def pack(
@@ -33,7 +32,8 @@ def pack(
     """Pack a folder into a new folder `target` and return its manifest.
 
     codec: "none", "zlib" or "zstd"; a file that it does not make smaller is stored as it is. Partitions hold about
-    equal bytes. Everything is written beside the target and renamed when it is on the disk.
+    equal bytes. Everything is written beside the target and renamed when it is on the disk; what a killed
+    packing of the same target left there is removed.
     Raises StoreError (what is not readable, links out of the tree, a full disk), AlreadyThere.
     """
     source, goal = Path(tree), Path(os.path.abspath(target))
@@ -51,17 +51,14 @@ def pack(
     if Path(os.path.realpath(goal)).is_relative_to(os.path.realpath(source)):
         raise StoreError(f"{goal} lies in the tree that is to be packed, {source}.")
     folders, files = walk(source)
-    beside = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.unfinished")
     try:
-        beside.mkdir()
+        with unfinished(goal) as beside:
+            manifest = _write(folders, files, beside, partitions, code, codec)
+            _publish(beside, goal)
+    except StoreError:
+        raise
     except OSError as error:
         raise StoreError(f"{goal.parent}: {error.strerror}.") from None
-    try:
-        manifest = _write(folders, files, beside, partitions, code, codec)
-        _publish(beside, goal)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
     return manifest
 
 

@@ -16,6 +16,7 @@ from numpy.random import default_rng
 from lib_dlhpc.storage import open_store, pack, verify
 from lib_dlhpc.storage.errors import AlreadyThere, StoreError
 from lib_dlhpc.storage.index import INDEX, MANIFEST
+from lib_dlhpc.storage.unfinished import unfinished
 
 FILES = 20
 
@@ -212,3 +213,17 @@ def test_a_killed_packing_publishes_nothing(tree, tmp_path, moment):
         shutil.rmtree(target)
     pack(tree, target)
     assert verify(target) == []
+    assert nothing_but(tmp_path, "tree", "store")  # what the killed one left is gone
+
+
+@pytest.mark.parametrize("name", ["store", "[st]ore *"])
+def test_a_packing_leaves_another_of_the_same_target_alone(tree, tmp_path, name):
+    with unfinished(tmp_path / name) as beside:
+        (beside / "partition-00000").write_bytes(b"half")
+        pack(tree, tmp_path / name)
+        assert (beside / "partition-00000").read_bytes() == b"half"
+    left = tmp_path / beside.name
+    left.mkdir()
+    shutil.rmtree(tmp_path / name)
+    pack(tree, tmp_path / name)
+    assert nothing_but(tmp_path, "tree", name)

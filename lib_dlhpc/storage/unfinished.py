@@ -1,0 +1,60 @@
+"""A new folder beside its later place: locked while it is written, so that what a killed program left can be told."""
+
+import os
+import platform
+import secrets
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = (
+    f"{zlib.crc32(platform.node().encode()):08x}"  # some file systems keep locks on their machine
+)
+
+
+@contextmanager
+def unfinished(goal: Path) -> Iterator[Path]:
+    """Make a folder beside `goal` for what will be renamed to it; what is still there at the end is removed.
+
+    What programs that were killed on this machine left of the same goal is removed first. Raises OSError.
+    """
+    for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
+        _remove_if_left(left)
+    beside = goal.with_name(f".{goal.name}.{HERE}-{secrets.token_hex(4)}.unfinished")
+    beside.mkdir()
+    lock = _lock(beside)
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _remove_if_left(folder: Path) -> None:
+    lock = _lock(folder)
+    if lock is not None:  # nobody holds it, and locks work here
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Return the descriptor of a folder that is now ours, None where another has it or there are no such locks."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
