@@ -37,11 +37,16 @@ class PackedFileSystem(AbstractFileSystem):
 
     def __init__(
         self,
-        fo: str | os.PathLike[str] | PackedStore,
+        fo: str | os.PathLike[str] | PackedStore | None = None,
         target_protocol: str | None = None,
         target_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        if fo is None:
+            raise SpecError(
+                "dlhpc:// needs the folder of a packed store, fo: such as fsspec.open('dlhpc://a.txt', fo='data.store')"
+                " or 'dlhpc://a.txt::file:///scratch/data.store'."
+            )
         super().__init__(fo, **options)
         if target_protocol not in (None, "file", "local"):
             raise SpecError(
@@ -147,6 +152,20 @@ class PackedFileSystem(AbstractFileSystem):
         """Make a folder, and those above it."""
         if not (exist_ok and self.isdir(path)):
             self.mkdir(path)
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Write a copy of a file, or make a folder like the first."""
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+        else:
+            self.pipe_file(path2, self.cat_file(path1))
+
+    def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
+        """Raise OSError: nothing in a packed store moves."""
+        self.info(path1)
+        raise OSError(
+            errno.EROFS, "a file of a packed store stays where it is; cp writes a copy", path1
+        )
 
     def _rm(self, path: str) -> None:
         raise OSError(errno.EROFS, "a file of a packed store stays", path)

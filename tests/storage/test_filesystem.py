@@ -168,6 +168,20 @@ def test_new_files_are_written_once_and_there_on_close(packed):
         assert caught.value.errno and packed.exists("nothing")
 
 
+def test_copies_are_written_and_nothing_moves(folder, packed):
+    packed.cp("cats/5.bin", "again/5.bin")
+    packed.cp("cats", "cats2", recursive=True)
+    expected = (folder / "cats" / "5.bin").read_bytes()
+    assert packed.cat("again/5.bin") == packed.cat("cats2/5.bin") == expected
+    assert len(packed.ls("cats2")) == 6
+    for move in (packed.mv, packed.rename):
+        with pytest.raises(OSError, match="stays where it is; cp writes a copy"):
+            move("nothing", "moved")
+    with pytest.raises(FileNotFoundError):
+        packed.mv("no", "moved")
+    assert packed.exists("nothing") and not packed.exists("moved")
+
+
 def test_files_are_downloaded_and_times_are_known(folder, packed, tmp_path):
     packed.get("cats", str(tmp_path / "cats"), recursive=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "cats").iterdir()} == {
@@ -192,5 +206,8 @@ def test_a_file_system_of_a_folder_travels_to_other_processes(target):
 def test_what_is_no_store_is_told(tmp_path):
     with pytest.raises(SpecError, match="no-such"):
         PackedFileSystem(tmp_path / "no-such")
+    for ask in (lambda: fsspec.open("dlhpc://a"), lambda: fsspec.filesystem("dlhpc")):
+        with pytest.raises(SpecError, match="needs the folder of a packed store"):
+            ask()
     with pytest.raises(SpecError, match="dlhpc over s3"):
         PackedFileSystem("bucket", target_protocol="s3")
