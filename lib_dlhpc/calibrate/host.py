@@ -54,5 +54,5 @@ def file_system(folder: Path) -> str:
 
 
 def capacity(folder: Path) -> float:
-    """Return the bytes that the file system of `folder` holds when it is empty."""
-    return float(shutil.disk_usage(folder).total)
+    """Return the bytes that are free on the file system of `folder`: what a data set may fill."""
+    return float(shutil.disk_usage(folder).free)

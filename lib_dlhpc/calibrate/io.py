@@ -127,7 +127,8 @@ def check(state: str, seconds: float, size: float, plan: Sequence[Setting] = ())
         raise CalibrationError(f"seconds = {seconds:g}: expected a number above 0.")
     if not LEAST <= size < np.inf:
         raise CalibrationError(
-            f"size = {format_quantity(size, 'B')}: expected at least {format_quantity(LEAST, 'B')}."
+            f"size = {format_quantity(size, 'B')}: expected at least {format_quantity(LEAST, 'B')}:"
+            " fewer files are soon all read, and what is read twice comes from memory."
         )
     for each in plan:
         if not 1 <= each.readers <= MOST_READERS:

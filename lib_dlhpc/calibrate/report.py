@@ -15,7 +15,7 @@ from lib_dlhpc.spec.units import format_quantity
 
 
 def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
-    """Return the table [storage.NAME] of a machine's file; what was measured, and how, stands in comments."""
+    """Return the table [machine.storage.NAME] of an experiment; what was measured, and how, stands in comments."""
     first, name = points[0], fit.tier.name
     rounds = len(first.seconds)
     readers = ", ".join(map(str, sorted({point.readers for point in points})))
@@ -23,13 +23,14 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
         "# Measured by `dlhpc calibrate io` on " + ", ".join(host.values()) + ".",
         f"# {readers} readers; each time is the median of the calmer half of {rounds};{_load(points)}",
         f"# {how(first)}.",
-        f"# In an experiment this table is [machine.storage.{name}].",
+        f"# It goes into an experiment; in a machine's own file it is [storage.{name}].",
         "#",
         *(f"# {line}".rstrip() for line in as_lines(points)),
         "#",
         f"# Fitted to files and random reads; median error {fit.error:.0%}, largest"
         f" {max(map(abs, fit.errors)):.0%}. After each number: what 10 % and 90 % of resampled fits stay below.",
-        f"[storage.{name}]",
+        *_not_found(fit),
+        f"[machine.storage.{name}]",
     ]
     for item in fields(StorageTier):
         value = getattr(fit.tier, item.name)
@@ -43,6 +44,23 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
             low, high = (_short(end, item.metadata["unit"]) for end in fit.intervals[item.name])
             lines[-1] += f"  # {low} to {high}"
     return "\n".join(lines) + "\n"
+
+
+def _not_found(fit: Fit) -> list[str]:
+    """Return what the points do not tell from nothing, which the table leaves out, with the ends of each."""
+    missing = []
+    for item in fields(StorageTier):
+        if item.name in fit.intervals and getattr(fit.tier, item.name) == item.default:
+            low, high = (_short(end, item.metadata["unit"]) for end in fit.intervals[item.name])
+            missing.append(item.name + (f" ({low} to {high})" if low != high else ""))
+    if not missing:
+        return []
+    return [
+        "# NOTE  Not told from none, and left out as if it were (latency 0, rate unlimited): "
+        + ", ".join(missing)
+        + ".",
+        "# NOTE  Where that cannot be, measure longer, such as --seconds 60, on a machine that is quiet.",
+    ]
 
 
 def as_lines(points: Sequence[Point]) -> list[str]:

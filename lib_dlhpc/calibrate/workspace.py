@@ -26,15 +26,7 @@ def workspace(folder: Path, size: float) -> Iterator[Path]:
     Raises CalibrationError where `folder` is missing, no folder, too full or may not be written; an
     OSError inside, such as a full disk, becomes one.
     """
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "no such folder"
-        raise CalibrationError(f"{folder}: {what}; name one on the file system to be measured.")
-    free = shutil.disk_usage(folder).free
-    if free < size * SPARE:
-        raise CalibrationError(
-            f"{folder}: {format_quantity(free, 'B')} free, {format_quantity(size * SPARE, 'B')} needed;"
-            " ask for less with --size."
-        )
+    check_folder(folder, size)
     try:
         place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
     except OSError as error:
@@ -45,6 +37,19 @@ def workspace(folder: Path, size: float) -> Iterator[Path]:
         raise CalibrationError(f"{folder}: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def check_folder(folder: Path, size: float) -> None:
+    """Raise CalibrationError where `folder` is missing, no folder, or has no `size` bytes free."""
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "no such folder"
+        raise CalibrationError(f"{folder}: {what}; name one on the file system to be measured.")
+    free = shutil.disk_usage(folder).free
+    if free < size * SPARE:
+        raise CalibrationError(
+            f"{folder}: {format_quantity(free, 'B')} free, {format_quantity(size * SPARE, 'B')} needed;"
+            " ask for less with --size."
+        )
 
 
 def make_files(

@@ -44,9 +44,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _io(options: argparse.Namespace) -> int:
     from lib_dlhpc.calibrate.fit import fit_io
     from lib_dlhpc.calibrate.host import capacity, host
-    from lib_dlhpc.calibrate.io import default_settings, measure_io
+    from lib_dlhpc.calibrate.io import WRITTEN, check, default_settings, measure_io
     from lib_dlhpc.calibrate.points import COLD, WARM
     from lib_dlhpc.calibrate.report import as_dict, as_toml
+    from lib_dlhpc.calibrate.workspace import check_folder
 
     name = options.name or ("memory" if options.warm else "disk")
     if not NAME.fullmatch(name):
@@ -58,6 +59,8 @@ def _io(options: argparse.Namespace) -> int:
     seconds, size = _number("seconds", options.seconds, "s"), _number("size", options.size, "B")
     folder, settings = Path(options.folder), default_settings(_readers(options.readers))
     state = WARM if options.warm else COLD
+    check(state, seconds, size, settings)
+    check_folder(folder, size * (1 + WRITTEN))
     print(f"Reading in {folder} for about {seconds:g} s ...", file=sys.stderr)
     with _ended_as_cancelled():
         points = measure_io(folder, state=state, seconds=seconds, size=size, settings=settings)

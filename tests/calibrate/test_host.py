@@ -1,5 +1,7 @@
 """What a measurement says of where it was made."""
 
+import shutil
+
 from lib_dlhpc.calibrate import host
 
 
@@ -20,3 +22,9 @@ def test_what_the_system_does_not_say_is_left_out(tmp_path, monkeypatch):
     assert set(host.host(tmp_path)) == {"date", "cores", "kernel", "python"}
     assert host.cores() >= 1
     assert host.capacity(tmp_path) > 0
+
+
+def test_a_tier_holds_what_is_free_and_not_what_others_filled(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(total=1000, used=900, free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    assert host.capacity(tmp_path) == 100
