@@ -1,10 +1,11 @@
 """A run in a terminal: a line that says how far it is, Ctrl-C, and what came of it."""
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotError
-from lib_dlhpc.storage.snapshots.plan import store_of
+from lib_dlhpc.storage.snapshots.plan import FILE, FOLDER, newest_whole, read_plan, store_of
 
 PAUSE = 0.1  # s between two looks
 
@@ -47,7 +48,7 @@ def run_here(
         _clear()
         raise KeyboardInterrupt(f"Cancelled. {_left(job)}") from None
     except JobError as error:
-        raise JobError(f"{error}\n{_left(job)}") from None
+        raise JobError(f"{error}\n{_damaged(job) or _left(job)}") from None
 
 
 def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
@@ -108,6 +109,27 @@ def _exchanged(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _damaged(job: Job) -> str:
+    """Say from which version to go on if the newest is damaged; "" if it is not."""
+    try:
+        store, plan = store_of(job.folder)
+        whole = newest_whole(store, plan)
+        with suppress(SnapshotError):
+            newest = store.newest(plan.branch)
+            if newest is None or (whole is not None and whole.id == newest.id):
+                return ""
+    except SnapshotError as error:
+        return f"{error}" if (job.folder / FILE).exists() else ""
+    if whole is None:
+        return (
+            f"No version of {job.folder} is whole: dlhpc snapshots verify {job.folder} tells why."
+        )
+    return (
+        f"The newest version in {job.folder} is damaged; --from {job.folder}@{whole.number}, the newest"
+        f" that is whole, goes on in a new folder: dlhpc run --from {job.folder}@{whole.number}"
+    )
+
+
 def _left(job: Job) -> str:
     if (job.folder / "snapshot.npz").exists() or _versions(job):
         return f"What was saved is in {job.folder}; --resume {job.folder} goes on from there."
@@ -127,7 +149,19 @@ def _versions(job: Job) -> list[str]:
     written = show(float(sum(version.written for version in own)), "B")
     return [
         f"  {len(own)} version{'s' * (len(own) != 1)} of its state, {written} in all, the newest"
-        f" {newest.number} ({newest.short}): dlhpc snapshots log {job.folder}"
+        f" {newest.number} ({newest.short}): dlhpc snapshots log {job.folder}",
+        *_elsewhere(job),
+    ]
+
+
+def _elsewhere(job: Job) -> list[str]:
+    """Say where the versions lie, if not in the run's own folder."""
+    plan = read_plan(job.folder)
+    if plan is None or plan.store == FOLDER:
+        return []
+    where = os.path.normpath(plan.where(job.folder))
+    return [
+        f"  they lie in {where}, as branch {plan.branch}, with those of the run it began at: keep that folder"
     ]
 
 

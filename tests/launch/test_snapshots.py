@@ -166,8 +166,28 @@ def test_the_command_keeps_versions_and_begins_at_them(tmp_path, capsys):
     assert main(["run", str(path), "-n", "2", *words]) == 0
     out = capsys.readouterr().out
     assert "1 version of its state" in out and f"dlhpc snapshots log {two}" in out
+    assert f"they lie in {one}/snapshots, as branch two" in out
     assert main(["run", str(path), "--out", str(tmp_path / "x"), "--from", f"{one}@7"]) == 2
     assert "no such version" in capsys.readouterr().err and not (tmp_path / "x").exists()
+
+
+def test_what_is_told_to_do_after_damage_works(tmp_path, capsys):
+    """The newest version is damaged: the words name the newest that is whole, and it can be begun at."""
+    run, new = tmp_path / "run", tmp_path / "new"
+    start(SHORT, 1, run, snapshot_every=8).wait()
+    store = open_snapshots(run / "snapshots")
+    store.objects.refresh()
+    last, before = (set(store.version(number).arrays["weights"].chunks) for number in (4, 3))
+    key = next(iter(last - before))
+    path = store.folder / "objects" / store.objects.where[key].object
+    path.write_bytes(path.read_bytes()[:-9])
+    assert main(["run", "--resume", str(run), "--set", "run.epochs=3"]) == 1
+    told = capsys.readouterr().err
+    assert f"dlhpc run --from {run}@3" in told and "--resume" not in told
+    assert main(["run", "-n", "1", "--from", f"{run}@3", "--out", str(new)]) == 0
+    (store.folder / "branches/main").write_bytes(b"")
+    assert main(["run", "--resume", str(run), "--set", "run.epochs=3"]) == 2
+    assert f"dlhpc run --from {run}@3" in capsys.readouterr().err
 
 
 @pytest.mark.slow

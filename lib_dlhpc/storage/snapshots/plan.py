@@ -93,12 +93,38 @@ def check_kept(folder: Path, done: bool) -> None:
         )
     store.check_there()
     saved = done or plan.store != FOLDER or bool(store.branches.names()) or bool(store.log())
-    if store.newest(plan.branch) is None and saved:
+    try:
+        newest = store.newest(plan.branch)
+    except SnapshotError as error:
+        whole = newest_whole(store, plan)
+        if whole is None:
+            raise
+        raise SnapshotError(
+            f"{error} `dlhpc run --from {folder}@{whole.number}` begins at the newest that is whole."
+        ) from None
+    if newest is None and saved:
         raise SnapshotError(
             f"{folder} goes on from branch {plan.branch} of {where}, which is not there: it was"
             f" forgotten; `dlhpc snapshots log {folder}` shows what is left, and `dlhpc snapshots branch"
             f" {folder} VERSION --name {plan.branch}` puts it back. Nothing was changed."
         )
+
+
+def newest_whole(store: SnapshotStore, plan: Plan) -> Version | None:
+    """Return the newest version of a run of which every byte can be read; None if there is none."""
+    versions = store.log()
+    below = {version.id: version for version in versions}
+    line = [version for version in reversed(versions) if version.branch == plan.branch]
+    while line:
+        version = line.pop(0)
+        try:
+            for name in version.arrays:
+                for _ in store.chunks(version, name):
+                    pass
+            return version
+        except SnapshotError:
+            line = line or [below[each] for each in [version.parent] if each in below]
+    return None
 
 
 def version_of(text: str) -> tuple[Path, SnapshotStore, Plan, Version]:
