@@ -7,6 +7,7 @@ a partition that another program cuts short while it is mapped ends this one (SI
 import mmap
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -64,12 +65,13 @@ def preload(partitions: Iterable[Partition], stop: Event) -> None:
         os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     ):
         return
-    for part in chosen:
-        with open(part.path, "rb") as file:
-            for start in range(0, len(part.content), _ADVICE):
-                if stop.is_set():
-                    return
-                os.posix_fadvise(file.fileno(), start, _ADVICE, os.POSIX_FADV_WILLNEED)
+    with suppress(OSError):  # it is advice: whoever reads is told what is wrong
+        for part in chosen:
+            with open(part.path, "rb") as file:
+                for start in range(0, len(part.content), _ADVICE):
+                    if stop.is_set():
+                        return
+                    os.posix_fadvise(file.fileno(), start, _ADVICE, os.POSIX_FADV_WILLNEED)
 
 
 def _lost(index: Index, number: int, size: int) -> str:
