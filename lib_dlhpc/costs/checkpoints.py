@@ -60,12 +60,12 @@ def saving(experiment: Experiment) -> Saving:
     if not experiment.storage.tier:
         return Saving(size, 0.0, 0.0, restart=_restarted(experiment, 0.0))
     tier = storage_tier(experiment.machine, experiment.storage.tier)
-    nodes = _writers(experiment)
+    nodes = writers(experiment)
     node_part = size / nodes
     # One device has a whole network unless that is split; a part of it each, where all write.
     holders = np.minimum(experiment.strategy.replica, devices) if _first(experiment) else devices
     changed = experiment.run.changed if way == "incremental" else 1.0
-    write = changed * size / _rate(experiment, tier, written_at(tier), nodes)
+    write = changed * size / write_rate(experiment, tier)
     # Samples that were copied to the nodes are taken as lost, unless what the nodes hold survives.
     reading = size / _rate(experiment, tier, tier.bandwidth, nodes)
     restart = _restarted(experiment, loading_time(experiment) + reading)
@@ -101,9 +101,14 @@ def _first(experiment: Experiment) -> bool:
     return experiment.run.checkpoint_writers == "first"
 
 
-def _writers(experiment: Experiment) -> Any:
+def writers(experiment: Experiment) -> Any:
     """Return how many nodes write."""
     return 1 if _first(experiment) else experiment.strategy.nodes
+
+
+def write_rate(experiment: Experiment, tier: StorageTier) -> Any:
+    """Return the B/s at which a checkpoint gets into the tier: its own, or that of the NICs on the way."""
+    return _rate(experiment, tier, written_at(tier), writers(experiment))
 
 
 def _rate(experiment: Experiment, tier: StorageTier, bandwidth: Any, nodes: Any) -> Any:

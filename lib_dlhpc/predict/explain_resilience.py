@@ -1,9 +1,18 @@
 """Checkpoints and failures, opened: what one costs, how often to write one, what becomes of the time."""
 
-from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, written_at
+from lib_dlhpc.costs.checkpoints import (
+    HASH_RATE,
+    Saving,
+    saving,
+    write_rate,
+    writers,
+    written_at,
+)
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explanation import Explanation, source_of
 from lib_dlhpc.predict.resilience import resilience
+from lib_dlhpc.spec.machine import StorageTier
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 WAYS = {
@@ -44,6 +53,7 @@ def _checkpoint(p: Breakdown) -> Explanation:
                 show(float(written_at(tier)), "B/s"),
                 source_of(p, "machine", f"storage.{tier.name}.write_bandwidth"),
             ),
+            *_writers_reach(p, tier),
             *_particular(p),
             ("standstill", show(float(price.standstill(interval)), "s"), "computed"),
             ("written behind training", show(float(price.background), "s"), "computed"),
@@ -59,6 +69,28 @@ def _checkpoint(p: Breakdown) -> Explanation:
         "Nothing else uses the tier, and all that writes is equally fast. A write behind training takes no"
         " bandwidth from it. A state that is split is taken as gathered by who writes.",
     )
+
+
+def _writers_reach(p: Breakdown, tier: StorageTier) -> list[tuple[str, str, str]]:
+    """Return what stands between those that write and the tier, and the bandwidth that is left."""
+    e = p.experiment
+    nodes = int(writers(e))
+    through = float(write_rate(e, tier))
+    left = ("bandwidth", show(through, "B/s"))
+    if tier.scope == "node":
+        return [(*left, f"{tier.name} of {count(nodes, 'node')}")] if nodes > 1 else []
+    link, nics = e.machine.inter_node, e.machine.nics
+    cards = nodes * nics * link.bandwidth * link.efficiency
+    low = "network cards" if cards < float(written_at(tier)) else tier.name
+    made = f"{count(nodes, 'node')} × {count(nics, 'card')} × {show(link.bandwidth, 'B/s')}"
+    return [
+        (
+            "network cards of who writes take",
+            show(cards, "B/s"),
+            f"{made} × {link.efficiency:.0%}",
+        ),
+        (*left, f"the lower of the two: {low}"),
+    ]
 
 
 def _bytes_each(p: Breakdown, price: Saving) -> str:

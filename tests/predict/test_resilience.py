@@ -19,6 +19,7 @@ from lib_dlhpc.predict.resilience import (
 )
 from lib_dlhpc.spec.experiment import CHECKPOINTS
 from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.units import parse_quantity
 
 RUN = loads("""
 [model]
@@ -147,6 +148,23 @@ def test_explanations_show_what_was_used(way):
     assert not {"checkpoint", "expected time with failures"} & {
         item.name for item in explain(predict(quiet))
     }
+
+
+@pytest.mark.parametrize("writers", ["first", "all"])
+@pytest.mark.parametrize("tier", ["gpfs", "nvme"])
+def test_the_bandwidth_that_is_explained_is_the_one_that_was_used(tier, writers):
+    changes = {"storage.tier": tier, "run.checkpoint_writers": writers}
+    run = RUN.set({**changes, "machine.storage.gpfs.write_bandwidth": 100e9})
+    (told,) = [item for item in explain(predict(run)) if item.name == "checkpoint"]
+    values = {name: (value, source) for name, value, source in told.inputs}
+    price = saving(run)
+    cards = {"first": "network cards", "all": "gpfs"}
+    used = values.get("bandwidth", values.get(f"{tier} takes"))
+    assert parse_quantity(used[0], "B/s") == pytest.approx(price.size / price.blocked, rel=0.01)
+    if tier == "gpfs":  # the two that it is the lower of stand beside it
+        both = [values[name][0] for name in ("network cards of who writes take", "gpfs takes")]
+        assert used[0] in both and used[1].endswith(cards[writers])
+        assert parse_quantity(used[0], "B/s") == min(parse_quantity(x, "B/s") for x in both)
 
 
 def test_a_host_without_room_for_the_copy_is_a_wall():
