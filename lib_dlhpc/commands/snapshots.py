@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ def add(subparsers: "Subparsers") -> None:
     aside.add_argument(
         "--out", metavar="DIR", help="a new run folder, for `dlhpc run --resume DIR`"
     )
+    aside.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     mark = _add(actions, "tag", _tag, "give a version a name that stays; without one, list them")
     mark.add_argument("version", nargs="?", metavar="VERSION")
     mark.add_argument("name", nargs="?")
@@ -91,7 +93,33 @@ def _labels(store: "SnapshotStore") -> dict[str, list[str]]:
     for refs in (store.branches, store.tags):
         for name in refs.names():
             label = name if refs is store.branches else f"{refs.kind} {name}"
-            found.setdefault(refs.get(name), []).append(label)
+            with suppress(SpecError):  # see _broken
+                found.setdefault(refs.get(name), []).append(label)
+    return found
+
+
+def _broken(store: "SnapshotStore", run: str) -> list[str]:
+    """Return which names of branches and tags stand for nothing that can be read, and what mends each."""
+    from lib_dlhpc.storage.snapshots.refs import LEGAL
+
+    found, known = [], {version.id for version in store.log()}
+    for refs in (store.branches, store.tags):
+        for name in refs.names():
+            try:
+                identity = refs.get(name)
+                if not identity or identity in known:
+                    continue
+                told = f"{refs.kind} {name}: version {identity[:7]} is damaged or not there."
+            except SpecError as error:
+                told = str(error)
+            anew = f"branch {run} VERSION --name {name}"
+            anew = anew if refs is store.branches else f"tag {run} VERSION {name}"
+            mend = (
+                f"`dlhpc snapshots forget {run} {name}`, then `dlhpc snapshots {anew}`, mends it."
+            )
+            if not LEGAL.fullmatch(name):
+                mend = f"Remove {refs.folder / name}, which is none of the store's."
+            found.append(f"{told} {mend}")
     return found
 
 
@@ -107,9 +135,18 @@ def _log(options: argparse.Namespace) -> int:
     from lib_dlhpc.storage.snapshots.lineage import tree
 
     store = _store(options)
-    for line in tree(store.log(), _labels(store)):
+    versions = store.log()
+    for line in tree(versions, _labels(store), store.damaged()):
         print(line)
-    return 0
+    if not versions and not store.damaged():
+        print(f"{store.folder}: no version was saved yet.", file=sys.stderr)
+    return _tell(_broken(store, options.run))
+
+
+def _tell(problems: list[str]) -> int:
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return int(bool(problems))
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -151,7 +188,10 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _find(options: argparse.Namespace) -> int:
     store = _store(options)
-    _print(store, store.find(*options.condition))
+    found = store.find(*options.condition)
+    _print(store, found)
+    if not found:
+        print(f"None of {len(store.log())} versions meets that.", file=sys.stderr)
     return 0
 
 
@@ -160,11 +200,18 @@ def _branch(options: argparse.Namespace) -> int:
     from lib_dlhpc.storage.snapshots.plan import store_of
 
     store, plan = store_of(options.run)
+    asked = options.name is not None or options.out is not None
+    if options.more or (options.version is None and asked):
+        raise SpecError(
+            f"dlhpc snapshots branch: expected `dlhpc snapshots branch {options.run} VERSION --name NAME`,"
+            " or --out DIR."
+        )
     if options.version is None:
         for name in store.branches.names():
-            version = store.newest(name)
-            print(f"{name:<24} {version.name if version else '-'}")
-        return 0
+            with suppress(SpecError):
+                version = store.newest(name)
+                print(f"{name:<24} {version.name if version else '-'}")
+        return _tell(_broken(store, options.run))
     if (options.name is None) == (options.out is None):
         raise SpecError("dlhpc snapshots branch: give --name NAME or --out DIR.")
     version = store.version(options.version)
@@ -184,8 +231,11 @@ def _tag(options: argparse.Namespace) -> int:
     store = _store(options)
     if options.version is None:
         for name in store.tags.names():
-            print(f"{name:<24} {store.version(store.tags.get(name)).name}")
-        return 0
+            with suppress(SpecError):
+                print(f"{name:<24} {store.version(store.tags.get(name)).name}")
+        if not store.tags.names():
+            print(f"{store.folder}: no tags.", file=sys.stderr)
+        return _tell(_broken(store, options.run))
     if options.name is None:
         raise SpecError("dlhpc snapshots tag: give the version a name.")
     print(f"tag {options.name}: {store.tag(options.name, options.version).name}")
@@ -193,8 +243,54 @@ def _tag(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> int:
-    _store(options).forget(options.name)
+    store = _store(options)
+    alone, runs = _takes(store, Path(options.run), options.name)
+    store.forget(options.name)
+    lost = (
+        "no version was"
+        if not alone
+        else "1 version was"
+        if alone == 1
+        else f"{alone} versions were"
+    )
+    print(
+        f"{options.name} is forgotten; {lost} reached by it alone{', for gc to remove' * (alone > 0)}"
+    )
+    for run in runs:
+        print(f"{run} went on from it: it cannot be resumed now")
     return 0
+
+
+def _takes(store: "SnapshotStore", run: Path, name: str) -> tuple[int, list[Path]]:
+    """Return how many versions only a name reaches, and the run folders near the store that go on from it."""
+    from lib_dlhpc.storage.snapshots.plan import FILE, read_plan
+
+    parents = {version.id: version.parent for version in store.log()}
+    mine: set[str] = set()
+    others: set[str] = set()
+    forgotten = store.tags if name in store.tags else store.branches
+    for refs in (store.branches, store.tags):
+        for each in refs.names():
+            with suppress(SpecError):
+                at = refs.get(each)
+                while at in parents:
+                    (mine if refs is forgotten and each == name else others).add(at)
+                    at = parents[at]
+    runs = []
+    near = {
+        run.resolve(),
+        *(path.parent for path in store.folder.resolve().parent.parent.glob(f"*/{FILE}")),
+    }
+    for folder in sorted(near) if forgotten is store.branches else ():
+        with suppress(SpecError):
+            plan = read_plan(folder)
+            if (
+                plan
+                and plan.branch == name
+                and plan.where(folder).resolve() == store.folder.resolve()
+            ):
+                runs.append(folder)
+    return len(mine - others), runs
 
 
 def _restore(options: argparse.Namespace) -> int:
@@ -224,8 +320,8 @@ def _gc(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     store = _store(options)
     problems = store.verify()
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    broken = _broken(store, options.run) if problems else []
+    _tell([text for text in problems if not any(more.startswith(text) for more in broken)] + broken)
     if not problems:
         print(f"{store.folder}: {len(store.log())} versions, every byte as it was written")
     return int(bool(problems))

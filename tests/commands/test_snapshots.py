@@ -145,6 +145,8 @@ def test_a_flipped_bit_is_told_with_version_array_and_object(dlhpc, folder):
         (["branch", 1], "give --name NAME or --out DIR"),
         (["branch", 1, "--name", "../x"], "expected letters"),
         (["branch", 1, "--name", "main"], "there is a branch main already"),
+        (["branch", "live", 3], "expected `dlhpc snapshots branch"),
+        (["branch", "--name", "y"], "VERSION --name NAME"),
         (["tag", 1], "give the version a name"),
         (["tag", 1, "7"], "not a number"),
         (["forget", "nothing"], "no branch or tag nothing"),
@@ -162,3 +164,58 @@ def test_where_there_are_none_it_is_said(dlhpc, tmp_path):
     (tmp_path / "empty").mkdir()
     for run in (tmp_path / "empty", tmp_path / "nowhere"):
         assert "a run makes some with --snapshot-every" in dlhpc("log", status=2, run=run)
+
+
+def test_nothing_found_is_said(dlhpc, capsys, folder):
+    for words, told in (
+        (("find", "accuracy > 1"), "None of 3 versions meets that."),
+        (("tag",), "no tags"),
+    ):
+        assert main(["snapshots", words[0], str(folder), *words[1:]]) == 0
+        printed = capsys.readouterr()
+        assert printed.out == "" and told in printed.err
+
+
+def test_what_is_forgotten_says_what_it_takes(dlhpc, folder):
+    dlhpc("tag", 3, "kept")
+    text = dlhpc("forget", "main")
+    assert "1 version was reached by it alone" in text and f"{folder} went on from it" in text
+    text = dlhpc("forget", "slow")
+    assert (
+        "no version was reached by it alone" in text and f"{folder.parent / 'slow'} went on" in text
+    )
+    assert "2 versions were reached by it alone" in (text := dlhpc("forget", "kept"))
+    assert "went on" not in text
+
+
+@pytest.mark.parametrize("content", [b"", b"0" * 32 + b"\n"])
+def test_a_broken_name_hides_nothing_else(dlhpc, folder, capsys, content):
+    whole = dlhpc("log")
+    (folder / "snapshots/branches/slow").write_bytes(content)
+    assert main(["snapshots", "log", str(folder)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == whole.replace("  [slow]", "")
+    mend = f"`dlhpc snapshots forget {folder} slow`, then `dlhpc snapshots branch {folder} VERSION --name slow`"
+    assert mend in printed.err and printed.err.count("\n") == 1
+    assert mend in dlhpc("verify", status=1)
+    assert main(["snapshots", "branch", str(folder)]) == 1
+    printed = capsys.readouterr()
+    assert "main" in printed.out and mend in printed.err
+    dlhpc("forget", "slow")
+    dlhpc("branch", 3, "--name", "slow")
+    assert dlhpc("log") == whole
+
+
+def test_a_damaged_version_is_not_called_removed(dlhpc, folder):
+    first = open_snapshots(folder / "snapshots").version(1)
+    (folder / f"snapshots/versions/{first.id}.json").write_bytes(b"{}")
+    text = dlhpc("log")
+    assert f"version {first.short}, the one before, is damaged" in text and "removed" not in text
+
+
+def test_a_store_that_cannot_be_changed_is_told(dlhpc, folder):
+    (folder / "snapshots/lock").unlink()
+    (folder / "snapshots/lock").mkdir()  # nobody can open it, not even who may do all
+    for words in (["gc"], ["tag", 1, "x"], ["forget", "slow"], ["branch", 1, "--name", "x"]):
+        text = dlhpc(*words, status=2)
+        assert "cannot be changed" in text and text.count("\n") == 1

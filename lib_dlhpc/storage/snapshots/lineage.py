@@ -1,12 +1,19 @@
 """The tree of versions as text: a line a version, children below their parents, a branch beside the trunk."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from lib_dlhpc.storage.snapshots.version import Version
+from lib_dlhpc.storage.snapshots.version import SHORT, Version
 
 
-def tree(versions: Iterable[Version], labels: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines; `labels` are the names of branches and tags by a version's id."""
+def tree(
+    versions: Iterable[Version],
+    labels: Mapping[str, Iterable[str]],
+    damaged: Collection[str] = (),
+) -> list[str]:
+    """Return the lines; `labels` are the names of branches and tags by a version's id.
+
+    damaged: the ids of versions that have a file which cannot be read.
+    """
     known = {version.id: version for version in versions}
     children: dict[str, list[Version]] = {}
     for version in sorted(known.values(), key=lambda version: version.number):
@@ -16,7 +23,10 @@ def tree(versions: Iterable[Version], labels: Mapping[str, Iterable[str]]) -> li
     while stack:
         version, first, rest = stack.pop()
         cut = version.parent and version.parent not in known
-        lines += [f"{rest}⋮  what came before was removed"] if cut else []
+        if cut:
+            bad = f"version {version.parent[:SHORT]}, the one before, is damaged"
+            gone = "what came before was removed"
+            lines.append(f"{rest}⋮  {bad if version.parent in damaged else gone}")
         lines.append(f"{first}● {described(version, labels.get(version.id, ()))}")
         below = children.get(version.id, [])
         trunk = next((each for each in below if each.branch == version.branch), below and below[0])

@@ -131,6 +131,11 @@ class SnapshotStore:
         self._look()
         return sorted(self._versions.values(), key=lambda version: (version.number, version.id))
 
+    def damaged(self) -> list[str]:
+        """Return the ids of the versions that have a file which cannot be read."""
+        self._look()
+        return sorted(self._there() - self._versions.keys())
+
     def version(self, name: Version | str | int) -> Version:
         """Return a version by its number, the first digits of its id, a branch or a tag.
 
@@ -280,13 +285,19 @@ class SnapshotStore:
             self.folder.mkdir(parents=True, exist_ok=True)
         else:
             self.check_there()
-        with one_writer(self.folder):
-            clear_ruins(self.folder)
+        try:
+            with one_writer(self.folder):
+                clear_ruins(self.folder)
+                if make:
+                    self._make()
+                self._look()
+                self.objects.refresh()
+                yield
+        except OSError as error:
             if make:
-                self._make()
-            self._look()
-            self.objects.refresh()
-            yield
+                raise
+            at = error.filename or self.folder
+            raise SnapshotError(f"{at}: {error.strerror}; the store cannot be changed.") from None
 
     def _make(self) -> None:
         """Make the folders of a store that is new."""
