@@ -106,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
         help="keep versions of the state: N steps apart, or 'epoch'; see dlhpc snapshots",
     )
     real.add_argument(
-        "--from", dest="origin", metavar="RUN@VERSION", help="begin at a version of another run"
+        "--from",
+        dest="origin",
+        metavar="RUN@VERSION",
+        help="begin at a version of another run (without @VERSION: its newest)",
     )
     real.set_defaults(command=_run)
 
@@ -265,10 +268,17 @@ def _run(options: argparse.Namespace) -> int:
 
 def _held(options: argparse.Namespace) -> str:
     """Return the experiment of the run that is to go on, or to be branched from."""
-    run = options.resume or (options.origin or "").rpartition("@")[0]
+    option, run = "--resume", options.resume
+    if not run:
+        before, at, _ = (options.origin or "").rpartition("@")
+        option, run = "--from", before if at else options.origin
     if not run:
         raise SpecError("dlhpc run: name an experiment, or a run folder with --resume or --from.")
-    return str(Path(run) / "experiment.toml")
+    path = Path(run) / "experiment.toml"
+    if not path.exists():
+        there = "holds no run" if Path(run).is_dir() else "no such run folder"
+        raise SpecError(f"{option} {run}: {there}: {path} is not there.")
+    return str(path)
 
 
 def _validate(options: argparse.Namespace) -> int:

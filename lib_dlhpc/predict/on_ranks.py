@@ -67,7 +67,7 @@ def beside(experiment: Experiment, predicted: float, result: Mapping[str, Any]) 
     cap = float(experiment.machine.device.memory)
     lines = told(predicted, [each["total"] for each in result["memory"]], cap)
     step = sum(result["terms"].values())
-    if not step:
+    if not step or not result.get("samples", 1):  # nothing was left to do
         return lines
     ranks, here = int(result["ranks"]), cores()
     if ranks == int(experiment.devices + experiment.servers):

@@ -55,6 +55,15 @@ def test_a_mistake_in_the_options_is_told_in_one_line(digits, capsys, arguments,
     assert words in told.err and told.err.count("\n") == 1
 
 
+def test_a_run_folder_that_is_not_there_is_not_taken_for_a_replay(tmp_path, capsys):
+    for option, run in (("--resume", "nothere"), ("--from", "nothere"), ("--from", "nothere@3")):
+        assert main(["run", option, run]) == 2
+        told = capsys.readouterr().err
+        assert f"{option} nothere: no such run folder" in told and "replay" not in told
+    assert main(["run", "--from", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
 def test_a_historical_run_is_only_priced(capsys):
     assert main(["run", "goyal-2017", "-n", "2"]) == 2
     assert "'imagenet': can be priced but not trained" in capsys.readouterr().err
@@ -71,7 +80,8 @@ def test_a_run_is_told_in_a_few_lines(digits, tmp_path, capsys):
     assert main(["run", digits, "-n", "2", "--resume", folder, "--set", "run.epochs=2"]) == 0
     assert "nothing was left to do" in capsys.readouterr().out
     assert main(["run", "-n", "2", "--resume", folder]) == 0  # its own experiment
-    assert "nothing was left to do" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "nothing was left to do" in told and "step" not in told.replace(folder, "")
     assert main(["run"]) == 2
     assert "name an experiment, or a run folder" in capsys.readouterr().err
 

@@ -54,6 +54,7 @@ def test_a_run_stands_beside_its_prediction():
     assert len(lines) == 2 and lines[0] == told(1e6, [1e6], RUN.machine.device.memory)[0]
     assert "step: 1.5 s; predicted" in lines[1] and "on laptop" in lines[1]
     assert len(beside(RUN, 1e6, {**result, "terms": {}})) == 1  # nothing was left to do
+    assert len(beside(RUN, 1e6, {**result, "samples": 0})) == 1
     many = {**result, "ranks": cores() + 1}  # of another number nothing was predicted
     assert beside(RUN, 1e6, many)[1:] == [
         f"  {cores() + 1} ranks share {cores()} core{'s' * (cores() > 1)}: times say nothing about the method"
