@@ -10,7 +10,7 @@ from lib_dlhpc.costs.checkpoints import (
 )
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explanation import Explanation, source_of
-from lib_dlhpc.predict.resilience import resilience
+from lib_dlhpc.predict.resilience import in_words, resilience
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -119,6 +119,7 @@ def _particular(p: Breakdown) -> list[tuple[str, str, str]]:
 
 def _failures(p: Breakdown) -> Explanation:
     e, found = p.experiment, resilience(p)
+    failures = float(found.failures)
     shares = (
         (f"share: {name}", f"{float(share):.1%}", "computed")
         for name, share in found.shares.items()
@@ -127,7 +128,7 @@ def _failures(p: Breakdown) -> Explanation:
     survive = ("failures that local copies survive", f"{e.machine.local_survival:.0%}")
     return Explanation(
         "expected time with failures",
-        show(float(found.expected_time), "s"),
+        in_words(float(found.expected_time)),
         "start + work / τ × (M + R') (e^((τ+C)/M) - 1) (s + (1-s) e^(w/M)), R' = M (e^(R/M) - 1): C standstill,"
         " w write behind training, s failures that the nodes' own copies survive",
         (
@@ -147,7 +148,11 @@ def _failures(p: Breakdown) -> Explanation:
             ("Young's interval", show(float(found.young), "s"), "sqrt(2 C M)"),
             ("Daly's interval", show(float(found.daly), "s"), "Daly 2006, eq. 37"),
             ("best interval", show(float(found.best), "s"), "the minimum of the formula"),
-            ("failures expected", f"{float(found.failures):,.1f}", "expected time / M"),
+            (
+                "failures expected",
+                f"{failures:,.1f}" if failures < 1e9 else "without end",
+                "expected time / M",
+            ),
             *shares,
         ),
         "Young 1974; Daly 2006 (complete model)",

@@ -96,7 +96,10 @@ def mean_restart(saving: Saving, mtbf: Any) -> Any:
     def of(seconds: Any) -> Any:
         return np.exp(rate * seconds) * _until(rate, seconds)
 
-    return saving.survived * of(saving.local_restart) + (1 - saving.survived) * of(saving.restart)
+    with np.errstate(over="ignore", invalid="ignore"):  # no restart ever succeeds
+        return saving.survived * of(saving.local_restart) + (1 - saving.survived) * of(
+            saving.restart
+        )
 
 
 def goodput(interval: Any, saving: Saving, mtbf: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.resilience import in_words
 from lib_dlhpc.predict.void import without_effect
 from lib_dlhpc.spec.experiment import to_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
@@ -111,9 +112,9 @@ def _failures(prediction: Breakdown) -> list[str]:
     found = prediction.resilience
     if np.isinf(found.mtbf):
         return []
-    time = float(found.expected_time)
+    time = in_words(float(found.expected_time))
     lines = [
-        f"  with failures         {show(time, 's') if np.isfinite(time) else 'never done':>10}   one every"
+        f"  with failures         {time:>10}   one every"
         f" {show(float(found.mtbf), 's')}; {float(found.goodput):.1%} of the time becomes training"
     ]
     if prediction.experiment.storage.tier:

@@ -25,6 +25,7 @@ from lib_dlhpc.predict.intervals import (
     young,
 )
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity
 
 __all__ = [
     "Resilience",
@@ -38,6 +39,8 @@ __all__ = [
     "system_mtbf",
     "young",
 ]
+
+NEVER = 10_000 * 31557600.0  # s: nobody waits longer
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,11 @@ class Resilience:
             restart=np.where(none, again, self.saving.restart),  # with nothing to read ...
             survived=np.where(none, 0.0, self.saving.survived),  # ... anywhere
         )
+
+
+def in_words(expected_time: float) -> str:
+    """Return an expected time with its unit; "never done" from ten thousand years on."""
+    return "never done" if expected_time >= NEVER else format_quantity(expected_time, "s")
 
 
 def resilience(run: Experiment | Breakdown) -> Resilience:

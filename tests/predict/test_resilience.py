@@ -1,6 +1,7 @@
 """Laws of a run with failures: shares add up, no failures change nothing, the best interval is the best."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -224,6 +225,17 @@ def test_a_run_that_never_ends_is_told_as_such():
     assert "never done" in as_text(p, explained=True)
     told = json.dumps(as_dict(p), allow_nan=False)
     assert json.loads(told)["resilience"]["expected_time"] is None
+
+
+def test_a_run_of_more_than_ten_thousand_years_is_never_done_either():
+    p = predict(RUN.set({"machine.node_mtbf": 3000.0}))
+    assert 1e12 < p.resilience.expected_time < np.inf
+    text = as_text(p, explained=True)
+    assert text.count("never done") == 2 and "failures expected: without end" in text
+    assert "000000 years" not in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "never done" in as_text(predict(RUN.set({"machine.node_mtbf": 20.0})), True)
 
 
 BLOOM = loads("""
