@@ -2,6 +2,7 @@
 
     calibrate    measure this machine, for predictions: `dlhpc calibrate io`
     snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
+                 snapshots_names: what the names in a store stand for
     store        pack a folder into partitions, look into them, verify them: `dlhpc store`
 
 Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function that takes the

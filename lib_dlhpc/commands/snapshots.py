@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.commands.snapshots_names import broken, labels, takes
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -87,48 +88,12 @@ def _store(options: argparse.Namespace) -> "SnapshotStore":
     return store_of(options.run)[0]
 
 
-def _labels(store: "SnapshotStore") -> dict[str, list[str]]:
-    """Return the names of branches and tags by the id of their version."""
-    found: dict[str, list[str]] = {}
-    for refs in (store.branches, store.tags):
-        for name in refs.names():
-            label = name if refs is store.branches else f"{refs.kind} {name}"
-            with suppress(SpecError):  # see _broken
-                found.setdefault(refs.get(name), []).append(label)
-    return found
-
-
-def _broken(store: "SnapshotStore", run: str) -> list[str]:
-    """Return which names of branches and tags stand for nothing that can be read, and what mends each."""
-    from lib_dlhpc.storage.snapshots.refs import LEGAL
-
-    found, known = [], {version.id for version in store.log()}
-    for refs in (store.branches, store.tags):
-        for name in refs.names():
-            try:
-                identity = refs.get(name)
-                if not identity or identity in known:
-                    continue
-                told = f"{refs.kind} {name}: version {identity[:7]} is damaged or not there."
-            except SpecError as error:
-                told = str(error)
-            anew = f"branch {run} VERSION --name {name}"
-            anew = anew if refs is store.branches else f"tag {run} VERSION {name}"
-            mend = (
-                f"`dlhpc snapshots forget {run} {name}`, then `dlhpc snapshots {anew}`, mends it."
-            )
-            if not LEGAL.fullmatch(name):
-                mend = f"Remove {refs.folder / name}, which is none of the store's."
-            found.append(f"{told} {mend}")
-    return found
-
-
 def _print(store: "SnapshotStore", versions: "list[Version]") -> None:
     from lib_dlhpc.storage.snapshots.lineage import described
 
-    labels = _labels(store)
+    names = labels(store)
     for version in versions:
-        print(described(version, labels.get(version.id, ())))
+        print(described(version, names.get(version.id, ())))
 
 
 def _log(options: argparse.Namespace) -> int:
@@ -136,11 +101,11 @@ def _log(options: argparse.Namespace) -> int:
 
     store = _store(options)
     versions = store.log()
-    for line in tree(versions, _labels(store), store.damaged()):
+    for line in tree(versions, labels(store), store.damaged()):
         print(line)
     if not versions and not store.damaged():
         print(f"{store.folder}: no version was saved yet.", file=sys.stderr)
-    return _tell(_broken(store, options.run))
+    return _tell(broken(store, options.run))
 
 
 def _tell(problems: list[str]) -> int:
@@ -153,7 +118,7 @@ def _show(options: argparse.Namespace) -> int:
     store = _store(options)
     version = store.version(options.version)
     saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(version.time))
-    names = ", ".join(_labels(store).get(version.id, [])) or "-"
+    names = ", ".join(labels(store).get(version.id, [])) or "-"
     print(f"version {version.number}, {version.id}")
     print(f"  parent  {version.parent or '-'}\n  branch  {version.branch}\n  names   {names}")
     print(f"  saved   {saved} after step {version.step}")
@@ -211,7 +176,7 @@ def _branch(options: argparse.Namespace) -> int:
             with suppress(SpecError):
                 version = store.newest(name)
                 print(f"{name:<24} {version.name if version else '-'}")
-        return _tell(_broken(store, options.run))
+        return _tell(broken(store, options.run))
     if (options.name is None) == (options.out is None):
         raise SpecError("dlhpc snapshots branch: give --name NAME or --out DIR.")
     version = store.version(options.version)
@@ -235,7 +200,7 @@ def _tag(options: argparse.Namespace) -> int:
                 print(f"{name:<24} {store.version(store.tags.get(name)).name}")
         if not store.tags.names():
             print(f"{store.folder}: no tags.", file=sys.stderr)
-        return _tell(_broken(store, options.run))
+        return _tell(broken(store, options.run))
     if options.name is None:
         raise SpecError("dlhpc snapshots tag: give the version a name.")
     print(f"tag {options.name}: {store.tag(options.name, options.version).name}")
@@ -244,7 +209,7 @@ def _tag(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     store = _store(options)
-    alone, runs = _takes(store, Path(options.run), options.name)
+    alone, runs = takes(store, Path(options.run), options.name)
     store.forget(options.name)
     lost = (
         "no version was"
@@ -259,38 +224,6 @@ def _forget(options: argparse.Namespace) -> int:
     for run in runs:
         print(f"{run} went on from it: it cannot be resumed now")
     return 0
-
-
-def _takes(store: "SnapshotStore", run: Path, name: str) -> tuple[int, list[Path]]:
-    """Return how many versions only a name reaches, and the run folders near the store that go on from it."""
-    from lib_dlhpc.storage.snapshots.plan import FILE, read_plan
-
-    parents = {version.id: version.parent for version in store.log()}
-    mine: set[str] = set()
-    others: set[str] = set()
-    forgotten = store.tags if name in store.tags else store.branches
-    for refs in (store.branches, store.tags):
-        for each in refs.names():
-            with suppress(SpecError):
-                at = refs.get(each)
-                while at in parents:
-                    (mine if refs is forgotten and each == name else others).add(at)
-                    at = parents[at]
-    runs = []
-    near = {
-        run.resolve(),
-        *(path.parent for path in store.folder.resolve().parent.parent.glob(f"*/{FILE}")),
-    }
-    for folder in sorted(near) if forgotten is store.branches else ():
-        with suppress(SpecError):
-            plan = read_plan(folder)
-            if (
-                plan
-                and plan.branch == name
-                and plan.where(folder).resolve() == store.folder.resolve()
-            ):
-                runs.append(folder)
-    return len(mine - others), runs
 
 
 def _restore(options: argparse.Namespace) -> int:
@@ -320,8 +253,8 @@ def _gc(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     store = _store(options)
     problems = store.verify()
-    broken = _broken(store, options.run) if problems else []
-    _tell([text for text in problems if not any(more.startswith(text) for more in broken)] + broken)
+    names = broken(store, options.run) if problems else []
+    _tell([text for text in problems if not any(more.startswith(text) for more in names)] + names)
     if not problems:
         print(f"{store.folder}: {len(store.log())} versions, every byte as it was written")
     return int(bool(problems))

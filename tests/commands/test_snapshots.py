@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.spec.experiment import load, loads
-from lib_dlhpc.storage.snapshots import open_snapshots
+from lib_dlhpc.storage.snapshots import SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan, write_plan
 from lib_dlhpc.train.alone import Alone
 from lib_dlhpc.train.trainer import train
@@ -204,6 +204,23 @@ def test_a_broken_name_hides_nothing_else(dlhpc, folder, capsys, content):
     dlhpc("forget", "slow")
     dlhpc("branch", 3, "--name", "slow")
     assert dlhpc("log") == whole
+
+
+def test_a_run_that_saves_meanwhile_breaks_no_name(dlhpc, folder, monkeypatch):
+    store = open_snapshots(folder / "snapshots")
+    state, log = store.load("main"), SnapshotStore.log
+
+    def beside(self):
+        found = log(self)
+        if self is not store:
+            with monkeypatch.context() as patched:
+                patched.setattr(SnapshotStore, "log", log)
+                number = len(log(store))
+                store.save(state | {"weights": state["weights"] * number}, step=number)
+        return found
+
+    monkeypatch.setattr(SnapshotStore, "log", beside)
+    assert "version" not in dlhpc("log")
 
 
 def test_a_damaged_version_is_not_called_removed(dlhpc, folder):

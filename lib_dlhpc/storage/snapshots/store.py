@@ -133,8 +133,9 @@ class SnapshotStore:
 
     def damaged(self) -> list[str]:
         """Return the ids of the versions that have a file which cannot be read."""
+        there = self._there()  # before the look: others may save
         self._look()
-        return sorted(self._there() - self._versions.keys())
+        return sorted(there & self._there() - self._versions.keys())
 
     def version(self, name: Version | str | int) -> Version:
         """Return a version by its number, the first digits of its id, a branch or a tag.
