@@ -154,7 +154,10 @@ def _input_wall(prediction: "Breakdown") -> list[str]:
         return []
     experiment = prediction.experiment
     found = reading(experiment)
-    wanted = experiment.global_batch / (step - stall)
+    hidden = step - stall - prediction.checkpoint  # input does not come behind a checkpoint
+    if experiment.strategy.local_steps > 1:  # most steps have no exchange to hide it behind
+        hidden -= prediction.exposed_communication
+    wanted = experiment.global_batch / hidden
     return [
         f"Input: {stall / step:.0%} of each step waits for data: {found.why}. {found.rate:,.0f} samples/s"
         f" come, and {wanted:,.0f} would be trained; {_fed_by(prediction, found.limit, wanted)}."

@@ -329,6 +329,21 @@ def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
     [
         ("storage.workers", {"storage.workers": 3, "storage.decode": 0.05}, "readers a device"),
         (
+            "storage.workers",
+            {
+                "storage.workers": 3,
+                "storage.decode": 0.05,
+                "strategy.update": "local",
+                "strategy.local_steps": 16,
+            },
+            "readers a device",
+        ),
+        (
+            "storage.workers",
+            {"storage.workers": 3, "storage.decode": 0.05, "run.checkpoint_interval": 1.0},
+            "readers a device",
+        ),
+        (
             "storage.prefetch",
             {"storage.workers": 0, "storage.prefetch": 2, "storage.decode": 2.0},
             "batches ahead",
