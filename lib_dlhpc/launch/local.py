@@ -134,7 +134,7 @@ def start(
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
         _check_folder(experiment, folder, resume)
-        done = resume and (folder / "result.json").exists()
+        done = (folder / "result.json").exists() and not (folder / "snapshot.npz").exists()
         check_snapshots(experiment, folder, resume, snapshot_every, origin, done)
         folder.mkdir(parents=True, exist_ok=True)
         log = open(folder / "log.txt", "ab")  # noqa: SIM115

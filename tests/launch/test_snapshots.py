@@ -157,6 +157,14 @@ def test_a_run_that_has_saved_nothing_yet_begins_anew(tmp_path):
     assert len(versions(tmp_path / "run")) == 1
 
 
+def test_a_run_with_a_snapshot_may_begin_to_keep_versions(tmp_path):
+    folder, short = tmp_path / "run", SHORT.set({"run.epochs": 1})
+    start(short, 1, folder).wait()
+    start(short, 1, folder, resume=True, snapshot_every="epoch").wait()  # nothing to do
+    result = start(SHORT, 1, folder, resume=True).wait()
+    assert result["samples"] == 1438 and [v.step for v in versions(folder)][-1] == 30
+
+
 def test_the_command_keeps_versions_and_begins_at_them(tmp_path, capsys):
     path, one, two = tmp_path / "e.toml", tmp_path / "one", tmp_path / "two"
     dump(SHORT, path)
