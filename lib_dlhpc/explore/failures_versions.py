@@ -289,5 +289,5 @@ def differences_html(a: Version, b: Version, rows: Iterable[Difference]) -> str:
 
 def _apart(relative: float) -> str:
     if not np.isfinite(relative):
-        return "it was 0, or is no number"
+        return "it was 0, or is a count or text: no number"
     return f"{relative:.2%}" if relative < 10 else f"{relative:,.3g} times"

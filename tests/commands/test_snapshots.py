@@ -79,6 +79,8 @@ def test_a_difference_says_how_far_apart(dlhpc):
     assert re.search(r"weights +changed .*\|b - a\| / \|a\| = 0\.\d+", text)
     assert re.search(r"place +shared", text) and re.search(r"accuracy +0\.\d+ -> 0\.\d+", text)
     assert "changed" not in dlhpc("diff", 1, 1)
+    (place,) = re.findall(r"place +changed.*", dlhpc("diff", 1, 2))
+    assert "|a|" not in place  # it is counts and a text that differ, not a point in space
 
 
 def test_versions_are_found_tagged_branched_and_forgotten(dlhpc, folder):

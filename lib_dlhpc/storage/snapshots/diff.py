@@ -19,7 +19,8 @@ class Difference:
     """One array of two versions, a and b.
 
     kind: "shared" is the same bytes. size: B, in b if it is there. shared: B that a has as well.
-    relative: |b - a| / |a|, Euclidean norms; NaN where they cannot be subtracted.
+    relative: |b - a| / |a|, Euclidean norms; NaN for whole numbers and text, which say where
+    a run is, and where they cannot be subtracted.
     """
 
     name: str
@@ -43,7 +44,7 @@ def difference(store: "SnapshotStore", first: Version, second: Version) -> list[
             rows.append(Difference(name, "shared", b.size, b.size, 0.0))
         else:
             relative = math.nan
-            if (a.shape, a.dtype) == (b.shape, b.dtype) and np.dtype(a.dtype).kind in "biufc":
+            if (a.shape, a.dtype) == (b.shape, b.dtype) and np.dtype(a.dtype).kind in "fc":
                 relative = _relative(_numbers(store, first, name), _numbers(store, second, name))
             rows.append(Difference(name, "changed", b.size, _shared(a, b), relative))
     return rows
