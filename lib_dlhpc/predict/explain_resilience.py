@@ -143,7 +143,7 @@ def _failures(p: Breakdown) -> Explanation:
             (
                 "interval τ",
                 show(float(found.interval), "s"),
-                "given, a step at least; without checkpoints the run",
+                "given; without checkpoints the run",
             ),
             ("Young's interval", show(float(found.young), "s"), "sqrt(2 C M)"),
             ("Daly's interval", show(float(found.daly), "s"), "Daly 2006, eq. 37"),

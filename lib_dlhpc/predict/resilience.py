@@ -59,18 +59,12 @@ class Resilience:
 
     @property
     def interval(self) -> Any:
-        """Seconds of training between two checkpoints, no less than a step's; the whole run where there are none."""
-        none = np.equal(self._chosen, 0)
-        return np.where(none, self.work, np.minimum(self._apart, self.work))[()]
+        """Seconds of training between two checkpoints, as chosen; those of the whole run where there are none.
 
-    @property
-    def _chosen(self) -> Any:
-        return self.prediction.experiment.run.checkpoint_interval
-
-    @property
-    def _apart(self) -> Any:
-        """The chosen interval, or a step's training where that is longer: a checkpoint waits for its end."""
-        return np.maximum(self._chosen, self.prediction.step_time - self.prediction.checkpoint)
+        Of any length: the formulas know no steps. predict() writes one checkpoint a step at most.
+        """
+        chosen = self.prediction.experiment.run.checkpoint_interval
+        return np.where(np.equal(chosen, 0), self.work, np.minimum(chosen, self.work))[()]
 
     @property
     def expected_time(self) -> Any:
@@ -139,8 +133,9 @@ class Resilience:
     @property
     def _spread(self) -> Saving:
         """The cost of a checkpoint for each `interval`: a run that is shorter than it has a part of one."""
-        none = np.equal(self._chosen, 0)
-        part = np.where(none, 0.0, self.interval / self._apart)
+        chosen = self.prediction.experiment.run.checkpoint_interval
+        none = np.equal(chosen, 0)
+        part = np.where(none, 0.0, self.interval / np.where(none, 1.0, chosen))
         again = self.prediction.experiment.machine.restart_time + self.prediction.start_time
         return replace(
             self.saving,

@@ -85,7 +85,6 @@ def play_failures(
     steps = length.steps(experiment)
     work, interval = float(steps * step), float(run.checkpoint_interval)
     price, start = saving(experiment), float(start_time(experiment))
-    interval = interval and max(interval, step)  # a checkpoint waits for the end of the step
     if not interval:  # nothing is ever written, nor read
         interval = np.inf
         price = Saving(price.size, 0.0, 0.0, restart=experiment.machine.restart_time + start)

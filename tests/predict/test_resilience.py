@@ -183,8 +183,6 @@ def test_a_step_has_one_checkpoint_at_most(way):
     often = run.set({"run.checkpoint_interval": step / 50})
     assert predict(each).checkpoint == pytest.approx(saving(run).standstill(step))
     assert predict(often).step_time == pytest.approx(predict(each).step_time)
-    assert resilience(often).expected_time == pytest.approx(resilience(each).expected_time)
-    assert sum(resilience(often).shares.values()) == pytest.approx(1)
     (told,) = [item for item in explain(predict(often)) if item.name == "checkpoint"]
     assert any(name == "interval" and "a step" in source for name, _, source in told.inputs)
 

@@ -83,14 +83,6 @@ def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
     assert played.failures.sum() == 0
 
 
-def test_a_step_has_one_checkpoint_at_most():
-    often = RUN.set({"machine.node_mtbf": np.inf, "run.checkpoint_interval": 1e-3})
-    p = predict(often)
-    played = play_failures(often, step=float(p.step_time - p.checkpoint))
-    assert [phase.kind for phase in played.phases].count("checkpoint") == p.steps
-    assert played.wall == pytest.approx([p.time_to_train], rel=1e-9)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_run_does_fills_its_time(way):
     played = play(1000.0, 40.0, WAYS[way], 150.0, runs=20, seed=2, start=3.0)
