@@ -144,8 +144,10 @@ def _versions(job: Job) -> list[str]:
         own = [version for version in store.log() if version.branch == plan.branch]
     except SnapshotError:
         return []
-    if not own or newest is None:
+    if newest is None:
         return []
+    if not own:  # none yet, or all are bit by bit those of another branch
+        return _elsewhere(job)
     written = show(float(sum(version.written for version in own)), "B")
     return [
         f"  {len(own)} version{'s' * (len(own) != 1)} of its state, {written} in all, the newest"
