@@ -213,8 +213,11 @@ def test_the_data_set_must_fit_its_tier():
     (wall,) = predict(run).walls
     assert "140 GB" in wall and "70 GB" in wall and "100% too much" in wall and name in wall
     if run.machine.storage[name].scope == "node":
-        assert "it takes 2 nodes" in wall
-        assert predict(run.set({"strategy.nodes": 2})).walls == []
+        assert "over 2 nodes" in wall
+        two = run.set({"strategy.nodes": 2})
+        assert predict(two).walls == [wall]  # each draws from all of it
+        spread = {"storage.access": "cooperative", "storage.local": name}
+        assert predict(two.set(spread)).walls == []
     roomy = run.set({f"machine.storage.{name}.capacity": "140 GB"})
     assert predict(roomy).walls == []
 
