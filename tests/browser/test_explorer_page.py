@@ -149,7 +149,7 @@ def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: 
     opener.focus()
     page.keyboard.press("Enter")
     folds = page.locator(".dlhpc-why")
-    eventually(lambda: folds.count() == 8)
+    eventually(lambda: folds.count() == 9)
     folds.first.locator("summary").click()
     opened = folds.first.inner_text()
     assert "Formula" in opened and "P100" in opened and "Assumes" in opened
