@@ -88,9 +88,8 @@ class PackedFileSystem(AbstractFileSystem):
 
     def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **_: Any) -> IO[bytes]:
         if not autocommit:
-            raise NotImplementedError(
-                "A packed store has no transactions: a file is there at its close."
-            )
+            why = "a packed store has no transactions: a file is there at its close"
+            raise OSError(errno.ENOTSUP, why, path)
         return self.view.open(path, path, mode)
 
     def cat_file(

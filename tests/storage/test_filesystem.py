@@ -180,6 +180,8 @@ def test_copies_are_written_and_nothing_moves(folder, packed):
     with pytest.raises(FileNotFoundError):
         packed.mv("no", "moved")
     assert packed.exists("nothing") and not packed.exists("moved")
+    with pytest.raises(OSError, match="no transactions"), packed.transaction:
+        packed.open("later", "wb")
 
 
 def test_files_are_downloaded_and_times_are_known(folder, packed, tmp_path):
