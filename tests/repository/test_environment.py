@@ -12,9 +12,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-# What conda provides itself, and the MPI library that is not on conda-forge.
+# What conda provides itself, and what may not be on conda-forge: an MPI library, the way to batch systems.
 CONDA_ONLY = {"python", "pip", "setuptools"}
-WHEEL_ONLY = {"impi-rt"}
+WHEEL_ONLY = {"impi-rt", "psij-python"}
 # The wheel of an MPI library and its conda package are released apart: the same series is enough.
 SAME_SERIES = {"mpich"}
 
