@@ -5,6 +5,9 @@ sample. All readers together take no less than operations / metadata_rate + read
 bandwidth: the same cores and the same disk do all three. Each law is linear in three unknowns, none
 negative. What a file costs beyond a read of as much out of a partition counts as its metadata: also the
 kernel's first look at where its data lies, which an open alone does not show.
+
+A tier needs a bandwidth. Where the points do not tell it, since bytes cost nothing beside the calls, or readers
+do not wait for each other, the largest rate that was measured stands for it: a lower bound.
 """
 
 import math
@@ -37,6 +40,7 @@ class Fit:
     tier: StorageTier
     intervals: dict[str, tuple[float, float]]
     errors: tuple[float, ...]  # expected / measured - 1 of each point that was fitted
+    bound: bool = False  # whether the bandwidth is only the largest rate that was measured
 
     @property
     def error(self) -> float:
@@ -59,7 +63,7 @@ def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> 
                 f"Points of one reader, {what!r}: {len(sizes)} sizes; a fit needs at least 2."
             )
     written = [point for point in points if point.what == "write"]
-    best = _numbers(used, written, [point.quantile(0.5) for point in [*used, *written]])
+    best, bound = _numbers(used, written, [point.quantile(0.5) for point in [*used, *written]])
     dice = np.random.default_rng(0)
     tries = [
         _numbers(
@@ -69,19 +73,22 @@ def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> 
                 float(np.median(dice.choice(point.calm, len(point.calm))))
                 for point in [*used, *written]
             ],
-        )
+        )[0]
         for _ in range(TRIES)
     ]
     intervals = {key: _interval([each[key] for each in tries]) for key in best}
     tier = StorageTier(scope=scope, name=name, servers="one", **best)
     errors = tuple(expected(tier, point) / point.quantile(0.5) - 1 for point in used)
-    return Fit(tier, intervals, errors)
+    return Fit(tier, intervals, errors, bound)
 
 
 def _numbers(
     used: Sequence[Point], written: Sequence[Point], seconds: Sequence[float]
-) -> dict[str, float]:
-    """Return the tier's numbers; `seconds` a sample of the points used, then of the writes."""
+) -> tuple[dict[str, float], bool]:
+    """Return the tier's numbers, and whether the bandwidth is only a lower bound.
+
+    seconds: a sample, of the points used, then of the writes.
+    """
     terms = np.array([(point.operations, point.reads, point.bytes) for point in used], float)
     took, readers = np.array(seconds[: len(used)]), np.array([point.readers for point in used])
     alone = least_error(terms[readers == 1], took[readers == 1])
@@ -92,10 +99,13 @@ def _numbers(
     numbers = {key: float(value) for key, value in zip(ALONE, alone, strict=True)}
     numbers["reader_bandwidth"] = _inverse(alone[2])
     numbers |= dict(zip(TOGETHER, map(_inverse, shared), strict=True))
+    bound = math.isinf(numbers["bandwidth"])
+    if bound:
+        numbers["bandwidth"] = float(np.max(terms[:, 2] / took))
     if written:
         rates = zip(written, seconds[len(used) :], strict=True)
         numbers["write_bandwidth"] = max(point.bytes / took for point, took in rates)
-    return numbers
+    return numbers, bound
 
 
 def least_error(terms: Floats, seconds: Floats) -> Floats:

@@ -53,9 +53,14 @@ def _not_found(fit: Fit) -> list[str]:
         if item.name in fit.intervals and getattr(fit.tier, item.name) == item.default:
             low, high = (_short(end, item.metadata["unit"]) for end in fit.intervals[item.name])
             missing.append(item.name + (f" ({low} to {high})" if low != high else ""))
+    bound = (
+        "# NOTE  The points do not tell the bandwidth of all readers together: it is the largest rate that was"
+        " measured, a lower bound."
+    )
     if not missing:
-        return []
+        return [bound] * fit.bound
     return [
+        *[bound] * fit.bound,
         "# NOTE  Not told from none, and left out as if it were (latency 0, rate unlimited): "
         + ", ".join(missing)
         + ".",

@@ -1,6 +1,7 @@
 """The fit finds the tier that synthetic points come from, noise and outliers included."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,8 +75,18 @@ def test_readers_that_do_not_wait_for_each_other_leave_no_lower_limit():
     fit = fit_io(planted({**DISK, "bandwidth": 1e15, "metadata_rate": 1e12, "read_rate": 1e12}))
     one = StorageTier(**{**DISK, "scope": "node"})
     assert fit.tier.read_latency == pytest.approx(one.read_latency, rel=1e-6)
-    assert math.isinf(fit.tier.bandwidth)
     assert math.isinf(fit.tier.metadata_rate)
+    assert fit.bound
+
+
+def test_a_bandwidth_that_no_point_tells_is_the_largest_rate_that_was_measured():
+    points = [replace(point, seconds=(2.0,) * 9) for point in planted(DISK)[:-1]]
+    fit = fit_io(points)
+    largest = max(point.size for point in points) * 1000 / 2.0
+    assert fit.bound
+    assert fit.tier.bandwidth == pytest.approx(largest)
+    assert fit.intervals["bandwidth"] == pytest.approx((largest, largest))
+    assert not fit_io(planted(DISK)).bound
 
 
 def test_a_far_point_pulls_no_harder_than_a_near_one():

@@ -9,8 +9,9 @@ from lib_dlhpc.calibrate.expected import expected
 from lib_dlhpc.calibrate.fit import fit_io
 from lib_dlhpc.calibrate.io import KINDS
 from lib_dlhpc.calibrate.points import WARM, Point
-from lib_dlhpc.calibrate.report import as_toml
-from lib_dlhpc.spec.machine import StorageTier
+from lib_dlhpc.calibrate.report import as_dict, as_toml
+from lib_dlhpc.spec.machine import StorageTier, load_machine, read_machine
+from lib_dlhpc.spec.schema import to_table
 
 WHOLE = StorageTier(
     servers="one",
@@ -48,3 +49,22 @@ def test_what_was_found_needs_no_note():
         tomllib.loads(text)["machine"]["storage"]["disk"]
     )
     assert "NOTE" not in text
+
+
+def test_a_bandwidth_that_no_point_tells_is_a_number_that_a_machine_takes_and_said_to_be_a_bound():
+    points = [
+        Point(what, WARM, readers, size, (2.0,) * 5, (1000,) * 5)
+        for (what, size), readers in [(kind, count) for kind in KINDS for count in (1, 2)]
+        if what in ("file", "random")
+    ]
+    fit = fit_io(points)
+    text = as_toml(fit, points, {"date": "2000-01-01"})
+    assert "unlimited" not in text.replace("rate unlimited", "")
+    assert "a lower bound" in next(line for line in text.splitlines() if "NOTE" in line)
+    assert "a lower bound" not in printed(WHOLE)
+    storage = tomllib.loads(text)["machine"]["storage"]
+    machine = read_machine(
+        {**to_table(load_machine("laptop")), "name": "laptop", "storage": storage}
+    )
+    assert machine.storage["disk"].bandwidth > 0
+    assert as_dict(fit, points, {})["tier"]["bandwidth"] == fit.tier.bandwidth
