@@ -9,7 +9,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.timeline.table import COLUMNS, Timeline
+from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Timeline
+
+LATER = {"comm", "match"}  # columns that older files do not have
 
 
 def save(timeline: Timeline, path: Path) -> None:
@@ -30,7 +32,9 @@ def load(path: Path) -> Timeline:
     try:
         with np.load(path) as file:
             source, ranks, *names = file["about"].tolist()
-            columns = {name: file[name] for name in COLUMNS}
+            columns = {name: file[name] for name in COLUMNS if name in file or name not in LATER}
     except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
         raise SpecError(f"{path}: not a timeline that can be read: {error}.") from None
+    for name in LATER - columns.keys():
+        columns[name] = np.full(len(columns["rank"]), DEFAULTS[name], COLUMNS[name])
     return Timeline(**columns, names=tuple(names), ranks=int(ranks), source=source)

@@ -9,7 +9,13 @@ never guessed from a name:
     stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
                           with a peer >= 0 one row a message, rank to peer, while it is under way:
                           detail within it, which adds to no measure
+                          send, receive, collective: a call of a program that was recorded, from entering
+                          it to leaving it; peer is the other end, or the root where there is one
     stream input          a batch being fetched; stream checkpoint: a checkpoint being written
+
+What a recorded program names itself is kind region, on stream compute, and may lie within another.
+A send and the receive of what it sent share a `match`, as do all calls of one collective; `comm` numbers
+the communicator they are on, 0 being that of all ranks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +37,10 @@ KINDS = (
     "input",
     "checkpoint",
     "bubble",
+    "region",
+    "send",
+    "receive",
+    "collective",
 )
 COLUMNS = {
     "rank": np.int32,
@@ -41,7 +51,15 @@ COLUMNS = {
     "stop": np.float64,
     "bytes": np.int64,
     "peer": np.int32,
+    "comm": np.int32,
+    "match": np.int64,
 }
+DEFAULTS = {
+    "bytes": 0,
+    "peer": -1,
+    "comm": 0,
+    "match": -1,
+}  # of columns that an engine may leave out
 Column: TypeAlias = NDArray[Any]
 
 
@@ -56,6 +74,8 @@ class Event(NamedTuple):
     stop: float  # s
     bytes: int = 0
     peer: int = -1
+    comm: int = 0
+    match: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +90,8 @@ class Timeline:
     stop: Column  # s
     bytes: Column
     peer: Column  # rank, -1: none
+    comm: Column  # number of a communicator, 0: all ranks
+    match: Column  # what was sent and received, or done together, has the same; -1: nothing
     names: tuple[str, ...]
     ranks: int
     source: str  # "simulated", "measured" ...
@@ -114,13 +136,16 @@ def columns(
     source: str,
     bytes: Any = 0,
     peer: Any = -1,
+    comm: Any = 0,
+    match: Any = -1,
 ) -> Timeline:
     """Return the Timeline of arrays that broadcast together: for engines that meet many events at once.
 
     All rows share `stream` and `kind`; `name` indexes `names`. Shapes may have any number of axes.
     Raises SpecError for what is no table: see `check`.
     """
-    given = {"rank": rank, "name": name, "start": start, "stop": stop, "bytes": bytes, "peer": peer}
+    given = {"rank": rank, "name": name, "start": start, "stop": stop}
+    given |= {"bytes": bytes, "peer": peer, "comm": comm, "match": match}
     arrays = np.broadcast_arrays(*given.values())
     values = {key: array.reshape(-1) for key, array in zip(given, arrays, strict=True)}
     rows = values["rank"].size
@@ -143,6 +168,8 @@ def from_rows(rows: Iterable[Sequence[Any]], ranks: int, source: str) -> Timelin
         "stop": [event.stop for event in events],
         "bytes": [event.bytes for event in events],
         "peer": [event.peer for event in events],
+        "comm": [event.comm for event in events],
+        "match": [event.match for event in events],
     }
     typed = {column: np.array(table[column], dtype=kind) for column, kind in COLUMNS.items()}
     return check(Timeline(**typed, names=tuple(numbers), ranks=ranks, source=source))

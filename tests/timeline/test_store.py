@@ -12,6 +12,7 @@ ROWS = [
     (0, "compute", "forward", "forward", 0.0, 1.5),
     (1, "communication", "communication", "bucket 1", 0.25, 2.0, 4096, -1),
     (1, "communication", "communication", "message", 0.5, 0.75, 64, 0),
+    (1, "communication", "send", "MPI_Send", 0.5, 0.75, 64, 0, 3, 2**40),
 ]
 
 
@@ -25,6 +26,19 @@ def test_what_is_saved_comes_back(tmp_path, rows):
     for column, kind in COLUMNS.items():
         assert getattr(again, column).dtype == kind
     assert [path.name for path in tmp_path.iterdir()] == ["timeline.npz"]
+
+
+def test_a_file_from_before_there_were_communicators_is_of_the_world_and_matches_nothing(tmp_path):
+    path = tmp_path / "timeline.npz"
+    table = from_rows(ROWS[:3], 3, "measured")
+    save(table, path)
+    with np.load(path) as file:
+        old = {name: file[name] for name in file if name not in ("comm", "match")}
+    np.savez(path, **old)
+    assert list(load(path)) == list(table)
+    np.savez(path, **{name: column for name, column in old.items() if name != "peer"})
+    with pytest.raises(SpecError, match="not a timeline that can be read"):
+        load(path)
 
 
 def test_a_write_that_fails_leaves_the_file_before(tmp_path, monkeypatch):

@@ -23,6 +23,8 @@ def events(draw, ranks=5, most=30):
         start + length,
         draw(st.integers(0, 2**60)),
         draw(st.integers(-1, ranks - 1)),
+        draw(st.integers(0, 2**31 - 1)),
+        draw(st.integers(-1, 2**62)),
     )
 
 
