@@ -2,6 +2,7 @@
 
 experiment.py   Experiment: load, loads, dump, dumps, set
 machine.py      Device, Link, StorageTier, Machine
+measured.py     Measured: where a machine's numbers were measured; the user's own calibration
 model.py        Layer, Model (a layer graph with exact counts)
 networks/       builders of models from their layers' shapes
 dataset.py      Dataset

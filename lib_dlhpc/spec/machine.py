@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.measured import Measured, read_measured
 from lib_dlhpc.spec.schema import (
     check_keys,
     choice,
@@ -110,6 +111,7 @@ class Machine:
         default=0.0, most=1.0
     )  # share of failures after which the nodes' own tiers still hold all
     name: str = text()
+    measured: Measured | None = None  # where the numbers come from, if `dlhpc calibrate` found them
 
 
 def read_device(value: Any, path: str = "device") -> Device:
@@ -170,6 +172,8 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
     }
     if "host_link" in table:
         parts["host_link"] = read_link(table["host_link"], f"{path}.host_link")
+    if "measured" in table:
+        parts["measured"] = read_measured(table["measured"], f"{path}.measured")
     machine: Machine = read_table(Machine, table, path, given=parts)
     return machine
 

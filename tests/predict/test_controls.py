@@ -70,7 +70,7 @@ TABLES = {
     "machine.storage.nvme": StorageTier,
 }
 # What only labels, and the seed of other engines.
-LABELS = {"name", "seed"}
+LABELS = {"name", "seed", "measured"}
 NOUNS = {
     *("machine.device", "machine.intra_node", "machine.inter_node", "machine.host_link"),
     "machine.storage",

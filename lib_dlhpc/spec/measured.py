@@ -1,0 +1,238 @@
+"""Measured: where, when and on what a machine's numbers were measured, and how sure they are.
+
+`dlhpc calibrate` writes it. A measured machine lays what was measured over the machine of an experiment
+(measured_on); all else, such as a cap on memory, stays as the experiment says. The user's own is kept in
+default_path(), and is meant for experiments whose machine is "laptop": the catalog's stand-in for this one.
+"""
+
+import math
+import os
+import platform
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import date
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.schema import check_keys, check_value, number
+from lib_dlhpc.spec.units import count
+
+if TYPE_CHECKING:
+    from lib_dlhpc.spec.machine import Machine
+
+STAND_IN = "laptop"  # the machine of the catalog that a measured one takes the place of
+OLD = 30  # days after which a calibration is said to be stale
+LARGEST_FILE = 100_000  # bytes; a real one is a few kilobytes
+PACKAGES = ("numpy", "mpi4py", "mpich", "openmpi", "impi-rt")  # whose versions matter
+KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Where a machine's numbers come from; `intervals` hold 90 % of what they may be, 5 % to 95 %.
+
+    host: a class of machines, never a name. intervals: by dotted name below the machine, such as
+    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured.
+    """
+
+    date: str
+    host: str
+    ranks: int
+    cores: int
+    versions: Mapping[str, str]
+    intervals: Mapping[str, tuple[float, float]]
+
+
+def read_measured(table: Any, path: str = "machine.measured") -> Measured:
+    """Build a Measured from its TOML table; raises SpecError."""
+    check_keys(table, KEYS, path)
+    for key in KEYS:
+        if key not in table:
+            raise SpecError(f"{path}.{key}: missing; the table needs {', '.join(KEYS)}.")
+    for key in ("date", "host"):
+        if not isinstance(table[key], str):
+            raise SpecError(f"{path}.{key} = {table[key]!r}: expected text in quotes.")
+    try:
+        date.fromisoformat(table["date"])
+    except ValueError:
+        raise SpecError(
+            f"{path}.date = {table['date']!r}: expected a day such as '2026-01-31'."
+        ) from None
+    for key in ("ranks", "cores"):
+        if type(table[key]) is not int or table[key] < 1:
+            raise SpecError(f"{path}.{key} = {table[key]!r}: legal: a whole number above 0.")
+    versions, intervals = table["versions"], table["intervals"]
+    for key, entries in (("versions", versions), ("intervals", intervals)):
+        if not isinstance(entries, Mapping):
+            raise SpecError(f"{path}.{key} = {entries!r}: expected a table.")
+    for key, entry in versions.items():
+        if not isinstance(entry, str):
+            raise SpecError(f"{path}.versions.{key} = {entry!r}: expected text in quotes.")
+    return Measured(
+        table["date"],
+        table["host"],
+        table["ranks"],
+        table["cores"],
+        dict(versions),
+        {key: _interval(key, ends, f"{path}.intervals") for key, ends in intervals.items()},
+    )
+
+
+def _interval(key: str, ends: Any, path: str) -> tuple[float, float]:
+    meta = field_of(key, path)
+    where = f'{path}."{key}"'
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise SpecError(f"{where} = {ends!r}: expected two ends, such as [1.5, 2.5].")
+    low, high = (float(check_value(meta, end, where)) for end in ends)
+    if not low <= high < math.inf:
+        raise SpecError(f"{where} = {list(ends)!r}: expected the lower end first, and no infinity.")
+    return low, high
+
+
+def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
+    """Return what a field of Machine with this dotted name declares: its unit and range.
+
+    Raises SpecError where a machine has no such number.
+    """
+    from lib_dlhpc.spec.machine import PRECISIONS, Device, Link, Machine, StorageTier
+
+    inside = {"device": Device, "intra_node": Link, "inter_node": Link, "host_link": Link}
+    *parents, last = key.split(".")
+    if parents == ["device", "peak"] and last in PRECISIONS:
+        return dict(number("FLOP/s", positive=True).metadata)
+    cls: Any = Machine if not parents else inside.get(".".join(parents))
+    if len(parents) == 2 and parents[0] == "storage":
+        cls = StorageTier
+    found = {item.name: item.metadata for item in fields(cls)} if cls else {}
+    legal = [name for name, meta in found.items() if meta.get("kind") in ("number", "whole")]
+    if last not in legal:
+        known = [".".join([*parents, name]) for name in legal] or ["jitter", "device.efficiency"]
+        raise SpecError(
+            f'{path}."{key}": a machine has no such number; legal: {", ".join(known)}.'
+            f"{suggest(key, known)}"
+        )
+    return found[last]
+
+
+def load_measured(path: str | Path) -> "Machine":
+    """Return the machine in a file that `dlhpc calibrate` wrote.
+
+    Raises SpecError where it cannot be read, is no such file, or does not say where it was measured.
+    """
+    from lib_dlhpc.spec.machine import read_machine
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise SpecError(f"longer than {LARGEST_FILE:,} bytes: no calibration is.")
+        tables = tomllib.loads(data.decode("utf-8"))
+        check_keys(tables, ("machine",), "calibration")
+        machine = read_machine(tables.get("machine", {}))
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{path}: not valid TOML: {error}.") from None
+    if machine.measured is None:
+        raise SpecError(
+            f"{path}: [machine.measured] is missing: `dlhpc calibrate --out FILE` writes it."
+        )
+    return machine
+
+
+def default_path() -> Path:
+    """Return where the user's own calibration is kept, whether it is there or not."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "dlhpc" / "machine.toml"
+
+
+def default_machine() -> "Machine | None":
+    """Return the user's own calibration; None where there is none. Raises SpecError for a broken one."""
+    path = default_path()
+    return load_measured(path) if path.exists() else None
+
+
+def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
+    """Return `machine` with all that was measured on `measured`, and nothing else of it."""
+    if measured.measured is None:
+        raise SpecError("The machine says of none of its numbers that it was measured.")
+    for key in measured.measured.intervals:
+        machine = _with(machine, measured, key.split("."))
+    return replace(machine, measured=measured.measured)
+
+
+def _with(over: Any, source: Any, names: list[str]) -> Any:
+    """Return `over` with one number of `source`, inside dataclasses and mappings."""
+    first, *rest = names
+    if is_dataclass(source):
+        value = getattr(source, first)
+        return replace(over, **{first: _with(getattr(over, first), value, rest) if rest else value})
+    value = source[first]
+    return {**over, first: _with(over[first], value, rest) if rest and first in over else value}
+
+
+def foreign(machine: "Machine") -> list[str]:
+    """Return sentences on why a measured machine may not be this one as it is today; none: it fits here."""
+    measured = machine.measured
+    if measured is None:
+        return ["The machine's numbers were not measured; `dlhpc calibrate` measures this machine."]
+    found = []
+    if measured.host != host_class():
+        found.append(
+            f"It was measured on another machine: {measured.host}; this is {host_class()}."
+        )
+    days = (date.today() - date.fromisoformat(measured.date)).days
+    if days > OLD:
+        found.append(f"It was measured {count(days, 'day')} ago, on {measured.date}.")
+    if days < 0:
+        found.append(f"It was measured on {measured.date}, which is yet to come.")
+    here = versions()
+    found += [
+        f"It was measured with {name} {measured.versions.get(name, '(none)')}; here is"
+        f" {here.get(name, '(none)')}."
+        for name in sorted({*here, *measured.versions})
+        if here.get(name) != measured.versions.get(name)
+    ]
+    return found
+
+
+@cache
+def host_class() -> str:
+    """Return what kind of machine this is, such as "Linux x86_64, 8 cores, AMD EPYC 7B13"; no name of it."""
+    words = [f"{platform.system()} {platform.machine()}", count(cores(), "core")]
+    return ", ".join([*words, *filter(None, [_processor()])])
+
+
+def cores() -> int:
+    """Return how many cores of this machine a process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    """Return the processor's model, empty where the system does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2] for line in lines if line.startswith("model name")]
+    return " ".join(named[0].split()) if named else platform.processor()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages whose speed a calibration measures."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

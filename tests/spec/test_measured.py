@@ -1,0 +1,204 @@
+"""What a calibration says of itself: it round-trips, is laid over a machine, and notices that it is elsewhere."""
+
+import tomllib
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+import tomli_w
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
+from lib_dlhpc.spec.machine import load_machine, read_machine
+from lib_dlhpc.spec.measured import (
+    OLD,
+    default_machine,
+    default_path,
+    field_of,
+    foreign,
+    host_class,
+    load_measured,
+    measured_on,
+    versions,
+)
+
+TODAY = date.today().isoformat()
+
+
+def table(**changes):
+    measured = {
+        "date": TODAY,
+        "host": host_class(),
+        "ranks": 2,
+        "cores": 2,
+        "versions": dict(versions()),
+        "intervals": {
+            "device.launch": ["2 us", "4 us"],
+            "device.peak.fp32": [9e10, "0.1 TFLOP/s"],
+            "intra_node.latency": [1e-6, 2e-6],
+            "jitter": [0.01, 0.05],
+        },
+    } | changes
+    return {
+        "name": "laptop",
+        "device": {"launch": 3e-6, "peak": {"fp32": 9.5e10}, "memory": "3 GB"},
+        "intra_node": {"latency": 1.5e-6},
+        "jitter": 0.02,
+        "measured": measured,
+    }
+
+
+def written(tmp_path, machine):
+    path = tmp_path / "machine.toml"
+    path.write_text(tomli_w.dumps({"machine": machine}))
+    return path
+
+
+def test_it_round_trips_through_an_experiment():
+    experiment = read_experiment(
+        {"model": {"name": "lenet5"}, "dataset": {"name": "mnist-5k"}, "machine": table()}
+    )
+    again = loads(dumps(experiment))
+    assert again == experiment
+    assert again.machine.measured.intervals["device.launch"] == (2e-6, 4e-6)
+    assert again.machine.measured.intervals["device.peak.fp32"] == (9e10, 1e11)
+    assert read_machine("laptop").measured is None
+    assert (
+        "measured"
+        not in tomllib.loads(dumps(replace(experiment, machine=read_machine("laptop"))))["machine"]
+    )
+
+
+def test_a_change_of_the_experiment_keeps_it():
+    experiment = read_experiment(
+        {"model": {"name": "lenet5"}, "dataset": {"name": "mnist-5k"}, "machine": table()}
+    )
+    changed = experiment.set({"machine.device.launch": 1e-6})
+    assert changed.machine.measured == experiment.machine.measured
+    assert changed.set({"machine.name": "summit"}).machine.measured is None
+
+
+def test_only_what_was_measured_is_laid_over_a_machine(tmp_path):
+    measured = load_measured(written(tmp_path, table()))
+    own = read_machine({"name": "laptop", "devices_per_node": 8, "device": {"memory": "160 MB"}})
+    machine = measured_on(own, measured)
+    assert machine.devices_per_node == 8 and machine.device.memory == 160e6
+    assert machine.device.launch == 3e-6 and machine.device.peak["fp32"] == 9.5e10
+    assert machine.device.peak["fp64"] == own.device.peak["fp64"]
+    assert machine.intra_node.latency == 1.5e-6
+    assert machine.intra_node.bandwidth == own.intra_node.bandwidth
+    assert machine.jitter == 0.02 and machine.measured == measured.measured
+    assert measured_on(machine, measured) == machine
+    with pytest.raises(SpecError, match="none of its numbers"):
+        measured_on(own, load_machine("summit"))
+
+
+def test_a_measured_tier_comes_with_its_numbers(tmp_path):
+    tier = {"bandwidth": 1e9, "scope": "node", "read_latency": 1e-4}
+    ends = {"storage.disk.bandwidth": [1e9, 2e9], "storage.ssd.read_latency": [1e-4, 2e-4]}
+    machine = table(intervals=ends) | {"storage": {"disk": tier, "ssd": {"read_latency": 1.5e-4}}}
+    laid = measured_on(read_machine("laptop"), load_measured(written(tmp_path, machine)))
+    assert laid.storage["disk"].bandwidth == 1e9
+    assert laid.storage["ssd"].read_latency == 1.5e-4
+    assert laid.storage["ssd"].bandwidth == read_machine("laptop").storage["ssd"].bandwidth
+
+
+def test_here_and_today_it_is_at_home(tmp_path):
+    assert foreign(load_measured(written(tmp_path, table()))) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"host": "Linux riscv64, 3 cores"}, "measured on another machine: Linux riscv64, 3 cores"),
+        ({"date": (date.today() - timedelta(OLD + 1)).isoformat()}, f"measured {OLD + 1} days ago"),
+        ({"date": (date.today() + timedelta(2)).isoformat()}, "yet to come"),
+        ({"versions": versions() | {"numpy": "1.0"}}, "measured with numpy 1.0; here is"),
+        ({"versions": versions() | {"other": "2"}}, "measured with other 2; here is (none)"),
+    ],
+)
+def test_elsewhere_or_later_it_says_so(tmp_path, changes, said):
+    (sentence,) = foreign(load_measured(written(tmp_path, table(**changes))))
+    assert said in sentence
+
+
+def test_a_machine_that_was_not_measured_says_so():
+    (sentence,) = foreign(read_machine("laptop"))
+    assert "not measured" in sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"date": "yesterday"}, "machine.measured.date = 'yesterday': expected a day"),
+        ({"date": 3}, "machine.measured.date = 3: expected text"),
+        ({"ranks": 0}, "machine.measured.ranks = 0: legal: a whole number above 0"),
+        ({"cores": True}, "machine.measured.cores = True: legal"),
+        ({"versions": []}, "machine.measured.versions = []: expected a table"),
+        ({"versions": {"numpy": 2}}, "machine.measured.versions.numpy = 2: expected text"),
+        ({"intervals": {"device.lunch": [1, 2]}}, "Did you mean 'device.launch'?"),
+        ({"intervals": {"gpu.launch": [1, 2]}}, "a machine has no such number"),
+        ({"intervals": {"device.launch": [2, 1]}}, "expected the lower end first"),
+        ({"intervals": {"device.launch": [2]}}, "expected two ends"),
+        ({"intervals": {"device.launch": ["2 B", 3]}}, "not a quantity in s"),
+        ({"intervals": {"device.efficiency": [0.5, 1.5]}}, "at most 1"),
+        ({"who": "me"}, "machine.measured.who: unknown key"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(changes, said):
+    with pytest.raises(SpecError) as error:
+        read_machine(table(**changes))
+    assert said in str(error.value)
+
+
+def test_what_is_missing_is_named():
+    whole = table()
+    del whole["measured"]["intervals"]
+    with pytest.raises(SpecError, match=r"machine\.measured\.intervals: missing"):
+        read_machine(whole)
+
+
+def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path):
+    bare = table()
+    del bare["measured"]
+    with pytest.raises(SpecError, match=r"\[machine.measured\] is missing"):
+        load_measured(written(tmp_path, bare))
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_measured(tmp_path / "gone.toml")
+    (tmp_path / "broken.toml").write_text("[machine")
+    with pytest.raises(SpecError, match=r"broken.toml: not valid TOML"):
+        load_measured(tmp_path / "broken.toml")
+    (tmp_path / "more.toml").write_text("[model]\nname = 'lenet5'\n")
+    with pytest.raises(SpecError, match="unknown key"):
+        load_measured(tmp_path / "more.toml")
+
+
+def test_the_user_s_own_is_where_the_system_keeps_such_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "dlhpc" / "machine.toml"
+    assert default_machine() is None
+    (tmp_path / "dlhpc").mkdir()
+    machine = load_measured(written(tmp_path / "dlhpc", table()))
+    assert default_machine() == machine
+
+
+def test_an_experiment_never_takes_it_by_itself(tmp_path, monkeypatch, repository):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "dlhpc").mkdir()
+    written(tmp_path / "dlhpc", table())
+    assert load(repository / "labs" / "experiments" / "digits.toml").machine.measured is None
+
+
+def test_names_of_numbers_lead_to_their_units():
+    assert field_of("device.half_work")["unit"] == "FLOP"
+    assert field_of("storage.any.read_rate")["unit"] == "op/s"
+    assert field_of("jitter")["most"] == 1.0
+    with pytest.raises(SpecError, match="no such number"):
+        field_of("device.name")
+
+
+def test_a_class_of_machines_is_no_machine():
+    import socket
+
+    assert socket.gethostname() not in host_class()
+    assert " core" in host_class()
