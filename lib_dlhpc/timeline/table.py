@@ -12,6 +12,7 @@ never guessed from a name:
                           send, receive, collective: a call of a program that was recorded, from entering
                           it to leaving it; peer is the other end, or the root where there is one
     stream input          a batch being fetched; stream checkpoint: a checkpoint being written
+    stream host           what the processor does beside an accelerator whose work is on stream compute
 
 What a recorded program names itself is kind region, on stream compute, and may lie within another.
 A send and the receive of what it sent share a `match`, as do all calls of one collective; `comm` numbers
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 
-STREAMS = ("compute", "communication", "input", "checkpoint")
+STREAMS = ("compute", "communication", "input", "checkpoint", "host")
 KINDS = (
     "forward",
     "backward",
