@@ -1,20 +1,20 @@
-"""The command line: dlhpc predict | simulate | run | snapshots | store | calibrate | validate | catalog | explore."""
+"""The command line: dlhpc predict, simulate, run, compare, calibrate and more, each a command."""
 
 import argparse
 import contextlib
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import calibrate, snapshots, store
+from lib_dlhpc.commands import calibrate, compare, snapshots, store
+from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError, suggest
-from lib_dlhpc.spec.experiment import Experiment, dump, load
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import dump
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
 
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("predict", help="predict a run in closed form")
-    _add_experiment(one)
+    add_experiment(one)
     one.add_argument(
         "--explain", action="store_true", help="show formula, inputs and sources of every number"
     )
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     played = commands.add_parser(
         "simulate", help="play steps of a run on every rank, beside the prediction"
     )
-    _add_experiment(played)
+    add_experiment(played)
     played.add_argument(
         "--fidelity",
         default="rounds",
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     played.set_defaults(command=_simulate)
 
     real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
-    _add_experiment(real, held=" (default: that of --resume or --from)")
+    add_experiment(real, held=" (default: that of --resume or --from)")
     real.add_argument(
         "-n", "--ranks", type=int, help="MPI ranks (default: the run's devices and servers)"
     )
@@ -113,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     real.set_defaults(command=_run)
 
+    compare.add(commands)
     store.add(commands)
     snapshots.add(commands)
     calibrate.add(commands)
@@ -148,54 +149,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
-    command.add_argument(
-        "experiment",
-        nargs="?" if held else None,
-        help=f"a TOML file, or the name of a replay such as goyal-2017{held}",
-    )
-    command.add_argument(
-        "--set",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change fields: --set strategy.nodes=64 strategy.batch=16",
-    )
-
-
-def _experiment(name: str, changes: Sequence[str]) -> Experiment:
-    from lib_dlhpc.predict.what_if import what_if
-
-    if Path(name).is_file() or name not in catalog.names("replays"):
-        if not Path(name).exists():
-            raise SpecError(
-                f"{name}: no such file, and no replay of that name; replays: {', '.join(catalog.names('replays'))}."
-                f"{suggest(name, catalog.names('replays'))}"
-            )
-        experiment = load(name)
-    else:
-        from lib_dlhpc.predict.replays import replay
-
-        experiment = replay(name).experiment
-    return what_if(experiment, dict(_change(text) for text in changes)) if changes else experiment
-
-
-def _change(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise SpecError(f"--set {text}: expected KEY=VALUE, such as strategy.nodes=64.")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
-
-
 def _predict(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict import predict
     from lib_dlhpc.predict.report import as_dict, as_text
 
-    experiment = _experiment(options.experiment, options.set)
+    experiment = read(options.experiment, options.set)
     prediction = predict(experiment)
     if options.save:
         try:
@@ -216,7 +174,7 @@ def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.simulate.measure import measure
     from lib_dlhpc.simulate.terminal import simulate_here
 
-    experiment = _experiment(options.experiment, options.set)
+    experiment = read(options.experiment, options.set)
     arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
     timeline = simulate_here(experiment, *arguments)
     told = (experiment, options.fidelity, measure(experiment, timeline))
@@ -239,7 +197,7 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict import on_ranks
     from lib_dlhpc.train.check import check, check_ranks
 
-    experiment = _experiment(options.experiment or _held(options), options.set)
+    experiment = read(options.experiment or _held(options), options.set)
     check(experiment)
     predicted = on_ranks.check_fits(experiment)
     ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks

@@ -1,6 +1,8 @@
 """Commands of `dlhpc` with files of their own: what each asks for, and what it prints.
 
     calibrate    measure this machine, for predictions: `dlhpc calibrate io`
+    compare      predicted, simulated and measured, side by side: `dlhpc compare`
+    experiment   what most commands are about: a file or a replay, and --set
     snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
                  snapshots_names: what the names in a store stand for
     store        pack a folder into partitions, look into them, verify them: `dlhpc store`

@@ -34,7 +34,7 @@ def run_here(
     """
     job = start(experiment, ranks, folder, resume, snapshot_every, origin)
     try:
-        with _ends_alike():
+        with ends_alike():
             while job.state == "running":
                 _line(job, float(experiment.run.epochs))
                 time.sleep(PAUSE)
@@ -78,7 +78,7 @@ def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _ends_alike() -> Iterator[None]:
+def ends_alike() -> Iterator[None]:
     """A terminal that is closed, or `kill`, ends a run as Ctrl-C does: no rank is left behind."""
 
     def stop(*_: Any) -> None:

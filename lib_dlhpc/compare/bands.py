@@ -1,0 +1,83 @@
+"""What a prediction may be off by where its machine was measured: each number drawn from its 90 % interval.
+
+The draws go through the closed form at once, as arrays; the 5 % and 95 % quantiles of what comes out are the
+band. Draws of a number are spread evenly over its distribution (a Latin hypercube: McKay, Beckman &
+Conover 1979), so that few of them do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass, replace
+from statistics import NormalDist
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+
+Band: TypeAlias = tuple[float, float]
+DRAWS, DRAWS_OF_A_SPLIT = 400, 100  # networks that are split are predicted one after another
+SHARE = 0.9  # of what is measured lies within a band, if its machine's intervals are true
+SEED = 20  # the same draws every time
+SMALLEST = 1e-3  # of its value: the least that a number is drawn as
+
+
+def bands(experiment: Experiment) -> dict[str, Band]:
+    """Return (low, high) s of a step and of each of its terms, by name; nothing where the machine says no intervals.
+
+    "one step" is the whole of it.
+    """
+    machine = experiment.machine
+    intervals = machine.measured.intervals if machine.measured else {}
+    if not intervals:
+        return {}
+    several = DRAWS_OF_A_SPLIT if experiment.strategy.is_split else DRAWS
+    drawn = replace(experiment, machine=drawn_machine(machine, intervals, several))
+    prediction = predict(drawn)
+    found = {"one step": prediction.step_time, **prediction.terms}
+    return {name: _band(seconds) for name, seconds in found.items()}
+
+
+def drawn_machine(machine: Machine, intervals: Mapping[str, Band], draws: int) -> Machine:
+    """Return the machine with each number that has an interval drawn from it, (draws,) each."""
+    rng = np.random.default_rng(SEED)
+    for name, (low, high) in intervals.items():
+        places = (rng.permutation(draws) + 0.5) / draws
+        machine = _changed(machine, name.split("."), low, high, places)
+    return machine
+
+
+def _changed(noun: Any, keys: list[str], low: float, high: float, places: NDArray[Any]) -> Any:
+    """Return a noun with the number at `keys` drawn between; what the noun does not have is left out."""
+    if not keys:
+        return _draw(float(noun), low, high, places)
+    head, *rest = keys
+    if isinstance(noun, Mapping):
+        if head not in noun:
+            return noun
+        return {**noun, head: _changed(noun[head], rest, low, high, places)}
+    if not is_dataclass(noun) or not hasattr(noun, head):
+        return noun
+    return replace(noun, **{head: _changed(getattr(noun, head), rest, low, high, places)})  # type: ignore[type-var]
+
+
+def _draw(value: float, low: float, high: float, places: NDArray[Any]) -> NDArray[Any]:
+    """Return the quantiles at `places` of two half normal distributions that meet at `value`.
+
+    Of the logarithm where the interval is above 0, for rates and times are off by factors.
+    """
+    edge = NormalDist().inv_cdf((1 + SHARE) / 2)
+    at = np.array([NormalDist().inv_cdf(place) for place in places]) / edge
+    if 0 < low <= value <= high < np.inf:
+        down, up = np.log(value / low), np.log(high / value)
+        return value * np.exp(at * np.where(at < 0, down, up))
+    down, up = max(value - low, 0.0), max(high - value, 0.0)
+    drawn = value + at * np.where(at < 0, down, up)
+    return np.maximum(drawn, SMALLEST * max(value, 0.0))
+
+
+def _band(seconds: Any) -> Band:
+    low, high = np.quantile(np.atleast_1d(seconds), [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return float(low), float(high)

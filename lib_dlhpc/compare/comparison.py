@@ -1,0 +1,183 @@
+"""compare(experiment): the same steps predicted, simulated in both fidelities and run, term by term."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.compare.bands import Band, bands
+from lib_dlhpc.compare.placed import Placed, placed
+from lib_dlhpc.compare.short import shortened, steps_in, steps_of_an_epoch
+from lib_dlhpc.compare.steady import Steady, Steps, steady, steps_of
+from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.measure import measure
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.timeline.store import load
+from lib_dlhpc.train.check import check
+
+SIMULATIONS = ("rounds", "events")
+WAYS = ("predicted", *SIMULATIONS, "measured")
+ALL = "one step"
+PLAYED = 20  # simulated steps: the jitter evens out
+SECONDS = 5.0  # of real steps, about
+PAUSE = 0.05  # s between two looks at a run
+
+Begin = Callable[..., Job]
+# Called while a run is going on; what it raises ends the run.
+Look = Callable[[Job], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One step four ways: s by cause and way, and by how much each way may be off."""
+
+    placed: Placed
+    terms: Mapping[str, Mapping[str, float]]  # name -> way -> s
+    step: Mapping[str, float]  # way -> s
+    spread: Band  # of measured steps, from p10 to p90
+    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90 % of what it may be
+    steps: int  # real ones that were looked at
+    notes: tuple[str, ...] = ()
+    folder: Path | None = None
+    verdict: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether ranks shared cores."""
+        return self.placed.oversubscribed
+
+    def error(self, way: str, name: str = ALL) -> float | None:
+        """Return (way - measured) / measured of a step or a term; None where nothing of it was measured."""
+        of = self.step if name == ALL else self.terms[name]
+        measured = of.get("measured", 0.0)
+        return of[way] / measured - 1 if measured and way in of else None
+
+    def inside(self, way: str = "predicted") -> bool | None:
+        """Return whether the measured step lies in the band of a way; None where that has no band."""
+        band = self.bands.get(way, {}).get(ALL)
+        return band and band[0] <= self.step["measured"] <= band[1]
+
+    def as_text(self) -> str:
+        """Return the table and the verdict, for a terminal."""
+        from lib_dlhpc.compare.text import as_text
+
+        return as_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as plain values in SI units, ready for JSON."""
+        from lib_dlhpc.compare.text import as_dict
+
+        return as_dict(self)
+
+
+def compare(
+    experiment: Experiment,
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    steps: int | None = None,
+    folder: Path | None = None,
+    seconds: float = SECONDS,
+    look: Look = lambda job: None,
+    begin: Begin = start,
+) -> Comparison:
+    """Predict, simulate and run some steps of an experiment on this machine, and lay them side by side.
+
+    ranks, machine: see `placed`. steps: to run; None: about so many as take `seconds`. folder: where the run
+    is kept; None: it is gone at the end. Raises SpecError for what cannot be run, JobError where the run fails.
+    """
+    here = placed(experiment, ranks, machine)
+    check(here.experiment)
+    told = foretold(here)
+    wanted = steps_in(seconds, told.step["predicted"]) if steps is None else steps
+    found, kept = measured(here, wanted, folder, look, begin)
+    return beside(told, found, kept)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What is known of a step before it is run."""
+
+    placed: Placed
+    terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
+    bands: Mapping[str, Mapping[str, Band]]
+    notes: tuple[str, ...]
+
+    @property
+    def step(self) -> dict[str, float]:
+        """Seconds of a step by way."""
+        return {way: sum(terms.values()) for way, terms in self.terms.items()}
+
+
+def foretold(here: Placed) -> Foretold:
+    """Predict a step and play it in both fidelities. What cannot be played is said and left out."""
+    experiment, notes = here.experiment, list(here.notes)
+    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
+    for fidelity in SIMULATIONS:
+        try:
+            ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=PLAYED)).terms
+        except SpecError as error:
+            notes.append(f"fidelity {fidelity} is left out: {error}")
+    known = bands(experiment)
+    whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
+    held = {way: _carried(known, whole["predicted"], terms) for way, terms in whole.items()}
+    return Foretold(here, ways, held if known else {}, tuple(notes))
+
+
+def _carried(
+    known: Mapping[str, Band], predicted: Mapping[str, float], own: Mapping[str, float]
+) -> dict[str, Band]:
+    """Return the bands of another way: what it says may be off by the same factor as the prediction."""
+    found = {}
+    for name, (low, high) in known.items():
+        value, about = own.get(name, 0.0), predicted.get(name, 0.0)
+        if about:
+            found[name] = (value * low / about, value * high / about)
+        else:
+            found[name] = (value + low, value + high)
+    return found
+
+
+def measured(
+    here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
+    begin: Begin = start,
+) -> tuple[list[Steps], Path | None]:  # fmt: skip
+    """Run so many steps; return them, and where the run is kept. Raises JobError where the run fails."""
+    short = shortened(here.experiment, steps)
+    job = begin(short, here.ranks, folder)
+    try:
+        while job.state == "running":
+            look(job)
+            time.sleep(PAUSE)
+        job.wait()
+        timeline = load(job.folder / "timeline.npz")
+    finally:
+        job.cancel()
+        if folder is None:
+            shutil.rmtree(job.folder, ignore_errors=True)
+    return [steps_of(timeline, int(short.strategy.local_steps))], folder
+
+
+def beside(told: Foretold, runs: list[Steps], folder: Path | None = None) -> Comparison:
+    """Lay what was measured beside what was foretold."""
+    from lib_dlhpc.compare.verdict import verdict
+
+    each = steps_of_an_epoch(shortened(told.placed.experiment, max(len(runs[0].seconds), 1)))
+    found: Steady = steady(runs, each)
+    ways = {**told.terms, "measured": found.terms}
+    names = dict.fromkeys(name for terms in ways.values() for name in terms)
+    terms = {
+        name: {way: of[name] for way, of in ways.items() if name in of}
+        for name in names
+        if any(of.get(name) for of in ways.values())
+    }
+    step = {**told.step, "measured": found.step}
+    parts = (told.placed, terms, step, (found.low, found.high), told.bands, found.steps)
+    bare = Comparison(*parts, told.notes, folder)
+    return Comparison(*parts, told.notes, folder, verdict=tuple(verdict(bare)))

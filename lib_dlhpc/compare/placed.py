@@ -1,0 +1,87 @@
+"""An experiment on this machine: as many ranks as are asked for, and the numbers that were measured here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Calibration, Experiment
+from lib_dlhpc.spec.machine import Machine, load_machine
+from lib_dlhpc.spec.measured import STAND_IN, cores, default_machine, foreign, measured_on
+from lib_dlhpc.spec.units import count
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What is predicted and simulated here, and what is to be known of it."""
+
+    experiment: Experiment
+    notes: tuple[str, ...]
+    cores: int
+
+    @property
+    def ranks(self) -> int:
+        """MPI ranks of the run: devices, and servers where there are some."""
+        return int(self.experiment.devices + self.experiment.servers)
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether ranks share cores: then their times say nothing about the method."""
+        return self.ranks > self.cores
+
+
+def placed(
+    experiment: Experiment, ranks: int | None = None, machine: Machine | None = None
+) -> Placed:
+    """Return the experiment on `ranks` ranks of this machine (None: one for each device and server).
+
+    The samples of a step stay as they are: ranks share them out, as `dlhpc run -n` has it. machine: a measured
+    one; None: the user's own calibration, or else the catalog's stand-in, which is said. Raises SpecError where
+    the network is shared out over another number of ranks.
+    """
+    notes = list[str]()
+    wanted = int(experiment.devices + experiment.servers) if ranks is None else ranks
+    many = wanted - int(experiment.servers)
+    if many < 1:
+        raise SpecError(f"ranks = {wanted}: expected at least {1 + int(experiment.servers)}.")
+    _check_ranks(experiment, many)
+    here, said = _machine(experiment, machine)
+    notes += said
+    batch = -(-int(experiment.global_batch) // (many // int(experiment.strategy.replica)))
+    shares = many // int(experiment.strategy.replica)
+    if batch * shares != int(experiment.global_batch):
+        notes.append(
+            f"a step has {batch * shares} samples in place of {int(experiment.global_batch)}:"
+            f" {batch} on each of {count(shares, 'rank')}."
+        )
+    nodes = max(int(here.nodes), 1 + int(experiment.servers))
+    room = max(int(here.devices_per_node), many)
+    own = replace(
+        experiment,
+        machine=replace(here, nodes=nodes, devices_per_node=room),
+        strategy=replace(experiment.strategy, nodes=1, devices_per_node=many, batch=batch),
+        calibration=Calibration(),
+    )
+    return Placed(own.set({}), tuple(notes), cores())
+
+
+def _check_ranks(experiment: Experiment, many: int) -> None:
+    if is_shared_out(experiment) and many != int(experiment.devices):
+        raise SpecError(
+            f"{many} ranks: the network is shared out over the {int(experiment.devices)} devices of"
+            f" [strategy]; compare it on {int(experiment.devices)}."
+        )
+
+
+def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine, Sequence[str]]:
+    """Return this machine, and what is to be said of where its numbers come from."""
+    stand_in = experiment.machine.name == STAND_IN
+    base = experiment.machine if stand_in else load_machine(STAND_IN)
+    base = replace(base, storage={**base.storage, **experiment.machine.storage})
+    measured = measured or default_machine()
+    if measured is None:
+        return base, [
+            "this machine was not measured: predictions are of the catalog's stand-in, not of it;"
+            " `dlhpc calibrate` takes a minute."
+        ]
+    return measured_on(base, measured), [f"{words}" for words in foreign(measured)]

@@ -1,0 +1,122 @@
+"""A comparison in a terminal: a table of the terms, a bar for each way, and the verdict."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.strategy import exchange_in_words
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.compare.comparison import Comparison
+
+ALL = "one step"
+BAR = 60  # characters of the longest step
+# A letter for each cause, in the order in which a step has them; others are "?".
+LETTERS = {
+    "input stall": "i",
+    "forward": "f",
+    "backward": "b",
+    "exposed communication": "c",
+    "waiting for the slowest": "w",
+    "pipeline bubble": ".",
+    "update": "u",
+    "checkpoint": "k",
+    "other": "o",
+}
+
+
+def as_text(of: "Comparison") -> str:
+    """Return the whole comparison: head, table, bars, verdict, notes."""
+    parts = [*_head(of), "", *_table(of), "", *_bars(of), "", *of.verdict]
+    parts += [f"note: {note}" for note in of.notes]
+    parts += [f"The run is in {of.folder}."] if of.folder else []
+    return "\n".join(parts)
+
+
+def as_dict(of: "Comparison") -> dict[str, Any]:
+    """Return the comparison as plain values in SI units, ready for JSON."""
+    measured = of.placed.experiment.machine.measured
+    return {
+        "experiment": to_tables(of.placed.experiment),
+        "ranks": of.placed.ranks,
+        "cores": of.placed.cores,
+        "oversubscribed": of.oversubscribed,
+        "calibrated": measured is not None,
+        "steps": of.steps,
+        "step": dict(of.step),
+        "spread": list(of.spread),
+        "terms": {name: dict(ways) for name, ways in of.terms.items()},
+        "errors": {
+            name: {way: of.error(way, name) for way in of.step if way != "measured"}
+            for name in (ALL, *of.terms)
+        },
+        "bands": {
+            way: {name: list(band) for name, band in bands.items() if name in (ALL, *of.terms)}
+            for way, bands in of.bands.items()
+        },
+        "inside": {way: of.inside(way) for way in of.bands},
+        "verdict": list(of.verdict),
+        "notes": list(of.notes),
+        "folder": str(of.folder) if of.folder else None,
+    }
+
+
+def title(of: "Comparison") -> str:
+    """Return what is compared, in one line."""
+    e = of.placed.experiment
+    return (
+        f"{e.model.name or e.model.family} on {count(of.placed.ranks, 'rank')} of this machine,"
+        f" {exchange_in_words(e.strategy)}, {count(e.global_batch, 'sample')} a step"
+    )
+
+
+def _head(of: "Comparison") -> list[str]:
+    lines = []
+    if of.oversubscribed:
+        lines.append(
+            f"OVERSUBSCRIBED: {count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}."
+            " Times say nothing about the method; errors are not judged."
+        )
+    return [*lines, title(of)]
+
+
+def _table(of: "Comparison") -> list[str]:
+    """Return the lines of the table: seconds of each way, and how far each is from what was measured."""
+    ways = list(of.step)
+    foretold = [way for way in ways if way != "measured"]
+    head = "".join(f"{way:>11}" for way in ways) + "   off by, of the measured step:"
+    rows: dict[str, Mapping[str, float]] = {ALL: of.step}
+    rows |= {f"  {name}": seconds for name, seconds in of.terms.items()}
+    lines = [f"{'':<26}{head}" + "".join(f"{way:>11}" for way in foretold)]
+    for name, seconds in rows.items():
+        shown = "".join(f"{show(seconds[way], 's') if way in seconds else '':>11}" for way in ways)
+        off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in foretold]
+        errors = "".join(f"{each / of.step['measured']:>+11.1%}" for each in off)
+        lines.append(f"{name:<26}{shown}{'':<32}{errors}")
+    lines += [
+        f"  {way + ', 90 % band':<30}{show(band[ALL][0], 's')} to {show(band[ALL][1], 's')}"
+        for way, band in of.bands.items()
+    ]
+    low, high = of.spread
+    many = count(of.steps, "step")
+    lines.append(f"  {'measured, p10 to p90':<30}{show(low, 's')} to {show(high, 's')}, of {many}")
+    return lines
+
+
+def _bars(of: "Comparison") -> list[str]:
+    """Return a bar for each way, a letter for each part of it."""
+    longest = max(of.step.values())
+    lines, used = [], dict[str, str]()
+    order = sorted(of.terms, key=lambda name: list(LETTERS).index(name) if name in LETTERS else -1)
+    for way in of.step:
+        done, bar = 0.0, ""
+        for name in order:
+            done += of.terms[name].get(way, 0.0)
+            many = round(BAR * done / longest) - len(bar)
+            bar += LETTERS.get(name, "?") * many
+            if many:
+                used[LETTERS.get(name, "?")] = name
+        lines.append(f"  {way:<10} |{bar}")
+    return [*lines, "  " + ", ".join(f"{letter} {name}" for letter, name in used.items())]
