@@ -1,0 +1,71 @@
+"""What a batch costs each side of a coupled workflow: the simulation that makes it, the training that takes it.
+
+All ranks of a side go in step: the one with most rows, or most samples, sets the pace, and what the others
+compute less they wait in exchanges. A ring sums the gradients.
+"""
+
+from dataclasses import dataclass
+
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.stragglers import slowest
+from lib_dlhpc.spec.workflow import Costs, Workflow, most
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a workflow: its ranks, and the s that a batch takes them."""
+
+    ranks: int
+    compute: float  # of the rank with most to do
+    mean: float  # of the mean rank
+    within: float  # messages between ranks of this side
+    between: float  # handing a batch over, or taking it
+
+    @property
+    def batch(self) -> float:
+        """From one batch to the next, if nobody waits for the other side and nothing varies."""
+        return self.compute + self.within + self.between
+
+    def paced(self, jitter: float) -> float:
+        """From one batch to the next where compute varies and the slowest of all ranks sets the pace."""
+        return self.batch + self.compute * (slowest(self.ranks, jitter) - 1)
+
+
+def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
+    """Return (simulation, training) of a workflow on so many ranks. Raises SpecError where too few are left."""
+    simulating, training = (len(side) for side in workflow.sides(ranks))
+    simulation, batch = workflow.simulation, workflow.batch
+    small_steps = batch * simulation.sampling * simulation.substeps
+    size = (
+        2 * batch * simulation.field_bytes
+    )  # of a batch: a field before and after for each sample
+
+    def message(bytes_: float) -> float:
+        return costs.latency + bytes_ * costs.byte
+
+    def compute(rows: float) -> float:
+        return small_steps * (costs.small_step + costs.point * rows * simulation.grid)
+
+    def trained(samples: float) -> float:
+        return costs.update + costs.sample * samples
+
+    edges = min(simulating - 1, 2)  # a rank in the middle has two neighbours
+    halo = small_steps * edges * message(simulation.field_bytes / simulation.grid)
+    given = (
+        training * costs.latency
+        + size * most(simulation.grid, simulating) / simulation.grid * costs.byte
+    )
+    taken = simulating * costs.latency + size * most(batch, training) / batch * costs.byte
+    element = BYTES[workflow.experiment.strategy.precision]
+    cut = buckets(workflow.experiment.model, float(workflow.experiment.strategy.bucket), element)
+    summed = sum(2 * (training - 1) * message(float(each) / training) for each in cut.sizes)
+    return (
+        Side(
+            simulating, compute(most(simulation.grid, simulating)),
+            compute(simulation.grid / simulating), halo, given,
+        ),
+        Side(
+            training, trained(most(batch, training)), trained(batch / training), summed, taken,
+        ),
+    )  # fmt: skip
