@@ -1,0 +1,101 @@
+"""Heat: u' = diffusivity (u_xx + u_yy) on the unit square, 0 at its edge, its rows in blocks on ranks.
+
+Explicit Euler in time, central differences in space (LeVeque 2007, "Finite difference methods", section 9.1):
+u += r (north + south + west + east - 4 u), r = diffusivity dt / h^2, stable up to r = 1/4. Every point is
+computed by the same sum in the same order wherever the rows are cut, so any number of ranks gives the same bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.spec.workflow import Simulation, share
+
+WAVES = 6  # of a first field, in each direction
+Field = NDArray[np.float64]
+
+
+class Heat:
+    """The rows of one rank of `comm`; with None all rows, or the first `rows`, for whom nobody is a neighbour.
+
+    field: (rows, grid), a view that the next step changes.
+    """
+
+    def __init__(self, simulation: Simulation, comm: Any = None, rows: int = 0) -> None:
+        self.simulation, self.comm = simulation, comm if comm and comm.size > 1 else None
+        rank, ranks = (comm.rank, comm.size) if self.comm else (0, 1)
+        self.rows = slice(rows) if rows else share(simulation.grid, rank, ranks)
+        self.rows = slice(*self.rows.indices(simulation.grid)[:2])
+        shape = (self.rows.stop - self.rows.start + 2, simulation.grid + 2)
+        self._now, self._next, self._sum = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.ratio = simulation.diffusivity * simulation.small_step / simulation.spacing**2
+        self.up, self.down = rank - 1, (rank + 1 if rank + 1 < ranks else -1)
+
+    @property
+    def field(self) -> Field:
+        """The rows as they are now."""
+        return self._now[1:-1, 1:-1]
+
+    def begin(self, field: Field) -> None:
+        """Begin with a field of all rows, (grid, grid)."""
+        self.field[...] = field[self.rows]
+
+    def step(
+        self, halo: Callable[[float, float], None] = lambda start, stop: None, now: Any = float
+    ) -> None:
+        """Go on by a step, in its small steps. halo(start, stop): told of each exchange, if there is one."""
+        for _ in range(self.simulation.substeps):
+            if self.comm is not None:
+                start = now()
+                self._exchange(self.comm)
+                halo(start, now())
+            self._small_step()
+
+    def _exchange(self, comm: Any) -> None:
+        """Give the first and the last row to the neighbours, and take theirs."""
+        up = self.up if self.up >= 0 else _nobody()
+        down = self.down if self.down >= 0 else _nobody()
+        u = self._now
+        comm.Sendrecv(u[1], up, recvbuf=u[-1], source=down)
+        comm.Sendrecv(u[-2], down, recvbuf=u[0], source=up)
+
+    def _small_step(self) -> None:
+        u, total = self._now, self._sum[1:-1, 1:-1]
+        np.add(u[:-2, 1:-1], u[2:, 1:-1], out=total)
+        total += u[1:-1, :-2]
+        total += u[1:-1, 2:]
+        new = self._next[1:-1, 1:-1]
+        np.multiply(u[1:-1, 1:-1], -4.0, out=new)
+        total += new
+        total *= self.ratio
+        np.add(u[1:-1, 1:-1], total, out=new)
+        self._now, self._next = self._next, self._now
+
+
+def _nobody() -> int:
+    from mpi4py import MPI
+
+    return int(MPI.PROC_NULL)
+
+
+def first_field(simulation: Simulation, number: int) -> Field:
+    """Return the first field of the stretch `number` between two restarts: sine waves of random heights."""
+    rng = np.random.default_rng([simulation.seed, number])
+    heights = rng.normal(size=(WAVES, WAVES))
+    waves = modes(simulation, WAVES)
+    field = waves @ heights @ waves.T
+    return np.asarray(field / field.std())
+
+
+def modes(simulation: Simulation, many: int) -> Field:
+    """Return sin(k pi x) at the points, for k = 1 to `many`, shape (grid, many)."""
+    x = np.arange(1, simulation.grid + 1) * simulation.spacing
+    return np.sin(np.pi * np.outer(x, np.arange(1, many + 1)))
+
+
+def decay(simulation: Simulation, k: int, m: int, steps: int) -> float:
+    """Return what is left of sin(k pi x) sin(m pi y) after so many steps: exp(-pi^2 (k^2 + m^2) D t)."""
+    time = steps * simulation.substeps * simulation.small_step
+    return float(np.exp(-(np.pi**2) * (k * k + m * m) * simulation.diffusivity * time))

@@ -1,0 +1,138 @@
+"""What a point, a sample and a message cost here: measured just before the run, in about a second.
+
+Every rank measures by itself and all do at the same time, so what ranks of one machine take from each other
+(memory bandwidth, clock rate, a core where there are fewer than ranks) is in the figures. Each work is timed at
+two sizes; a straight line through both gives what it costs at least and what each point or sample adds.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.workflow import Costs, Workflow, most
+from lib_dlhpc.train.coupled.buffer import wait_until
+from lib_dlhpc.train.coupled.calls import Calls
+from lib_dlhpc.train.coupled.heat import Heat, first_field
+from lib_dlhpc.train.coupled.learner import learner
+from lib_dlhpc.train.data import precision_of
+from lib_dlhpc.train.exchange import exchange_of
+from lib_dlhpc.train.network import Network
+
+SECONDS = 0.25  # for each size of each work
+PIECES = 12  # that these are cut into: their median counts, and how they vary
+TRIPS = 60
+
+
+def measure(workflow: Workflow, comm: Any) -> Costs:
+    """Return what things cost on the ranks of `comm`, the same on all of them."""
+    grid, ranks, batch = workflow.simulation.grid, comm.size, workflow.batch
+    rows = sorted({most(grid, ranks), grid})
+    samples = sorted({most(batch, ranks), batch})
+    meet(comm)
+    steps = [_timed(_small_step(workflow, many)) for many in rows]
+    meet(comm)
+    trained = [_trained(workflow, many) for many in samples]
+    meet(comm)
+    small_step, point = _line([many * grid for many in rows], [one for one, _ in steps])
+    update, sample = _line(samples, [one for one, _ in trained])
+    jitter = float(np.mean([varied for _, varied in steps + trained]))
+    own = np.array([small_step, point, update, sample, jitter])
+    small_step, point, update, sample, jitter = sum(comm.allgather(own)) / ranks
+    latency, byte = _messages(workflow, comm)
+    return Costs(
+        point=float(point), small_step=float(small_step), sample=float(sample), update=float(update),
+        latency=latency, byte=byte, jitter=float(jitter),
+    )  # fmt: skip
+
+
+def meet(comm: Any) -> None:
+    """Wait for all ranks, without keeping a core busy."""
+    wait_until(comm.Ibarrier().Test)
+
+
+def _small_step(workflow: Workflow, rows: int) -> Callable[[], int]:
+    """Return what does some small steps on so many rows and says how many."""
+    heat = Heat(workflow.simulation, rows=rows)
+    heat.begin(first_field(workflow.simulation, 0))
+
+    def steps() -> int:
+        heat.step()
+        return int(workflow.simulation.substeps)
+
+    return steps
+
+
+def _trained(workflow: Workflow, samples: int) -> tuple[float, float]:
+    """Return (s, their jitter) of a training step of one rank with so many samples."""
+    from mpi4py import MPI
+
+    experiment = workflow.experiment
+    calls = Calls(0, 1)
+    calls.on = False
+    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
+    with ExitStack() as stack:
+        exchange = stack.enter_context(
+            exchange_of(experiment, network.gradients, MPI.COMM_SELF, calls)
+        )
+        own = learner(workflow, MPI.COMM_SELF, exchange, network, calls, samples)
+        x, y = own.data.x, own.data.y
+
+        def step() -> int:
+            own.learn(0, 1, x, y)
+            return 1
+
+        return _timed(step)
+
+
+def _timed(work: Callable[[], int]) -> tuple[float, float]:
+    """Return the s of one unit of `work`, which says how many it did, and how much pieces vary (sigma over mean)."""
+    for _ in range(3):
+        work()
+    found = []
+    for _ in range(PIECES):
+        done, begun = 0, perf_counter()
+        while perf_counter() - begun < SECONDS / PIECES:
+            done += work()
+        found.append((perf_counter() - begun) / done)
+    low, middle, high = np.percentile(found, [16, 50, 84])
+    return float(middle), float((high - low) / 2 / middle)
+
+
+def _line(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
+    """Return (s, s for each) of the line through two sizes, neither below 0."""
+    if len(sizes) == 1:
+        return 0.0, seconds[0] / sizes[0]
+    each = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
+    if each <= 0:  # noise: all that is known is that size matters little
+        each = seconds[1] / sizes[1] * 1e-3
+    each = min(each, seconds[1] / sizes[1])
+    return max(seconds[1] - each * sizes[1], 0.0), each
+
+
+def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
+    """Return (s of a message, s of each of its bytes) between ranks 0 and 1; 0 where there is but one rank."""
+    if comm.size == 1:
+        return 0.0, 0.0
+    small = 8 * workflow.simulation.grid
+    large = 2 * workflow.batch * workflow.simulation.field_bytes // comm.size
+    found = np.zeros(2)
+    if comm.rank < 2:
+        sizes = [small, max(large, 2 * small)]
+        found[:] = _line(sizes, [_trip(comm, size) for size in sizes])
+    meet(comm)
+    comm.Bcast(found)
+    return float(found[0]), float(found[1])
+
+
+def _trip(comm: Any, size: int) -> float:
+    """Return the s in which two ranks exchange messages of so many bytes."""
+    other, there, back = 1 - comm.rank, np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    found = []
+    for _ in range(TRIPS):
+        begun = perf_counter()
+        comm.Sendrecv(there, other, recvbuf=back, source=other)
+        found.append(perf_counter() - begun)
+    return float(np.median(found))
