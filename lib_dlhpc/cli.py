@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import calibrate, compare, snapshots, store
+from lib_dlhpc.commands import calibrate, compare, snapshots, store, trace
 from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add(commands)
     snapshots.add(commands)
     calibrate.add(commands)
+    trace.add(commands)
 
     many = commands.add_parser("validate", help="compare predictions with published results")
     many.add_argument(

@@ -1,65 +1,170 @@
-"""Export to the trace-event JSON of Chrome, which Perfetto (ui.perfetto.dev) opens too.
+"""The trace-event JSON of Chrome, which Perfetto (ui.perfetto.dev) opens too: written, and read back.
 
-A process is a rank, a thread a stream, an event a complete one (ph X) in microseconds; a message is an
-arrow (ph s, f) from its sender to its receiver. Format: "Trace Event Format", Google (2016).
+A process is a rank, a thread a stream (a second one of the stream where its events overlap without
+nesting), an event a complete one (ph X) in microseconds. A message, and a send with its receive, is an
+arrow (ph s, f) from one rank to the other. Nothing is rounded: what is written comes back to the bit.
+Format: "Trace Event Format", Google (2016).
 """
 
+import gzip
 import json
-import os
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.timeline.files import replacing
+from lib_dlhpc.timeline.json_events import FAR, JsonTrace, moment, number
+from lib_dlhpc.timeline.lanes import in_order, lanes
+from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
+
+LANES = 16  # thread = stream + LANES x lane
+BLOCK = 65536  # events at a time
 
 
 def export_chrome(timeline: Timeline, path: str | Path) -> None:
-    """Write the timeline as trace-event JSON, under a temporary name first so that no half file is seen.
+    """Write the timeline as trace-event JSON, packed if `path` ends in .gz; no half file is ever seen.
 
-    Raises OSError where nothing can be written.
+    Raises OSError where nothing can be written, SpecError for times that no file can hold.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if not (np.abs([timeline.start, timeline.stop]) < FAR / 1e6).all():
+        raise SpecError(f"{path}: an event begins or ends later than 1e12 s: not written.")
+    with replacing(path) as temporary, _open(temporary, path.suffix == ".gz") as file:
+        about = {"source": timeline.source, "ranks": timeline.ranks, "streams": list(STREAMS)}
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+        comma = "\n"
+        for event in _events(timeline):
+            file.write(comma + event)
+            comma = ",\n"
+        file.write("\n]}\n")
+
+
+def read_chrome(trace: JsonTrace) -> Timeline:
+    """Return the timeline of a file that `export_chrome` wrote. Raises SpecError if there is none in it."""
+    rows = Rows()
+    about: Any = trace.about.get("otherData")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(trace_events(timeline), file, separators=(",", ":"))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        ranks, source = number(about["ranks"], "ranks"), str(about["source"])
+        streams = [str(stream) for stream in about["streams"]]
+    except (TypeError, KeyError) as error:
+        raise SpecError(f"{trace.path}: no timeline of dlhpc: otherData: {error}.") from None
+    for count, event in enumerate(trace.events()):
+        if event.get("ph") != "X":
+            continue
+        try:
+            _add(rows, event, streams)
+        except KeyError as error:
+            raise SpecError(f"{trace.path}: event {count} has no {error}.") from None
+        except (TypeError, ValueError, ArithmeticError, IndexError) as error:
+            raise SpecError(f"{trace.path}: event {count}: {error}.") from None
+    try:
+        return rows.timeline(ranks, source)
+    except SpecError as error:
+        raise SpecError(f"{trace.path}: {error}") from None
 
 
-def trace_events(timeline: Timeline) -> dict[str, Any]:
-    """Return the timeline as the object that trace-event JSON holds."""
-    table = timeline.sorted()
-    events: list[dict[str, Any]] = []
-    streams = np.unique(np.stack([table.rank, table.stream], axis=1), axis=0).tolist()
+def _add(rows: Rows, event: dict[str, Any], streams: list[str]) -> None:
+    kind, args = str(event["cat"]), event.get("args", {})
+    if kind not in KINDS:
+        raise ValueError(
+            f"cat = {kind!r}: expected one of {', '.join(KINDS)}{suggest(kind, KINDS)}"
+        )
+    stream = streams[number(event["tid"], "tid") % LANES]
+    if stream not in STREAMS:
+        raise ValueError(f"stream {stream!r}: expected one of {', '.join(STREAMS)}")
+    begin, length = moment(event["ts"], "ts"), moment(event["dur"], "dur")
+    times = float(begin.scaleb(-6)), float((begin + length).scaleb(-6))
+    more = {name: number(args.get(name, missing), name) for name, missing in DEFAULTS.items()}
+    rows.add(number(event["pid"], "pid"), stream, kind, str(event["name"]), *times, **more)
+
+
+def _open(path: Path, packed: bool) -> TextIO:
+    if packed:
+        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8")
+    return open(path, "w", encoding="utf-8")
+
+
+def _events(timeline: Timeline) -> Iterator[str]:
+    """Yield the events, one JSON object each: first who is who, then what happened."""
+    table = timeline.select(in_order(timeline, timeline.start, timeline.stop))
+    lane = lanes(table, table.start, table.stop)
+    thread = table.stream.astype(np.int64) + LANES * lane
+    yield from _labels(table, thread)
+    leaves, arrives = _matched(table)
+    names = [json.dumps(name) for name in table.names]
+    kinds = [json.dumps(kind) for kind in KINDS]
+    columns = (table.rank, thread, table.kind, table.name, table.start, table.stop)
+    given = (table.bytes, table.peer, table.comm, table.match, leaves, arrives)
+    for low in range(0, len(table), BLOCK):  # lists of numbers take ten times the room of columns
+        lists = [column[low : low + BLOCK].tolist() for column in (*columns, *given)]
+        for row, values in enumerate(zip(*lists, strict=True), start=low):
+            rank, tid, kind, name, start, stop, size, peer, comm, match, leave, arrive = values
+            args = _args({"bytes": size, "peer": peer, "comm": comm, "match": match})
+            begin, end = _microseconds(start), _microseconds(stop)
+            who = f'"pid":{rank},"tid":{tid}'
+            yield (
+                f'{{"name":{names[name]},"cat":{kinds[kind]},"ph":"X","ts":{begin:f},'
+                f'"dur":{end - begin:f},{who}{args}}}'
+            )
+            if leave >= 0:
+                yield _arrow("s", leave, begin, who)
+            if arrive >= 0:
+                inside = max(start, float(table.start[arrive]))  # it never points back in time
+                yield _arrow("f", arrive, _microseconds(min(inside, stop)), who)
+            if KINDS[kind] == "communication" and peer >= 0:
+                there = f'"pid":{peer},"tid":{tid}'
+                yield _arrow("s", len(table) + row, begin, who)
+                yield _arrow("f", len(table) + row, end, there)
+
+
+def _args(given: dict[str, int]) -> str:
+    told = {name: value for name, value in given.items() if value != DEFAULTS[name]}
+    return f',"args":{json.dumps(told)}' if told else ""
+
+
+def _arrow(phase: str, number: int, at: Decimal, who: str) -> str:
+    binding = ',"bp":"e"' if phase == "f" else ""  # the slice around that moment, not the next one
+    return f'{{"name":"message","cat":"message","ph":"{phase}","id":{number},"ts":{at:f},{who}{binding}}}'
+
+
+def _matched(table: Timeline) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each row the number of the arrow that leaves there, and of the one that arrives; -1: none.
+
+    An arrow has the number of its send's row. A match of more than one send or receive has no arrow.
+    """
+    leaves, arrives = np.full((2, len(table)), -1, np.int64)
+    once = []
+    for kind in ("send", "receive"):
+        rows = np.flatnonzero(table.where("", kind) & (table.match >= 0))
+        match, first, count = np.unique(table.match[rows], return_index=True, return_counts=True)
+        once.append((match[count == 1], rows[first[count == 1]]))
+    (sent, sends), (received, receives) = once
+    _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    leaves[sends[left]] = arrives[receives[right]] = sends[left]
+    return leaves, arrives
+
+
+def _labels(table: Timeline, thread: np.ndarray) -> Iterator[str]:
     for rank in np.unique(table.rank).tolist():
-        events.append(_label("process_name", rank, 0, "name", f"rank {rank}"))
-        events.append(_label("process_sort_index", rank, 0, "sort_index", rank))
-    for rank, stream in streams:
-        events.append(_label("thread_name", rank, stream, "name", STREAMS[stream]))
-        events.append(_label("thread_sort_index", rank, stream, "sort_index", stream))
-    start, stop = (1e6 * table.start).tolist(), (1e6 * table.stop).tolist()
-    columns = (table.rank, table.stream, table.kind, table.name, table.bytes, table.peer)
-    for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        rank, stream, kind, name, size, peer = row
-        event: dict[str, Any] = {"name": table.names[name], "cat": KINDS[kind], "ph": "X"}
-        event |= {"ts": start[number], "dur": stop[number] - start[number]}
-        event |= {"pid": rank, "tid": stream}
-        if size or peer >= 0:
-            event["args"] = {"bytes": size} | ({"to": peer} if peer >= 0 else {})
-        events.append(event)
-        if peer >= 0:
-            arrow = {"name": "message", "cat": "message", "id": number, "tid": stream}
-            events.append({**arrow, "ph": "s", "ts": start[number], "pid": rank})
-            events.append({**arrow, "ph": "f", "bp": "e", "ts": stop[number], "pid": peer})
-    return {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {"source": table.source, "ranks": table.ranks},
-    }
+        yield _label("process_name", rank, 0, "name", f"rank {rank}")
+        yield _label("process_sort_index", rank, 0, "sort_index", rank)
+    for rank, tid in np.unique(np.stack([table.rank, thread], axis=1), axis=0).tolist():
+        lane, stream = divmod(tid, LANES)
+        name = STREAMS[stream] + (f" {lane + 1}" if lane else "")
+        yield _label("thread_name", rank, tid, "name", name)
+        yield _label("thread_sort_index", rank, tid, "sort_index", 1000 * stream + lane)
 
 
-def _label(what: str, rank: int, stream: int, key: str, value: Any) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": rank, "tid": stream, "args": {key: value}}
+def _label(what: str, rank: int, thread: int, key: str, value: Any) -> str:
+    label = {"name": what, "ph": "M", "pid": rank, "tid": thread, "args": {key: value}}
+    return json.dumps(label, separators=(",", ":"))
+
+
+def _microseconds(time: float) -> Decimal:
+    """Return the shortest decimal that is this time, moved by six places: exact, and no float again."""
+    return Decimal(repr(time)).scaleb(6)

@@ -1,0 +1,60 @@
+"""`dlhpc trace`: what happened when, on which rank: shown, and taken from one format to another.
+
+An action is a parser and a function (options -> exit status), added in `add` below.
+"""
+
+import argparse
+import sys
+
+from lib_dlhpc.spec.errors import SpecError
+
+FILE = "a timeline (.npz), a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2 archive"
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `trace` and its actions to the command line."""
+    trace = subparsers.add_parser("trace", help="show and convert traces")
+    actions = trace.add_subparsers(required=True, metavar="ACTION")
+
+    show = actions.add_parser("show", help="what a trace has: ranks, span, events, time by region")
+    show.add_argument("files", nargs="+", metavar="FILE", help=FILE)
+    show.add_argument("--json", action="store_true", help="print JSON in SI units")
+    show.set_defaults(command=_show)
+
+    convert = actions.add_parser(
+        "convert",
+        help="write a trace in another format",
+        description="OUT ends in .npz (columns), .json or .json.gz (Chrome and Perfetto), or .otf2 (a folder,"
+        " an OTF2 archive). Several IN are traces of torch.profiler, one a rank.",
+    )
+    convert.add_argument("files", nargs="+", metavar="IN", help=FILE)
+    convert.add_argument("out", metavar="OUT", help="what to write; replaced if it is there")
+    convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
+    convert.set_defaults(command=_convert)
+
+
+def _show(options: argparse.Namespace) -> int:
+    import json
+
+    from lib_dlhpc.timeline.formats import read
+    from lib_dlhpc.timeline.overview import as_dict, as_text
+
+    timeline = read(*options.files, tell=_tell)
+    print(json.dumps(as_dict(timeline), indent=2) if options.json else as_text(timeline))
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from lib_dlhpc.timeline.formats import read, write
+
+    timeline = read(*options.files, tell=_tell)
+    try:
+        write(timeline, options.out, options.to)
+    except OSError as error:
+        raise SpecError(f"{options.out}: cannot be written: {error.strerror or error}.") from None
+    print(f"{options.out}: {len(timeline):,} events of {timeline.ranks:,} ranks.", file=sys.stderr)
+    return 0
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr)

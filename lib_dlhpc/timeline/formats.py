@@ -1,0 +1,94 @@
+"""read and write: a timeline from and to any of the formats, told apart by the end of the name.
+
+.npz               our own columns (store.py)
+.json, .json.gz    trace events of Chrome and Perfetto (chrome.py); read as well: those of
+                   torch.profiler, one file a rank (kineto.py)
+.otf2              an OTF2 archive, which is a folder with an anchor file in it (otf2.py)
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
+from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace
+from lib_dlhpc.timeline.store import load, save
+from lib_dlhpc.timeline.table import Timeline
+
+FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz")}
+Tell = Callable[[str], None]
+
+
+def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
+    """Return the timeline in a file; in several, those of torch.profiler, one a rank.
+
+    tell: is given a sentence for each thing that was assumed or left out. Raises SpecError, which names the
+    file and what was expected, for what cannot be read.
+    """
+    if not paths:
+        raise SpecError("No trace is named.")
+    files = [Path(path) for path in paths]
+    found = [_format_of(path) for path in files]
+    if len(files) > 1 and set(found) != {"chrome"}:
+        other = files[[name == "chrome" for name in found].index(False)]
+        raise SpecError(f"{other}: several files at once are traces of torch.profiler, one a rank.")
+    if found[0] == "columns":
+        return load(files[0])
+    return _read_json(files)
+
+
+def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
+    """Write a timeline in the format that the name ends in, or in the one named by `to`: whole or not at all.
+
+    Raises SpecError for a name that ends in no format and for a folder where a file is to be, OSError where
+    nothing can be written.
+    """
+    path = Path(path)
+    if to and to not in FORMATS:
+        raise SpecError(f"{to!r}: formats: {', '.join(FORMATS)}.{suggest(to, FORMATS)}")
+    form = to or _by_name(path)
+    if form != "otf2" and path.is_dir():
+        raise SpecError(f"{path}: a folder; expected the name of a file.")
+    if form == "columns":
+        save(timeline, path)
+    else:
+        export_chrome(timeline, path)
+
+
+def _format_of(path: Path) -> str:
+    if not path.exists():
+        raise SpecError(f"{path}: no such file.")
+    if path.is_dir():
+        raise SpecError(f"{path}: a folder; expected a file that ends in {_endings()}.")
+    return _by_name(path)
+
+
+def _by_name(path: Path) -> str:
+    for form, endings in FORMATS.items():
+        if path.name.endswith(endings):
+            return form
+    raise SpecError(f"{path}: expected a name that ends in {_endings()}.")
+
+
+def _endings() -> str:
+    return ", ".join(ending for endings in FORMATS.values() for ending in endings)
+
+
+def _read_json(files: Sequence[Path]) -> Timeline:
+    traces = [JsonTrace(path) for path in files]
+    for trace in traces:
+        if _writer(trace) != "dlhpc":
+            raise SpecError(f"{trace.path}: a trace of another program; {EXPECTED}.")
+    return read_chrome(traces[0])
+
+
+def _writer(trace: JsonTrace) -> str:
+    """Return who wrote a trace, by what is said beside its events; "": it does not say."""
+    for complete in (False, True):
+        if complete:  # it may be said after them
+            for _ in trace.events():
+                pass
+        about = trace.about.get("otherData")
+        if isinstance(about, dict) and "streams" in about:
+            return "dlhpc"
+    return ""
