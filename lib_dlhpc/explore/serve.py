@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
 # They have nothing to do on such a page, and some of them throw there.
 UNWANTED_EXTENSIONS = [
+    "ipyparallel-labextension",
     "jupyterlab_pygments",
     "nbdime-jupyterlab",
     "@jupyterlab/git",

@@ -56,12 +56,15 @@ def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> 
     box, handle = experiment(page, 0), slider(page, 0, "Batch")
     for _ in range(2):
         handle.press("ArrowRight")
+    # A key that comes while the kernel is busy waits in the page; the button's click would overtake it.
+    eventually(lambda: "32 times the base batch" in box.inner_text())
     press(page, 0, "Train")
     eventually(lambda: "Wall. linear 512" in wall(page, 0))
     choose(page, 0, "Rule", "LARS")
     press(page, 0, "Train")
     eventually(lambda: "This run learned." in wall(page, 0))
     slider(page, 0, "Seed").press("ArrowRight")
+    eventually(lambda: "seed 1" in box.inner_text())
     press(page, 0, "Train")
     eventually(lambda: "3: LARS 512" in box.inner_text())
     press(page, 0, "Clear")
@@ -70,6 +73,7 @@ def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> 
 
 def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually: Any) -> None:
     slider(page, 0, "Batch").press("Home")  # the longest
+    eventually(lambda: "1 times the base batch of 16" in experiment(page, 0).inner_text())
     press(page, 0, "Train")
     cancel = experiment(page, 0).get_by_role("button", name="Cancel", exact=True)
     eventually(cancel.is_enabled)

@@ -1,5 +1,6 @@
 """One set of versions: pyproject.toml, requirements.lock and environment.yml stay in step."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from lib_dlhpc.explore.serve import UNWANTED_EXTENSIONS
 
 # What conda provides itself, and what may not be on conda-forge: an MPI library, the way to batch systems.
 CONDA_ONLY = {"python", "pip", "setuptools"}
@@ -109,6 +112,11 @@ def test_binder_has_the_same_environment(repository: Path) -> None:
     assert binder.read_bytes() == (repository / "environment.yml").read_bytes()
     if sys.platform != "win32":
         assert binder.is_symlink()
+
+
+def test_binder_leaves_out_the_extensions_that_throw_on_a_page(repository: Path) -> None:
+    settings = json.loads((repository / "binder" / "voila.json").read_text(encoding="utf-8"))
+    assert settings["VoilaConfiguration"]["extension_denylist"] == UNWANTED_EXTENSIONS
 
 
 def test_binder_accepts_the_repository(
