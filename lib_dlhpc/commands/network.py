@@ -1,0 +1,66 @@
+"""`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over a network as slow as you like."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import parse_quantity
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `network` to the command line."""
+    network = subparsers.add_parser(
+        "network",
+        help="run MPI ranks of this machine behind slow links: Linux only",
+        description="Sets up a private network on this machine, with a switch that gives each rank's link a"
+        " bandwidth and a latency; measures allreduces in it beside their predictions, or runs your own"
+        " program there: dlhpc network -n 4 -- script.py. Nothing of it stays.",
+    )
+    network.add_argument("-n", "--ranks", type=int, default=4, help="MPI ranks (default: 4)")
+    network.add_argument(
+        "--bandwidth", default="100 Mb/s", help="of each link, each way (default: 100 Mb/s)"
+    )
+    network.add_argument(
+        "--latency", default="1 ms", help="from rank to rank, one way (default: 1 ms)"
+    )
+    network.add_argument(
+        "--algorithms", help="such as ring,binomial (default: ring,recursive_doubling,rabenseifner)"
+    )
+    network.add_argument("--sizes", help='such as "4 KiB,1 MiB" (default: 4 KiB to 1 MiB)')
+    network.add_argument("--json", action="store_true", help="print JSON in SI units")
+    network.add_argument(
+        "program", nargs="*", metavar="PROGRAM", help="a Python program and its arguments, after --"
+    )
+    network.set_defaults(command=_network)
+
+
+def _network(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch.network import crossover, lab
+
+    if options.program:
+        for name in ("algorithms", "sizes"):
+            if getattr(options, name):
+                raise SpecError(f"--{name}: is for measuring; a program of yours takes none.")
+        with lab.network(options.ranks, options.bandwidth, options.latency) as net:
+            words = net.command(options.ranks, *options.program)
+            return subprocess.run(words, env=net.environment(), check=False).returncode
+    algorithms = _list(options.algorithms) or crossover.ALGORITHMS
+    sizes = [_size(text) for text in _list(options.sizes)] or crossover.SIZES
+    crossover.check(algorithms, sizes)
+    print("Measuring, for about a minute ...", file=sys.stderr)
+    found = crossover.measure(options.ranks, options.bandwidth, options.latency, algorithms, sizes)
+    print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
+    return 0
+
+
+def _list(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _size(text: str) -> int:
+    size = parse_quantity(text, "B", "--sizes")
+    if not size.is_integer():
+        raise SpecError(f"--sizes {text}: expected whole bytes.")
+    return int(size)

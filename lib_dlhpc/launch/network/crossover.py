@@ -1,0 +1,212 @@
+"""Allreduces in a network laboratory: measured beside predicted, and the sizes at which they overtake each other.
+
+Two predictions: with the bandwidth and latency that were asked for, as the textbook has it; and with what
+a ping-pong finds in the same network, which includes TCP and the acknowledgements that senders wait for.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from subprocess import TimeoutExpired
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.launch.network.lab import Network, NetworkError, network
+from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
+from lib_dlhpc.schedules import price, schedule
+from lib_dlhpc.schedules.algorithms import COLLECTIVES
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.units import format_quantity as show
+
+WORKER = "lib_dlhpc.launch.network.worker"
+ALGORITHMS = ("ring", "recursive_doubling", "rabenseifner")
+SIZES = (4096, 32_768, 131_072, 524_288, 1_048_576)  # B
+LARGEST = 2**26  # B
+PATIENCE = 300.0  # s until the ranks are given up
+FINE = 100  # sizes at which a predicted crossing is looked for
+WITHIN = 0.15  # error that a prediction should keep to
+
+
+@dataclass(frozen=True)
+class Row:
+    """One algorithm at one size: s of a call, measured and predicted."""
+
+    algorithm: str
+    size: int  # B
+    measured: float
+    predicted: float  # from the ping-pong
+    textbook: float  # from the bandwidth and latency asked for
+
+    @property
+    def error(self) -> float:
+        """Relative, of `predicted`."""
+        return self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From which size on, in B, an algorithm overtakes another; None: not between the sizes looked at."""
+
+    one: str
+    other: str
+    measured: float | None
+    predicted: float | None
+    textbook: float | None
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """What was measured in a network of so many ranks; bandwidth in B/s, latency in s, as asked for."""
+
+    ranks: int
+    bandwidth: float
+    latency: float
+    messages: Messages
+    rows: tuple[Row, ...]
+    crossings: tuple[Crossing, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it, in SI units."""
+        return {
+            **asdict(self),
+            "messages": self.messages._asdict(),
+            "rows": [asdict(row) | {"error": row.error} for row in self.rows],
+        }
+
+    def as_text(self) -> str:
+        """Return a table and what it says."""
+        found = self.messages
+        lines = [
+            f"{self.ranks} ranks, {8 * self.bandwidth / 1e6:g} Mb/s and {show(self.latency, 's')} from each to each",
+            f"A ping-pong finds {8 / found.beta / 1e6:.4g} Mb/s and {show(found.alpha, 's')} a message;"
+            f" {show(found.short_alpha, 's')} up to {show(found.short, 'B')}, beyond which a sender waits"
+            f" {show(found.acknowledgement, 's')} to know that it has arrived.",
+            "",
+            f"{'algorithm':<20}{'size':>10}{'measured':>12}{'predicted':>12}{'error':>8}{'textbook':>12}{'error':>8}",
+        ]
+        for row in self.rows:
+            lines.append(
+                f"{row.algorithm:<20}{_size(row.size):>10}{show(row.measured, 's'):>12}"
+                f"{show(row.predicted, 's'):>12}{row.error:>+8.0%}"
+                f"{show(row.textbook, 's'):>12}{row.textbook / row.measured - 1:>+8.0%}"
+            )
+        lines += ["", *(_crossing_text(each) for each in self.crossings), self._verdict()]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        worst = max(self.rows, key=lambda row: abs(row.error))
+        close = sum(abs(row.error) <= WITHIN for row in self.rows)
+        return (
+            f"{close} of {len(self.rows)} predictions are within {WITHIN:.0%};"
+            f" worst: {worst.algorithm} at {_size(worst.size)}, {worst.error:+.0%}."
+        )
+
+
+def check(algorithms: Sequence[str], sizes: Sequence[int]) -> None:
+    """Raise SpecError unless these can be measured."""
+    known = COLLECTIVES["allreduce"]
+    for name in algorithms:
+        if name not in known:
+            raise SpecError(
+                f"algorithms: {name}: expected some of {', '.join(known)}.{suggest(name, known)}"
+            )
+    if not algorithms or len(set(algorithms)) < len(algorithms):
+        raise SpecError(f"algorithms: {', '.join(algorithms) or 'none'}: name each of them once.")
+    for size in sizes:
+        if size % 4 or not 4 <= size <= LARGEST:
+            raise SpecError(
+                f"sizes: {size} B: expected whole numbers of 4 B each, up to {_size(LARGEST)}."
+            )
+    if not sizes or list(sizes) != sorted(set(sizes)):
+        raise SpecError("sizes: name at least one, each once, the smallest first.")
+
+
+def measure(
+    ranks: int,
+    bandwidth: float | str,
+    latency: float | str,
+    algorithms: Sequence[str] = ALGORITHMS,
+    sizes: Sequence[int] = SIZES,
+    patience: float = PATIENCE,
+) -> Crossover:
+    """Set a network up, run allreduces of float32 in it, and predict them.
+
+    sizes: of the buffer of each rank, in B, rising. Raises SpecError for what is not legal, NetworkError
+    where there can be no such network or the ranks do not come through within `patience` s.
+    """
+    check(algorithms, sizes)
+    if isinstance(ranks, int) and ranks < 2:
+        raise SpecError(f"ranks = {ranks}: expected at least 2, which have something to send.")
+    with network(ranks, bandwidth, latency) as net:
+        task = {"algorithms": list(algorithms), "sizes": list(sizes)}
+        told = _run(net, task, patience)
+    return predicted(told, net.bandwidth, net.latency)
+
+
+def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossover:
+    """Return what the ranks told, beside what it should be."""
+    ranks, found = told["ranks"], fit(told["points"], told["gamma"])
+    rows = []
+    for each in told["rows"]:
+        if not each["right"]:
+            raise NetworkError(f"{each['algorithm']} at {each['size']} B gave a wrong sum.")
+        plan = schedule(each["algorithm"], ranks, each["size"] // 4)
+        rows.append(
+            Row(
+                *(each["algorithm"], each["size"], each["measured"]),
+                seconds(plan, found, each["calls"]),
+                price(plan, latency, 1 / bandwidth).total,
+            )
+        )
+    names = tuple(dict.fromkeys(row.algorithm for row in rows))
+    sizes = sorted({row.size for row in rows})
+    grid = 4 * np.unique(np.geomspace(sizes[0] / 4, sizes[-1] / 4, FINE).astype(int))
+    fine: dict[str, tuple[list[float], list[float]]] = {}
+    for name in names:
+        plans = [schedule(name, ranks, int(size) // 4) for size in grid]
+        fine[name] = (
+            [seconds(plan, found, 3) for plan in plans],
+            [price(plan, latency, 1 / bandwidth).total for plan in plans],
+        )
+    taken = {name: [row.measured for row in rows if row.algorithm == name] for name in names}
+    crossings = tuple(
+        Crossing(
+            *(one, other),
+            crossing(sizes, taken[one], taken[other]),
+            *(crossing(grid.tolist(), fine[one][k], fine[other][k]) for k in (0, 1)),
+        )
+        for one, other in combinations(names, 2)
+    )
+    return Crossover(ranks, bandwidth, latency, found, tuple(rows), crossings)
+
+
+def _run(net: Network, task: dict[str, Any], patience: float) -> dict[str, Any]:
+    try:
+        run = net.run(net.ranks, "-m", WORKER, json.dumps(task), patience=patience)
+    except TimeoutExpired:
+        raise NetworkError(f"The ranks did not finish in {patience:g} s.") from None
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.returncode or not lines:
+        last = ((run.stderr or run.stdout).strip() or "no output").splitlines()[-1]
+        raise NetworkError(f"The ranks ended with an error: {last}")
+    told: dict[str, Any] = json.loads(lines[-1])
+    if told["ranks"] != net.ranks:
+        raise NetworkError(f"mpiexec started {told['ranks']} rank(s) in place of {net.ranks}.")
+    return told
+
+
+def _crossing_text(each: Crossing) -> str:
+    pair = f"{each.one} and {each.other}"
+    if each.measured is each.predicted is None:
+        return f"{pair} do not cross between these sizes."
+    sizes = [
+        "not between these sizes" if size is None else f"at {_size(size)}"
+        for size in (each.measured, each.predicted, each.textbook)
+    ]
+    return f"{pair} cross {sizes[0]}; predicted {sizes[1]}, by the textbook {sizes[2]}."
+
+
+def _size(size: float) -> str:
+    return f"{size / 1024:.3g} KiB" if size < 2**20 else f"{size / 2**20:.3g} MiB"

@@ -1,0 +1,81 @@
+"""The process that keeps a network laboratory: its namespaces, its cards and its switch are this process's own.
+
+`python -m lib_dlhpc.launch.network.keeper PLAN` is started by lab.py. It prints one line of JSON, then
+works until its standard input ends: that is, until whoever started it closes it or dies, however that may
+be. It is process 1 of a process namespace, so all that runs in the laboratory ends with it.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from lib_dlhpc.launch.network.enter import DEATH_SIGNAL, system
+from lib_dlhpc.launch.network.namespaces import card, leave, new_network
+from lib_dlhpc.launch.network.switch import Link, Ports, pass_on
+
+FIRST = 200  # descriptor that holds rank 0's namespace; the others' follow
+TIMER_SLACK = 29  # PR_SET_TIMERSLACK: how late, in ns, a wait may end
+
+
+def address(rank: int) -> str:
+    """Return the IPv4 address of a rank."""
+    return f"10.77.0.{rank + 1}"
+
+
+def main(plan: dict[str, Any]) -> NoReturn:
+    """Make the namespaces, and keep them from a child that is alone in its process namespace."""
+    try:
+        leave()
+    except OSError as error:
+        tell({"error": f"a network of its own is not allowed here: {error.strerror}"})
+        os._exit(1)
+    child = os.fork()
+    if not child:
+        keep(plan)
+    tell({"pid": child})
+    os.close(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked for the network
+    os.waitpid(child, 0)
+    os._exit(0)
+
+
+def keep(plan: dict[str, Any]) -> NoReturn:
+    """Be the switch until standard input ends."""
+    status = 0
+    try:
+        system("prctl", DEATH_SIGNAL, int(signal.SIGKILL))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is left to ask how orphans ended
+        links = [Link(*link) for link in plan["links"]]
+        pairs = {(a, b): Link(*link) for a, b, *link in plan["pairs"]}
+        home = new_network()
+        cables = []
+        for rank in range(len(links)):
+            held = new_network()
+            cables.append(card(address(rank), plan["mtu"]))
+            os.dup2(held, FIRST + rank, inheritable=False)
+            os.close(held)
+        system("setns", home, 0)
+        tell({"ready": FIRST})
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
+        system("prctl", TIMER_SLACK, 1)
+        addresses = [socket.inet_aton(address(rank)) for rank in range(len(links))]
+        pass_on(cables, addresses, Ports(links, pairs), 0)
+    except OSError as error:
+        tell({"error": f"{error.filename or 'a network card'}: {error.strerror}"})
+        status = 1
+    os._exit(status)
+
+
+def tell(line: dict[str, Any]) -> None:
+    """Print a line of JSON."""
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,205 @@
+"""`with network(4, "100 Mb/s", "1 ms") as net: net.run(4, "script.py")`: MPI over a network as slow as you like."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from lib_dlhpc.launch.mpi import ONE_THREAD, mpiexec
+from lib_dlhpc.launch.network.switch import Link
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity, parse_quantity
+
+KEEPER = "lib_dlhpc.launch.network.keeper"
+ENTER = [sys.executable, "-I", str(Path(__file__).with_name("enter.py"))]
+TCP = {  # MPICH: messages by TCP, between ranks of one machine too, through the card of the laboratory
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "MPIR_CVAR_NOLOCAL": "1",
+    "FI_PROVIDER": "tcp",
+    "FI_TCP_IFACE": "net0",
+}
+MOST_RANKS = 64
+SLOWEST, FASTEST = 1e4, 1.25e8  # B/s; a switch in Python passes on no more
+LONGEST = 10.0  # s
+PACKET, SMALLEST, LARGEST = 0.7e-3, 1500, 60_000  # s that one takes on its link; B
+PATIENCE = 10.0  # s until the laboratory must be there, or gone
+
+Ends: TypeAlias = int | tuple[int, int]
+Values: TypeAlias = tuple[float | str, float | str]
+
+
+class NetworkError(SpecError):
+    """There is no network laboratory here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that is there: bandwidth in B/s, latency in s; `pid` keeps it."""
+
+    ranks: int
+    bandwidth: float
+    latency: float
+    pid: int
+    first: int  # descriptor of pid that holds rank 0's namespace
+
+    def command(self, ranks: int, *arguments: str) -> list[str]:
+        """Return the words that run `python ARGUMENTS` on ranks in it. Raises SpecError for more than it has."""
+        if not 1 <= ranks <= self.ranks:
+            raise SpecError(
+                f"ranks = {ranks}: this network has {self.ranks}; expected 1 to {self.ranks}."
+            )
+        inside = [*ENTER, f"{self.pid}:{self.first}", sys.executable, *arguments]
+        return [*ENTER, str(self.pid), mpiexec(), "-n", str(ranks), *inside]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment for it: that of this process, with MPI over TCP, one thread a rank."""
+        return {**os.environ, **ONE_THREAD, **TCP}
+
+    def run(
+        self, ranks: int, *arguments: str, patience: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a Python program on ranks in it, to its end, and return what came of it, its output as text.
+
+        arguments: of Python: a file and its arguments, or "-m", a module ... Raises SpecError where ranks
+        do not fit or MPI is missing, subprocess.TimeoutExpired after `patience` s.
+        """
+        return subprocess.run(
+            self.command(ranks, *arguments), capture_output=True, text=True, timeout=patience,
+            env=self.environment(), stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@contextmanager
+def network(
+    ranks: int,
+    bandwidth: float | str,
+    latency: float | str,
+    links: Mapping[Ends, Values] | None = None,
+) -> Iterator[Network]:
+    """Have a network of so many ranks on one switch while the `with` block lasts.
+
+    bandwidth: of each rank's cable, each way, in B/s or as "100 Mb/s". latency: from rank to rank, in s
+    or as "1 ms". links: (bandwidth, latency) of those that differ: {2: ...} is rank 2's cable,
+    {(0, 1): ...} what goes from rank 0 to rank 1, on its way through their cables. Raises SpecError for
+    what is not legal, NetworkError where this machine allows no such network.
+    """
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+        raise SpecError(f"ranks = {ranks!r}: expected a whole number, 1 to {MOST_RANKS}.")
+    cable = _link((bandwidth, latency), "")
+    cables, pairs = [cable] * ranks, []
+    for ends, values in (links or {}).items():
+        own = _link(values, f"links[{ends!r}].")
+        both = (ends,) if isinstance(ends, int) else tuple(ends)
+        known = all(isinstance(end, int) and 0 <= end < ranks for end in both)
+        if not known or len(set(both)) != len(both) or len(both) not in (1, 2):
+            raise SpecError(
+                f"links: {ends!r} names no link; expected a rank, 0 to {ranks - 1}, or two of them."
+            )
+        if len(both) == 1:
+            cables[both[0]] = own
+        else:
+            pairs.append([*both, own.bandwidth, own.latency])
+    missing = unfit()
+    if missing:
+        raise NetworkError(missing)
+    packet = int(min(max(PACKET * cable.bandwidth, SMALLEST), LARGEST))
+    plan = {
+        "links": [[link.bandwidth, link.latency] for link in cables],
+        "pairs": pairs,
+        "mtu": packet,
+    }
+    with _kept(plan) as (pid, first):
+        yield Network(ranks, cable.bandwidth, cable.latency, pid, first)
+
+
+@cache
+def available() -> str:
+    """Return why there can be no network laboratory here, in a sentence; an empty text if there can."""
+    try:
+        with network(1, FASTEST, 0.0):
+            return ""
+    except NetworkError as reason:
+        return str(reason)
+
+
+@cache
+def unfit() -> str:
+    """Return what this machine lacks, as far as that can be seen without trying."""
+    if not sys.platform.startswith("linux"):
+        return "The network laboratory needs Linux, for its network namespaces."
+    if not Path("/dev/net/tun").exists():
+        return "The network laboratory needs /dev/net/tun, which this machine or container lacks."
+    try:
+        told = subprocess.run(
+            [mpiexec(), "--version"], capture_output=True, text=True, timeout=PATIENCE
+        ).stdout
+    except (SpecError, OSError, subprocess.TimeoutExpired) as error:
+        return f"The network laboratory needs MPI: {error}"
+    if "HYDRA" not in told or "ch3" in told or ("ch4:" in told and "ofi" not in told):
+        return "The network laboratory needs MPICH 4 or later with libfabric, for MPI over TCP; `pip install mpich`."
+    return ""
+
+
+def _link(values: Values, field: str) -> Link:
+    try:
+        bandwidth, latency = values
+    except (TypeError, ValueError):
+        raise SpecError(f"{field.rstrip('.')}: expected (bandwidth, latency).") from None
+    rate = parse_quantity(bandwidth, "B/s", f"{field}bandwidth")
+    delay = parse_quantity(latency, "s", f"{field}latency")
+    if not SLOWEST <= rate <= FASTEST:
+        raise SpecError(
+            f"{field}bandwidth = {bandwidth}: expected {_bits(SLOWEST)} to {_bits(FASTEST)}."
+        )
+    if not 0.0 <= delay <= LONGEST:
+        raise SpecError(f"{field}latency = {latency}: expected 0 to {LONGEST:g} s.")
+    return Link(rate, delay)
+
+
+def _bits(rate: float) -> str:
+    return format_quantity(8 * rate, "B/s").replace("B/s", "b/s")
+
+
+@contextmanager
+def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Start the keeper, and end it after; yield its process number and its first descriptor."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", KEEPER, json.dumps(plan)], stdin=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ONE_THREAD},
+        start_new_session=True,
+    )  # fmt: skip
+    assert keeper.stdin and keeper.stdout and keeper.stderr
+    try:
+        told = _told(keeper.stdout)
+        if "ready" not in told:
+            last = (keeper.stderr.read().strip() or "it said nothing").splitlines()[-1]
+            raise NetworkError(
+                f"The network laboratory cannot be set up here: {told.get('error', last)}. It needs"
+                " network namespaces and /dev/net/tun, as root or with namespaces of users."
+            )
+        yield told["pid"], told["ready"]
+    finally:
+        keeper.stdin.close()  # which ends it, and with it all that is in there
+        try:
+            keeper.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            keeper.kill()
+            keeper.wait()
+        keeper.stdout.close()
+        keeper.stderr.close()
+
+
+def _told(lines: IO[str]) -> dict[str, Any]:
+    """Return what the keeper says until it is ready, or has no more to say."""
+    told: dict[str, Any] = {}
+    for line in lines:
+        told |= json.loads(line)
+        if {"pid", "ready"} <= told.keys() or "error" in told:
+            break
+    return told

@@ -1,0 +1,129 @@
+"""One rank in the laboratory: a ping-pong and an exchange between ranks 0 and 1, then allreduces; rank 0 prints JSON.
+
+Started by crossover.py with a task in JSON. A rank that waits sleeps: more ranks than cores would else
+measure each other. Allreduces are timed in groups of back-to-back calls, not one after a barrier.
+"""
+
+import ctypes
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.schedules import Schedule, prepared, schedule
+from lib_dlhpc.schedules.execute import Prepared
+
+NAP = 3e-5  # s of sleep between two looks
+TIMER_SLACK = 29  # PR_SET_TIMERSLACK: how late, in ns, a sleep may end
+URGENT = -15  # nice: other programs of the machine shall not count; only root gets it
+MESSAGES = (8, 64, 128, 256, 1024, 4096, 16_384, 65_536, 262_144)  # B
+SAMPLES = 5
+SPELL, MOST, LEAST = 0.25, 20, 3  # s of a sample; calls in one
+
+
+def main(task: dict[str, Any]) -> None:
+    """Measure what the task names: algorithms and sizes in B."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    ctypes.CDLL(None).prctl(TIMER_SLACK, 1)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, URGENT)
+    points = []
+    for size in MESSAGES if comm.size > 1 else ():
+        there, both = (timed(way, comm, size) for way in (ping_pong, exchange))
+        points.append({"size": size, "one_way": there / 2, "exchange": both})
+    rows = [
+        {"algorithm": name, "size": size, **allreduce(name, comm, size)}
+        for size in task["sizes"]
+        for name in task["algorithms"]
+    ]
+    if comm.rank == 0:
+        print(
+            json.dumps({"ranks": comm.size, "points": points, "gamma": combining(), "rows": rows})
+        )
+
+
+def ping_pong(ranks: int, elements: int) -> list[Any]:
+    """There and back."""
+    return [[(0, 1, 0, elements, "copy")], [(1, 0, 0, elements, "copy")]]
+
+
+def exchange(ranks: int, elements: int) -> list[Any]:
+    """Both ways at once; it is over when what was sent is known to be there."""
+    return [[(0, 1, 0, elements, "copy"), (1, 0, 0, elements, "copy")]]
+
+
+def allreduce(name: str, comm: Any, size: int) -> dict[str, float]:
+    """Return the seconds of a call, the calls of a sample, and whether the sums were right."""
+    plan = schedule(name, comm.size, size // 4)
+    buffer = np.ones(plan.elements, np.float32)
+    with prepared(plan, comm, buffer) as run:
+        call(run)
+        right = bool((buffer == comm.size).all())
+        seconds, calls = sampled(run, comm, buffer)
+    return {"measured": seconds, "calls": calls, "right": comm.allreduce(right, min)}
+
+
+def timed(algorithm: Callable[[int, int], Any], comm: Any, size: int) -> float:
+    """Return the seconds of a schedule of this file."""
+    plan: Schedule = schedule(algorithm, comm.size, size // 4)
+    buffer = np.ones(plan.elements, np.float32)
+    with prepared(plan, comm, buffer) as run:
+        return sampled(run, comm, buffer)[0]
+
+
+def sampled(run: Prepared, comm: Any, buffer: Any) -> tuple[float, int]:
+    """Return the seconds of a call, the median over samples of the slowest rank, and the calls of a sample."""
+    for _ in range(2):  # TCP opens its windows
+        call(run)
+    asleep(comm)
+    begin = time.perf_counter()
+    call(run)
+    once = comm.allreduce(time.perf_counter() - begin, max)
+    calls = int(min(max(SPELL / once, LEAST), MOST))  # 64^20 is a float32 yet
+    found = []
+    for _ in range(SAMPLES):
+        buffer.fill(1)
+        asleep(comm)
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call(run)
+        found.append((time.perf_counter() - begin) / calls)
+    slowest = [max(each) for each in zip(*comm.allgather(found), strict=True)]
+    return statistics.median(slowest), calls
+
+
+def call(run: Prepared) -> None:
+    """Carry out a schedule, asleep while nothing arrives."""
+    run.start()
+    while not run.test():
+        time.sleep(NAP)
+
+
+def asleep(comm: Any) -> None:
+    """Wait for all ranks without keeping a core busy."""
+    barrier = comm.Ibarrier()
+    while not barrier.Test():
+        time.sleep(NAP)
+
+
+def combining() -> float:
+    """Return the s/B of adding what arrived."""
+    one, other = (np.ones(65_536, np.float32) for _ in range(2))
+    found = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        np.add(one, other, out=one)
+        found.append((time.perf_counter() - begin) / one.nbytes)
+    return statistics.median(found)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
