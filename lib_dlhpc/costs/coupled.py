@@ -29,7 +29,7 @@ class Side:
 
     def paced(self, jitter: float) -> float:
         """From one batch to the next where compute varies and the slowest of all ranks sets the pace."""
-        return self.batch + self.compute * (slowest(self.ranks, jitter) - 1)
+        return self.batch + self.compute * (float(slowest(self.ranks, jitter)) - 1)
 
 
 def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
@@ -59,7 +59,8 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     taken = simulating * costs.latency + size * most(batch, training) / batch * costs.byte
     element = BYTES[workflow.experiment.strategy.precision]
     cut = buckets(workflow.experiment.model, float(workflow.experiment.strategy.bucket), element)
-    summed = sum(2 * (training - 1) * message(float(each) / training) for each in cut.sizes)
+    sizes = cut.sizes.tolist()
+    summed = sum(2 * (training - 1) * message(each / training) for each in sizes)
     return (
         Side(
             simulating, compute(most(simulation.grid, simulating)),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.workflow import Simulation, share
 
-WAVES = 6  # of a first field, in each direction
+POINTS = 5  # of the grid for each wave of a first field, in each direction
 Field = NDArray[np.float64]
 
 
@@ -83,8 +83,9 @@ def _nobody() -> int:
 def first_field(simulation: Simulation, number: int) -> Field:
     """Return the first field of the stretch `number` between two restarts: sine waves of random heights."""
     rng = np.random.default_rng([simulation.seed, number])
-    heights = rng.normal(size=(WAVES, WAVES))
-    waves = modes(simulation, WAVES)
+    many = max(simulation.grid // POINTS, 1)
+    heights = rng.normal(size=(many, many))
+    waves = modes(simulation, many)
     field = waves @ heights @ waves.T
     return np.asarray(field / field.std())
 

@@ -21,7 +21,7 @@ from lib_dlhpc.train.trainable import check_layers
 from lib_dlhpc.train.trainer import Ranks
 
 TESTED = 64  # samples
-WAVE = 2  # its sine, in both directions, tells the diffusivity that has been learned
+WAVE = 12  # points to the half wave whose decay tells the diffusivity that has been learned
 Floats = NDArray[Any]
 
 
@@ -75,12 +75,13 @@ class Learner(Ranks):
     def diffusivity(self, workflow: Workflow) -> float:
         """Return the diffusivity with which a wave would decay as the network says, in 1/s; nan if it grows."""
         simulation = workflow.simulation
-        sine = modes(simulation, WAVE)[:, -1]
+        number = max(simulation.grid // WAVE, 1)
+        sine = modes(simulation, number)[:, -1]
         wave = np.outer(sine, sine)
         wave /= wave.std()
         after = self.network.forward(wave[None, None].astype(self.network.dtype), training=False)
         kept = float(np.sum(after * wave) / np.sum(wave * wave))
-        true = -np.log(decay(simulation, WAVE, WAVE, simulation.sampling))
+        true = -np.log(decay(simulation, number, number, simulation.sampling))
         return float(-np.log(kept) / true * simulation.diffusivity) if kept > 0 else float("nan")
 
 
