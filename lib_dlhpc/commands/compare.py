@@ -3,10 +3,11 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.experiment import add_experiment, read
+from lib_dlhpc.commands.experiment import add_experiment, change, read
 from lib_dlhpc.spec.errors import SpecError
 
 if TYPE_CHECKING:
@@ -36,13 +37,24 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         default=SECONDS,
         help=f"of real steps, about (default: {SECONDS:g})",
     )
-    one.add_argument("--out", metavar="DIR", help="keep the run there (default: it is removed)")
+    one.add_argument(
+        "--sweep",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=A,B",
+        help="compare each: --sweep strategy.batch=8,16,32 ranks=1,2; several make a grid",
+    )
+    one.add_argument(
+        "--repeats", type=int, default=1, help="with --sweep: run each so often, turn by turn"
+    )
+    one.add_argument("--out", metavar="DIR", help="keep the runs there (default: they are removed)")
     one.add_argument("--json", action="store_true", help="print JSON in SI units")
     one.set_defaults(command=_compare)
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from lib_dlhpc.compare import compare
+    from lib_dlhpc.compare import compare, sweep
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import ends_alike
     from lib_dlhpc.spec.measured import load_measured
@@ -50,12 +62,18 @@ def _compare(options: argparse.Namespace) -> int:
     experiment = read(options.experiment, options.set)
     if not 0 < options.seconds <= 3600:
         raise SpecError(f"--seconds {options.seconds:g}: expected a number above 0, at most 3,600.")
+    if options.repeats < 1:
+        raise SpecError(f"--repeats {options.repeats}: expected a whole number, at least 1.")
     machine = load_measured(options.machine) if options.machine else None
     folder = Path(options.out) if options.out else None
+    given = (options.ranks, machine, options.steps, folder, options.seconds, _tell)
+    axes = _axes(options.sweep)
     try:
         with ends_alike():
-            found = compare(
-                experiment, options.ranks, machine, options.steps, folder, options.seconds, _tell
+            found: Any = (
+                sweep(experiment, axes, *given, repeats=options.repeats)
+                if axes
+                else compare(experiment, *given)
             )
     except JobError as error:
         _clear()
@@ -64,6 +82,17 @@ def _compare(options: argparse.Namespace) -> int:
     _clear()
     print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
     return 0
+
+
+def _axes(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of each KEY=A,B. Raises SpecError."""
+    axes: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise SpecError(f"--sweep {text}: expected KEY=A,B, such as strategy.batch=8,16,32.")
+        axes[key.strip()] = [change(f"{key}={value}")[1] for value in values.split(",")]
+    return axes
 
 
 def _tell(job: "Job") -> None:

@@ -1,6 +1,7 @@
 """One experiment, every way there is to know its time: predicted, simulated, measured, side by side.
 
 comparison.py  compare(experiment, ranks): a Comparison, term by term, with bands and a verdict
+sweep.py       the same for each of several settings;  sweep_text.py: in a terminal
 placed.py      the experiment on this machine, with what `dlhpc calibrate` measured
 short.py       as many steps of it as it takes
 steady.py      what a step of a real run costs: the median of its steady steps, by cause
@@ -11,5 +12,6 @@ text.py        the table and the bars in a terminal; plain values for JSON
 
 from lib_dlhpc.compare.bands import bands
 from lib_dlhpc.compare.comparison import Comparison, compare
+from lib_dlhpc.compare.sweep import Sweep, sweep
 
-__all__ = ["Comparison", "bands", "compare"]
+__all__ = ["Comparison", "Sweep", "bands", "compare", "sweep"]

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from lib_dlhpc.compare.bands import Band, bands
 from lib_dlhpc.compare.placed import Placed, placed
 from lib_dlhpc.compare.short import shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.compare.steady import Steady, Steps, steady, steps_of
+from lib_dlhpc.compare.steady import Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
@@ -95,8 +95,7 @@ def compare(
     check(here.experiment)
     told = foretold(here)
     wanted = steps_in(seconds, told.step["predicted"]) if steps is None else steps
-    found, kept = measured(here, wanted, folder, look, begin)
-    return beside(told, found, kept)
+    return beside(told, [measured(here, wanted, folder, look, begin)], folder)
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,11 @@ def _carried(
 def measured(
     here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
     begin: Begin = start,
-) -> tuple[list[Steps], Path | None]:  # fmt: skip
-    """Run so many steps; return them, and where the run is kept. Raises JobError where the run fails."""
+) -> Steps:  # fmt: skip
+    """Run so many steps and return them. The run's folder is gone unless one is named.
+
+    Raises JobError where the run fails.
+    """
     short = shortened(here.experiment, steps)
     job = begin(short, here.ranks, folder)
     try:
@@ -161,15 +163,14 @@ def measured(
         job.cancel()
         if folder is None:
             shutil.rmtree(job.folder, ignore_errors=True)
-    return [steps_of(timeline, int(short.strategy.local_steps))], folder
+    return steps_of(timeline, int(short.strategy.local_steps), steps_of_an_epoch(short))
 
 
-def beside(told: Foretold, runs: list[Steps], folder: Path | None = None) -> Comparison:
+def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
     """Lay what was measured beside what was foretold."""
     from lib_dlhpc.compare.verdict import verdict
 
-    each = steps_of_an_epoch(shortened(told.placed.experiment, max(len(runs[0].seconds), 1)))
-    found: Steady = steady(runs, each)
+    found = steady(runs)
     ways = {**told.terms, "measured": found.terms}
     names = dict.fromkeys(name for terms in ways.values() for name in terms)
     terms = {

@@ -22,6 +22,10 @@ def shortened(experiment: Experiment, steps: int) -> Experiment:
     if whole < 1:
         return replace(experiment, run=replace(experiment.run, epochs=float(steps)))
     each = min(whole, steps)
+    every = int(
+        experiment.strategy.local_steps
+    )  # ranks that meet every so many steps do so at an epoch's end
+    each = each // every * every or each
     cut = _with_trained(dataset, each * batch)
     epochs, rest = divmod(steps, each)
     part = rest * batch / int(cut.trained)

@@ -27,6 +27,7 @@ class Steps:
 
     seconds: Floats
     terms: dict[str, Floats]
+    epoch: int = 0  # how many make an epoch; 0: there is one epoch
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ class Steady:
     steps: int  # that were looked at
 
 
-def steps_of(timeline: Timeline, together: int = 1) -> Steps:
-    """Return the steps of a run; `together`: as many as ranks take between two exchanges, told as one's share.
+def steps_of(timeline: Timeline, together: int = 1, epoch: int = 0) -> Steps:
+    """Return the steps of a run, of `epoch` steps in an epoch.
+
+    together: as many as ranks take between two exchanges; they are told as one, by its share of them.
 
     Raises ValueError where a rank has no update: there is nothing that ends a step.
     """
@@ -69,17 +72,17 @@ def steps_of(timeline: Timeline, together: int = 1) -> Steps:
     grouped = (*sums.shape[:2], steps // together, together)
     sums, lasts = sums.reshape(grouped).sum(-1), lasts.reshape(grouped[1:]).sum(-1)
     terms = {name: seconds.mean(axis=0) / together for name, seconds in _terms(sums, lasts).items()}
-    return Steps(lasts.mean(axis=0) / together, terms)
+    return Steps(lasts.mean(axis=0) / together, terms, epoch // together)
 
 
-def steady(runs: Sequence[Steps], each: int = 0) -> Steady:
-    """Return the steady step of one run or several; `each`: steps of an epoch, 0: there is one epoch."""
+def steady(runs: Sequence[Steps]) -> Steady:
+    """Return the steady step of one run or several of the same."""
     kept = []
     for run in runs:
         at = np.arange(len(run.seconds))
         calm = at >= WARM_UP
-        if each:
-            calm &= at % each > 0
+        if run.epoch:
+            calm &= at % run.epoch > 0
         kept.append(calm if calm.sum() >= ENOUGH else at >= min(1, len(at) - 1))
     seconds = np.concatenate([run.seconds[calm] for run, calm in zip(runs, kept, strict=True)])
     low, first, median, third, high = np.quantile(seconds, [0.1, 0.25, 0.5, 0.75, 0.9])

@@ -1,0 +1,76 @@
+"""`dlhpc compare`: a table or JSON of one experiment or of a sweep; mistakes in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.spec.errors import SpecError
+
+DIGITS = str(Path(__file__).parents[2] / "labs" / "experiments" / "digits.toml")
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch, require):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+def test_it_prints_a_table_of_all_ways(capsys):
+    assert main(["compare", DIGITS, "-n", "1", "--steps", "6"]) == 0
+    out, err = capsys.readouterr()
+    assert "cnn-digits on 1 rank of this machine" in out
+    for word in ("predicted", "rounds", "events", "measured", "backward", "Off most", "p10 to p90"):
+        assert word in out
+    assert "dlhpc calibrate" in out
+    assert err == ""
+
+
+def test_json_is_in_si_units(capsys, tmp_path):
+    words = ["compare", DIGITS, "-n", "2", "--steps", "6", "--json", "--out", str(tmp_path / "run")]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ranks"] == 2 and found["calibrated"] is False
+    assert found["step"]["measured"] == pytest.approx(
+        sum(ways.get("measured", 0.0) for ways in found["terms"].values())
+    )
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_sweep_has_a_row_for_each_setting(capsys):
+    swept = ["--sweep", "strategy.batch=16,32", "ranks=1"]
+    assert main(["compare", DIGITS, "--steps", "4", *swept]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["batch", "ranks"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["16", "1"], ["32", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--sweep", "strategy.batch"], "expected KEY=A,B"),
+        (["--sweep", "strategy.bach=1"], "Did you mean 'batch'"),
+        (["--seconds", "0"], "expected a number above 0"),
+        (["--repeats", "0"], "at least 1"),
+        (["-n", "0"], "expected at least 1"),
+        (["--steps", "0"], "at least 1"),
+        (["--machine", "missing.toml"], "cannot be read"),
+        (["--set", "dataset.name=words"], "sequences of words"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words, told, capsys):
+    assert main(["compare", DIGITS, *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err and err.count("\n") == 1
+
+
+def test_a_run_that_fails_exits_1(capsys):
+    assert main(["compare", DIGITS, "--steps", "20", "--set", "training.rate=1e30"]) == 1
+    assert "no number" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""What tests of compare share: experiments of one step's worth of work, and a machine that was measured."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.measured import Measured, host_class, versions
+
+DIGITS = """
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 1
+batch = 32
+"""
+INTERVALS = {
+    "device.efficiency": (0.5, 1.0),
+    "device.launch": (1e-6, 9e-6),
+    "intra_node.latency": (1e-6, 4e-6),
+    "jitter": (0.0, 0.06),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration_of_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def digits():
+    return loads(DIGITS)
+
+
+@pytest.fixture
+def calibrated():
+    """The catalog's laptop, as if all in INTERVALS had been measured on it, here and today."""
+    today = date.today().isoformat()
+    where = Measured(today, host_class(), 2, 2, versions(), INTERVALS)
+    return replace(load_machine("laptop"), measured=where)
+
+
+@pytest.fixture
+def mpi(require):
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))

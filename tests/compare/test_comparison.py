@@ -1,0 +1,200 @@
+"""compare(experiment): one step every way, on real ranks; what is said of it, and what is refused."""
+
+import json
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+
+from lib_dlhpc.compare import bands, compare
+from lib_dlhpc.compare.comparison import ALL, WAYS, beside, foretold
+from lib_dlhpc.compare.placed import placed
+from lib_dlhpc.compare.steady import steps_of
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.measured import cores, default_path
+
+SPLITS = {
+    "data": {"strategy.data": 2},
+    "pipeline": {"strategy.pipeline": 2, "strategy.microbatches": 4},
+    "tensor": {"strategy.tensor": 2},
+    "zero": {"strategy.zero": 2},
+    "local": {"strategy.update": "local", "strategy.local_steps": 3},
+}
+
+
+def _told(experiment, steps=12, factor=1.0):
+    """Return a comparison whose run is the simulated one, `factor` times as long."""
+    told = foretold(placed(experiment))
+    timeline = simulate(told.placed.experiment, steps=steps)
+    slow = replace(timeline, start=factor * timeline.start, stop=factor * timeline.stop)
+    return beside(told, [steps_of(slow)])
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_way_tells_of_the_same_step_term_by_term(mpi, digits, calibrated, split):
+    two = digits.set({"strategy.devices_per_node": 2, **SPLITS[split]})
+    found = compare(two, machine=calibrated, steps=12)
+    assert tuple(found.step) == WAYS
+    for way in WAYS:
+        parts = sum(seconds.get(way, 0.0) for seconds in found.terms.values())
+        assert parts == pytest.approx(found.step[way]), way
+        assert found.step[way] > 0
+    assert found.spread[0] <= found.step["measured"] <= found.spread[1]
+    assert found.steps >= 2
+    assert set(found.bands) == set(WAYS) - {"measured"}
+    assert json.loads(json.dumps(found.as_dict()))["step"] == dict(found.step)
+    text = found.as_text()
+    assert all(way in text for way in WAYS)
+    assert all(name in text for name in found.terms)
+
+
+def test_the_run_is_kept_where_it_is_told_to_be_and_gone_otherwise(mpi, digits, tmp_path):
+    folders = []
+    compare(digits, steps=4, look=lambda job: folders.append(job.folder))
+    assert folders and not folders[0].exists()
+    kept = compare(digits, steps=4, folder=tmp_path / "run")
+    assert kept.folder == tmp_path / "run"
+    assert (kept.folder / "timeline.npz").exists()
+    with pytest.raises(SpecError, match="holds a run already"):
+        compare(digits, steps=4, folder=tmp_path / "run")
+
+
+def test_whoever_looks_can_end_the_run(mpi, digits):
+    jobs = []
+
+    def look(job):
+        jobs.append(job)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(digits, steps=200, look=look)
+    assert jobs[0].state in ("cancelled", "done")
+    assert not jobs[0].folder.exists()
+
+
+def test_a_run_that_fails_says_why(mpi, digits):
+    with pytest.raises(JobError, match="no number"):
+        compare(digits.set({"training.rate": 1e30}), steps=20)
+
+
+def test_what_cannot_be_trained_is_refused_before_a_rank_starts(digits):
+    def begin(*given):
+        raise AssertionError("started")
+
+    with pytest.raises(SpecError, match="numpy has no such numbers"):
+        compare(digits.set({"strategy.precision": "tf32"}), begin=begin)
+
+
+def test_ranks_share_out_the_samples_of_a_step(digits):
+    four = placed(digits.set({"strategy.batch": 64}), 4)
+    assert int(four.experiment.devices) == 4 == four.ranks
+    assert int(four.experiment.global_batch) == 64
+    assert not [note for note in four.notes if "samples" in note]
+    three = placed(digits, 3)
+    assert int(three.experiment.strategy.batch) == 11
+    assert "33 samples in place of 32: 11 on each of 3 ranks" in " ".join(three.notes)
+
+
+def test_a_run_of_many_nodes_is_placed_on_this_one(digits):
+    two = digits.set({"machine.nodes": 2, "strategy.nodes": 2, "strategy.devices_per_node": 2})
+    here = placed(two).experiment
+    assert (here.strategy.nodes, int(here.devices), here.global_batch) == (1, 4, two.global_batch)
+
+
+def test_a_network_that_is_shared_out_has_its_own_number_of_ranks(digits):
+    piped = digits.set({"strategy.devices_per_node": 2, "strategy.pipeline": 2})
+    with pytest.raises(SpecError, match="shared out over the 2 devices"):
+        placed(piped, 3)
+    with pytest.raises(SpecError, match="ranks = 0: expected at least 1"):
+        placed(digits, 0)
+
+
+def test_the_numbers_of_the_machine_are_those_that_were_measured(digits, calibrated):
+    other = digits.set({"machine.name": "lassen", "strategy.devices_per_node": 1})
+    for experiment in (digits, other):
+        here = placed(experiment, machine=calibrated)
+        assert here.experiment.machine.device == calibrated.device
+        assert here.notes == ()
+
+
+def test_without_a_calibration_the_stand_in_is_said(digits):
+    said = " ".join(placed(digits).notes)
+    assert "this machine was not measured" in said and "dlhpc calibrate" in said
+
+
+def test_a_foreign_or_stale_calibration_is_said(digits, calibrated):
+    old = (date.today() - timedelta(days=90)).isoformat()
+    where = replace(calibrated.measured, host="another", date=old)
+    said = " ".join(placed(digits, machine=replace(calibrated, measured=where)).notes)
+    assert "another machine: another" in said
+    assert "90 days ago" in said
+
+
+def test_the_users_own_calibration_is_taken_up(digits, calibrated):
+    default_path().parent.mkdir(parents=True)
+    default_path().write_text("[machine]\nname = 'laptop'\n")
+    with pytest.raises(SpecError, match="measured"):
+        placed(digits)
+    assert placed(digits, machine=calibrated).notes == ()
+
+
+def test_more_ranks_than_cores_are_flagged_at_the_top_and_not_judged(digits):
+    many = digits.set({"machine.devices_per_node": 999, "strategy.devices_per_node": cores() + 1})
+    found = _told(many)
+    assert found.oversubscribed
+    assert found.as_text().startswith("OVERSUBSCRIBED")
+    assert found.verdict[0].startswith("Not judged")
+    assert len(found.verdict) == 1
+    assert not _told(digits).oversubscribed
+
+
+def test_a_run_as_predicted_has_no_term_that_is_off(digits):
+    found = _told(digits.set({"machine.jitter": 0.0}))
+    assert abs(found.error("predicted")) < 1e-9
+    assert "No term is off by more than" in found.verdict[-1]
+
+
+def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits):
+    found = _told(digits.set({"machine.jitter": 0.0}), factor=3.0)
+    assert found.error("predicted") == pytest.approx(1 / 3 - 1)
+    told = found.verdict[1]
+    assert told.startswith("Off most: backward")
+    assert "3.0 times" in told and "rate" in told
+    assert "dlhpc calibrate" in found.verdict[2]
+
+
+def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
+    here = replace(digits, machine=calibrated)
+    told = foretold(placed(here, machine=calibrated))
+    for factor, inside in ((1.0, True), (50.0, False)):
+        timeline = simulate(told.placed.experiment, steps=8)
+        slow = replace(timeline, start=factor * timeline.start, stop=factor * timeline.stop)
+        found = beside(told, [steps_of(slow)])
+        assert found.inside() is inside
+        assert ("outside" in found.verdict[0]) is not inside
+
+
+def test_a_simulation_has_the_predictions_band_about_itself(digits, calibrated):
+    told = foretold(placed(digits, machine=calibrated))
+    predicted, rounds = told.bands["predicted"][ALL], told.bands["rounds"][ALL]
+    assert predicted == pytest.approx(bands(told.placed.experiment)[ALL])
+    scale = told.step["rounds"] / told.step["predicted"]
+    assert rounds == pytest.approx([edge * scale for edge in predicted])
+    assert told.step["predicted"] == pytest.approx(float(predict(told.placed.experiment).step_time))
+
+
+def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch):
+    def refuse(experiment, fidelity, **others):
+        if fidelity == "events":
+            raise SpecError("too large")
+        return simulate(experiment, fidelity, **others)
+
+    monkeypatch.setattr("lib_dlhpc.compare.comparison.simulate", refuse)
+    told = foretold(placed(digits))
+    assert "events" not in told.terms
+    assert "fidelity events is left out: too large" in told.notes
+    text = beside(told, [steps_of(simulate(digits, steps=9))]).as_text()
+    assert "events |" not in text
