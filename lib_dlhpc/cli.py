@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import calibrate, compare, network, snapshots, store, trace
+from lib_dlhpc.commands import calibrate, compare, couple, network, snapshots, store, trace
 from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
@@ -114,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     real.set_defaults(command=_run)
 
     compare.add(commands)
+    couple.add(commands)
     network.add(commands)
     store.add(commands)
     snapshots.add(commands)

@@ -11,10 +11,11 @@ for room, g of p being what it takes to give a batch away: the buffer puts a wai
 With empty = "again" the training fills its waits with k more steps on what it has, and takes a batch out when
 one of these ends: the last at the first p + (n - 1 + k) c that is not before n p.
 
-Where p and c vary, with a standard deviation s of their difference, how far the training lags behind is a random walk with drift p - c between two walls that are
-b = D max(p, c) + 2 * 0.583 s apart, and its pushes on the walls are the waits of a batch (Harrison 1985,
-"Brownian motion and stochastic flow systems", chapter 5, for the two-sided wall; Siegmund 1985, "Sequential
-analysis", chapter 10, for the 0.583 by which a walk in steps overshoots one):
+Where p and c vary, with a standard deviation s of their difference, how far the training lags behind is a
+random walk with drift p - c between two walls that are b = D max(p, c) + 2 * 0.583 s apart, and its pushes on
+the walls are the waits of a batch (Harrison 1985, "Brownian motion and stochastic flow systems", chapter 5, for
+the two-sided wall; Siegmund 1985, "Sequential analysis", chapter 10, for the 0.583 s by which a walk in steps
+overshoots one):
 
     for samples  d / (1 - exp(-2 d b / s^2)),   for room  d / (exp(2 d b / s^2) - 1),   d = p - c,
 

@@ -1,0 +1,215 @@
+"""`dlhpc couple FILE -n 4`: a simulation that feeds training; who waits for whom, and which placement helps."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc.spec.errors import SpecError
+
+if TYPE_CHECKING:
+    from lib_dlhpc.launch.coupled import CoupledResult
+    from lib_dlhpc.predict.coupled import CoupledPrediction
+    from lib_dlhpc.spec.workflow import Workflow
+
+MOST_RANKS = 256
+WORTH = 0.03  # of the run's time: what a better placement must save to be tried
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `couple` to the command line."""
+    one = subparsers.add_parser(
+        "couple",
+        help="run a simulation that feeds training: predicted, simulated, measured; who waits",
+        description="Measures what things cost here, runs the workflow on MPI ranks, puts the closed form, the"
+        " simulation and the run side by side, and, where another placement of the ranks promises to be quicker,"
+        " runs that as well.",
+    )
+    one.add_argument("workflow", help="a TOML file, such as labs/experiments/coupled.toml")
+    one.add_argument("-n", "--ranks", type=int, default=2, help="MPI ranks (default: 2)")
+    one.add_argument("--once", action="store_true", help="do not run the better placement")
+    one.add_argument("--out", metavar="DIR", help="keep the runs there, in before/ and after/")
+    one.add_argument("--json", action="store_true", help="print JSON in SI units")
+    one.set_defaults(command=_couple)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeWays:
+    """One placement: what all three engines say of it."""
+
+    workflow: "Workflow"
+    predicted: "CoupledPrediction"
+    terms: dict[str, dict[str, float]]  # s of the mean rank; by term, then by engine
+    result: "CoupledResult"
+
+    @property
+    def waited(self) -> float:
+        """The s that the mean rank really waited for the other side."""
+        return sum(self.terms[name]["measured"] for name in ("wait for samples", "wait for room"))
+
+
+def _couple(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch import JobError
+    from lib_dlhpc.predict.coupled import placements
+    from lib_dlhpc.spec.workflow import load
+
+    workflow = load(options.workflow)
+    if not 1 <= options.ranks <= MOST_RANKS:
+        raise SpecError(f"--ranks {options.ranks}: legal: a whole number from 1 to {MOST_RANKS}.")
+    workflow.sides(options.ranks)
+    out = Path(options.out) if options.out else None
+    try:
+        before = three_ways(workflow, options.ranks, out and out / "before")
+        ways = placements(workflow, before.result.costs, options.ranks)
+        best, after = ways[0], None
+        if best.seconds < (1 - WORTH) * before.predicted.seconds and not options.once:
+            better = workflow.placed(best.placement, best.simulating)
+            after = three_ways(better, options.ranks, out and out / "after")
+    except JobError as error:
+        print(f"dlhpc: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(as_dict(before, ways, after), indent=2))
+    else:
+        print(as_text(before, ways, after))
+    return 0
+
+
+def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
+    """Run a workflow, then predict and simulate it with the costs that the run has measured."""
+    from lib_dlhpc.launch.coupled import run_coupled
+    from lib_dlhpc.predict.coupled import predict_coupled
+    from lib_dlhpc.simulate.coupled import simulate_coupled
+    from lib_dlhpc.timeline.coupled import mean_terms
+
+    result = run_coupled(workflow, ranks, folder)
+    predicted = predict_coupled(workflow, result.costs, ranks)
+    simulated = mean_terms(simulate_coupled(workflow, result.costs, ranks))
+    measured = mean_terms(result.timeline, result.seconds)
+    terms = {
+        name: {"predicted": value, "simulated": simulated[name], "measured": measured[name]}
+        for name, value in predicted.terms.items()
+    }
+    return ThreeWays(workflow, predicted, terms, result)
+
+
+def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays | None) -> str:
+    """Return what came of it, to be read."""
+    workflow, result = before.workflow, before.result
+    costs = result.costs
+    lines = [
+        f"{workflow.batches} batches of {workflow.batch} fields, a field every"
+        f" {workflow.simulation.sampling} steps; at most {workflow.coupling.depth} batches between the two.",
+        f"Costs here: {costs.small_step * 1e6:.3g} us + {costs.point * 1e9:.3g} ns a point a small step,"
+        f" {costs.update * 1e3:.3g} ms + {costs.sample * 1e3:.3g} ms a sample a training step,"
+        f" {costs.latency * 1e6:.3g} us + {costs.byte * 1e9:.3g} ns a byte a message; they vary by"
+        f" {costs.jitter:.1%}.",
+    ]
+    if result.ranks > result.cores:
+        lines.append(
+            f"{result.ranks} ranks share {result.cores} cores: who waits leaves its core to others, so that"
+            " neither the closed form nor the simulation holds for these runs."
+        )
+    lines += [
+        "",
+        *_table(before),
+        "",
+        *_waits(before),
+        *_learned(before),
+        "",
+        "Predicted, best first:",
+    ]
+    lines += [f"  {_named(way):<28} {way.seconds:8.3f} s{_mark(way, before)}" for way in ways[:6]]
+    if after is None:
+        lines.append("No other placement promises to save more than a few hundredths.")
+        return "\n".join(lines)
+    lines += ["", *_table(after), "", *_waits(after), *_learned(after), "", _gain(before, after)]
+    return "\n".join(lines)
+
+
+def as_dict(
+    before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays | None
+) -> dict[str, Any]:
+    """Return what came of it as plain data, in SI units."""
+
+    def one(way: ThreeWays) -> dict[str, Any]:
+        result = way.result
+        table = {key: getattr(result, key) for key in ("ranks", "cores", "seconds", "steps")}
+        table |= {"errors": list(result.errors), "diffusivity": result.diffusivity}
+        table |= {"costs": asdict(result.costs), "terms": way.terms}
+        return table | {"predicted": asdict(way.predicted), "waited": way.waited}
+
+    return {
+        "before": one(before),
+        "placements": [asdict(way) for way in ways],
+        "after": one(after) if after else None,
+    }
+
+
+def _table(way: ThreeWays) -> list[str]:
+    engines = ("predicted", "simulated", "measured")
+    rows = [*way.terms.items()]
+    whole = {engine: sum(term[engine] for _, term in rows) for engine in engines}
+    lines = [f"{_named(way.predicted):<28}" + "".join(f"{engine:>12}" for engine in engines)]
+    for name, term in [*rows, ("the run", whole)]:
+        lines.append(f"  {name:<26}" + "".join(f"{term[engine]:>10.3f} s" for engine in engines))
+    return lines
+
+
+def _waits(way: ThreeWays) -> list[str]:
+    """Say who waits for what, and why."""
+    from lib_dlhpc.timeline.coupled import coupled_terms
+
+    terms = coupled_terms(way.result.timeline, way.result.seconds)
+    lines = []
+    for name, why in _WHY.items():
+        rank = int(terms[name].argmax())
+        waited = float(terms[name][rank])
+        if waited > WORTH * way.result.seconds:
+            lines.append(f"Rank {rank} waits {waited:.3g} s {name.removeprefix('wait ')}: {why}")
+    if not lines:
+        lines.append("Nobody waits for the other side.")
+    p, c = way.predicted.produce, way.predicted.consume
+    lines[-1] += f" A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."
+    return lines
+
+
+_WHY = {
+    "wait for samples": "the simulation sets the pace.",
+    "wait for room": "the training sets the pace, and the buffer is full.",
+}
+
+
+def _learned(way: ThreeWays) -> list[str]:
+    (first, last), result = way.result.errors, way.result
+    extra = result.steps - way.workflow.batches
+    again = f" ({extra} of them on a batch once more)" if extra else ""
+    return [
+        f"Trained in {result.steps} steps{again}: error on unseen fields {first:.3g} -> {last:.3g} of their"
+        f" change, diffusivity {result.diffusivity:.4g} of {way.workflow.simulation.diffusivity:g} 1/s."
+    ]
+
+
+def _gain(before: ThreeWays, after: ThreeWays) -> str:
+    import numpy as np
+
+    text = (
+        f"Before {before.result.seconds:.3f} s, after {after.result.seconds:.3f} s; waits for the other side"
+        f" {before.waited:.3f} s -> {after.waited:.3f} s of the mean rank."
+    )
+    if before.result.steps == after.result.steps:
+        apart = np.abs(before.result.weights - after.result.weights).max()
+        text += f" What was trained is the same: weights differ by {apart:.1e} at most."
+    return text
+
+
+def _named(way: "CoupledPrediction") -> str:
+    if way.placement == "shared":
+        return f"shared: {way.simulating} do both"
+    return f"separate: {way.simulating} + {way.training}"
+
+
+def _mark(way: "CoupledPrediction", before: ThreeWays) -> str:
+    return "   as described" if _named(way) == _named(before.predicted) else ""

@@ -1,0 +1,74 @@
+"""A coupled workflow on the ranks of this machine: a folder with its TOML goes in, result and timeline come out."""
+
+import json
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.launch.folder import JobError
+from lib_dlhpc.launch.mpi import run_to_end
+from lib_dlhpc.spec.workflow import Costs, Workflow, dumps
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.store import load
+
+PATIENCE = 600.0  # s; the largest workflows take minutes
+WORKER = "lib_dlhpc.train.coupled.worker"
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledResult:
+    """What came of a run on MPI ranks."""
+
+    timeline: Timeline
+    ranks: int
+    cores: int  # that the ranks had
+    seconds: float
+    costs: Costs  # as measured there, or as the workflow says
+    steps: int  # of training
+    losses: tuple[float, ...]
+    errors: tuple[
+        float, float
+    ]  # on unseen fields, before and after; 1: no better than to predict no change
+    diffusivity: float  # as learned, 1/s
+    weights: NDArray[Any]
+
+
+def run_coupled(
+    workflow: Workflow, ranks: int, folder: Path | None = None, patience: float = PATIENCE
+) -> CoupledResult:
+    """Run a workflow on so many MPI ranks; `folder` keeps its files, which are removed otherwise.
+
+    Raises SpecError where the ranks are too few or MPI is missing, JobError when the run fails, TimeoutExpired
+    after `patience` s.
+    """
+    workflow.sides(ranks)
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlhpc-couple-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
+        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks))
+        done = run_to_end(ranks, *words, patience=patience)
+        if done.returncode:
+            raise JobError(f"The workflow failed: {_last_words(done.stderr or done.stdout)}")
+        return _read(folder)
+
+
+def _read(folder: Path) -> CoupledResult:
+    table = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    table["costs"] = Costs(**table["costs"])
+    table["losses"], table["errors"] = tuple(table["losses"]), tuple(table["errors"])
+    weights = np.load(folder / "weights.npy")
+    return CoupledResult(load(folder / "timeline.npz"), **table, weights=weights)
+
+
+def _last_words(text: str) -> str:
+    """Return the line that says what went wrong: the last one that names an error, or the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line or "Diverged: " in line]
+    return (named or lines or ["it said nothing"])[-1]
