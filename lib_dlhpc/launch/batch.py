@@ -1,0 +1,176 @@
+"""What a job runs, on its first node: python -m lib_dlhpc.launch.batch FOLDER TOKEN.
+
+It starts the ranks, ends them at the time limit or when it is told to, and writes down how the run ended,
+for a scheduler that forgets. On this machine it ends them as well when whoever submitted is killed.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.launch import folder as run_folder
+from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
+from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
+from lib_dlhpc.launch.mpi import command, environment
+
+WORKER = "lib_dlhpc.train.worker"
+NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
+TICK = 0.1  # s between two looks at the clock
+GRACE = 5.0  # s that ranks have to end when they are asked to
+NEAR = 60.0  # s: told to end this near to its limit, a job has come to it
+
+
+class Stop:
+    """Why the ranks are to end, once they are: written down at once, for little time may be left."""
+
+    def __init__(self, folder: Path, limit: float | None) -> None:
+        self.folder, self.limit = folder, limit
+        self.began, self.state = time.monotonic(), ""
+
+    def asked(self, *_: Any) -> None:
+        """Take a signal: from a scheduler at the time limit, or because someone cancelled."""
+        near = self.limit is not None and time.monotonic() - self.began > self.limit - NEAR
+        late = near and not (self.folder / MARK).exists()
+        self.now("out of time" if late else "cancelled")
+
+    def now(self, state: str, **more: Any) -> None:
+        """End, for the first reason that is given."""
+        if not self.state:
+            self.state = state
+            _tell(self.folder, state, **more)
+
+    @property
+    def due(self) -> bool:
+        """Whether the time limit is reached."""
+        return self.limit is not None and time.monotonic() - self.began > self.limit
+
+
+def main(folder: Path, token: str) -> int:
+    """Run the job; the exit status is that of what starts the ranks, or 1 for a run that left no result."""
+    os.umask(0o077)
+    ticket = read_ticket(folder)
+    if ticket.token != token:
+        print(f"{folder}: another job has been submitted there; this one ends.", file=sys.stderr)
+        return 3
+    here = ticket.site.scheduler == "local"
+    if here:  # standard output is the log, locked for us by whoever submitted
+        log = sys.stdout.buffer
+    else:
+        log = open(folder / LOG, "ab")  # noqa: SIM115
+        run_folder.lock(log, folder)
+        _write_native(folder, ticket)
+    run_folder.clear(folder)
+    stop = Stop(folder, ticket.time_limit)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), stop.asked)
+    _tell(folder, "running", pid=os.getpid())
+    if here:
+        threading.Thread(target=_watch_owner, args=(stop,), daemon=True).start()
+    kills = _memory_kills()
+    process = subprocess.Popen(
+        [*launch_words(ticket), str(folder), str(ticket.ranks)],
+        stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+        start_new_session=os.name == "posix", preexec_fn=_end_with_parent(),
+    )  # fmt: skip
+    status = _run(process, stop)
+    if not stop.state:
+        whole = status == 0 and (folder / RESULT).exists()
+        short = not whole and _short_of_memory(folder, kills)
+        _tell(folder, "done" if whole else "out of memory" if short else "failed", exit=status)
+        return 0 if whole else status or 1
+    return 128 + signal.SIGTERM
+
+
+def launch_words(ticket: Ticket) -> list[str]:
+    """Return the command that starts a Python module on the ranks of a job, up to the module's arguments."""
+    if ticket.site.launcher == "mpiexec":
+        return command(ticket.ranks, "-m", WORKER)
+    number = str(ticket.ranks)
+    start = {
+        "mpirun": ["mpirun", "-n", number],
+        "srun": ["srun", "--mpi=pmi2", "-n", number],
+        "ibrun": ["ibrun", "-n", number],
+        "jsrun": ["jsrun", "-n", number],
+    }[ticket.site.launcher]
+    return [*start, sys.executable, "-m", WORKER]
+
+
+def _run(process: "subprocess.Popen[bytes]", stop: Stop) -> int:
+    """Wait until the ranks have ended, or end them; return the status of what started them."""
+    asked = None
+    while True:
+        try:
+            return process.wait(TICK)
+        except subprocess.TimeoutExpired:
+            if stop.due:
+                stop.now("out of time", reason="its own time limit")
+        if stop.state:
+            hard = asked is not None and time.monotonic() - asked > GRACE
+            asked = time.monotonic() if asked is None or hard else asked
+            _signal(process, hard)
+
+
+def _signal(process: "subprocess.Popen[bytes]", hard: bool) -> None:
+    with suppress(ProcessLookupError):
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL if hard else signal.SIGTERM)
+        else:
+            process.kill()
+
+
+def _watch_owner(stop: Stop) -> None:
+    """End the run when whoever submitted it is gone without a word: its end of the pipe is closed then."""
+    if os.read(0, 1) != GOODBYE:
+        stop.now("cancelled", by="owner", reason="Whoever submitted it was killed.")
+
+
+def _end_with_parent() -> Any:
+    """Return what a child does to end when this process is killed, on Linux: the ranks then end as well."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    control, die = ctypes.CDLL(None).prctl, 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
+    return lambda: control(die, signal.SIGTERM)
+
+
+def _write_native(folder: Path, ticket: Ticket) -> None:
+    """Write down what the scheduler calls the job, in case whoever submitted it was ended before."""
+    native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
+    if native and not ticket.native:
+        write_ticket(folder, replace(ticket, native=native))
+
+
+def _short_of_memory(folder: Path, before: int) -> bool:
+    """Whether a rank had no memory left: it says so, or the kernel of this node ended it."""
+    failed = run_folder.errors(folder)
+    if any(error["kind"] in ("MemoryError", "_ArrayMemoryError") for error in failed[:1]):
+        return True
+    killed = any(error["kind"] == "Killed" and "SIGKILL" in error["text"] for error in failed)
+    return killed and _memory_kills() > before
+
+
+def _memory_kills() -> int:
+    """How many processes the kernel of this node has ended for lack of memory (Linux)."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def _tell(folder: Path, state: str, **more: Any) -> None:
+    table = {"state": state, "time": time.time(), **more}
+    run_folder.write(folder / STATUS, table, private=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

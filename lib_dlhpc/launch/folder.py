@@ -1,0 +1,181 @@
+"""A run folder: what may run there, one at a time, and what a run says of itself there, whoever started it."""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lib_dlhpc.launch.origin import check_snapshots, settle_snapshots
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
+
+STATUS, RESULT, LOG = "status.json", "result.json", "log.txt"
+
+
+class JobError(RuntimeError):
+    """A run that did not come through; the text names rank and place."""
+
+
+def prepare(
+    experiment: Experiment,
+    folder: Path,
+    resume: bool,
+    snapshot_every: str | int | None,
+    origin: str | None,
+) -> BinaryIO:
+    """Make a folder ready for a run, or for one to go on; return its log, open and locked for this run.
+
+    Raises SpecError for a folder that does not fit, or in which a run is going on; nothing is changed then.
+    """
+    try:
+        _check_folder(experiment, folder, resume)
+        done = (folder / RESULT).exists() and not (folder / "snapshot.npz").exists()
+        check_snapshots(experiment, folder, resume, snapshot_every, origin, done)
+        folder.mkdir(parents=True, exist_ok=True)
+        log = open(folder / LOG, "ab")  # noqa: SIM115
+        lock(log, folder)
+        try:
+            _refuse_a_job(folder)
+            settle_snapshots(folder, resume, snapshot_every, origin)
+            dump(experiment, folder / "experiment.toml")
+        except BaseException:
+            log.close()
+            raise
+    except OSError as error:
+        raise SpecError(f"{folder}: {error.strerror}.") from None
+    return log
+
+
+def clear(folder: Path) -> None:
+    """Remove what the run before said of its end."""
+    for old in (*folder.glob("error-*.json"), *folder.glob("rank-*.json")):
+        old.unlink()
+    (folder / RESULT).unlink(missing_ok=True)
+
+
+def lock(log: BinaryIO, folder: Path) -> None:
+    """Refuse a folder in which a run is going on: its mpiexec holds the log open, and with it the lock."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:  # Windows has no such lock
+        return
+    try:
+        flock(log, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        log.close()
+        raise SpecError(
+            f"{folder}: a run is going on there; wait for it, or end its mpiexec, whose pid is in status.json."
+        ) from None
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return what rank 0 has reported so far."""
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in lines[:-1]:  # the last may be half written
+        with suppress(ValueError):  # as may one where a run was killed and went on
+            rows.append(json.loads(line))
+    return rows
+
+
+def errors(folder: Path) -> list[dict[str, Any]]:
+    """Return what the ranks that failed have said, the first to fail first: the others end because of it."""
+    found = [json.loads(path.read_text("utf-8")) for path in folder.glob("error-*.json")]
+    return sorted(found, key=lambda error: (error["echo"], error["time"]))
+
+
+def why_failed(folder: Path, status: int | None) -> str:
+    """Say which rank failed first, and where; else how mpiexec ended, and the last that was printed."""
+    failed = errors(folder)
+    if failed:
+        first = failed[0]
+        at = [f"step {first['step']}"] if first["step"] >= 0 else []
+        at += [f"layer {first['layer']}"] if first["layer"] else []
+        place = f" ({', '.join(at)})" if at and "step" not in first["text"] else ""
+        return f"rank {first['rank']}: {first['kind']}: {first['text']}{place}"
+    log = (folder / LOG).read_text("utf-8", "replace")
+    last = (log.strip() or "no output").splitlines()[-1]
+    return f"mpiexec ended with status {status}: {last}"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a table of a run folder, empty if there is none."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}.") from None
+    return table if isinstance(table, dict) else {}
+
+
+def write(path: Path, table: dict[str, Any], private: bool = False) -> None:
+    """Write a table at once or not at all; private: for no one else to read."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.touch(mode=0o600 if private else 0o666)
+    temporary.write_text(json.dumps(table), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+# Fields of [strategy] that say who does what: a snapshot holds whole tensors, so any of them may change.
+LAYOUT = (
+    "nodes", "devices_per_node", "batch", "data", "tensor", "pipeline", "spatial", "microbatches",
+    "schedule", "chunks", "split", "sequence_parallel", "zero", "recompute", "offload", "allreduce",
+    "overlap", "bucket",
+)  # fmt: skip
+
+
+def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
+    held = (folder / "experiment.toml").exists()
+    if held and not resume:
+        raise SpecError(f"{folder}: holds a run already; resume it, or name another folder.")
+    if resume and not held:
+        raise SpecError(f"{folder}: holds no run to resume.")
+    if resume:
+        held_there = load(folder / "experiment.toml")
+        mine, theirs = _what_lasts(experiment), _what_lasts(held_there)
+        for section in ("model", "dataset", "strategy", "training", "run"):
+            if section == "strategy":
+                _check_batch(experiment, held_there, folder)
+            if mine.get(section) != theirs.get(section):
+                raise SpecError(
+                    f"{folder}: holds a run with another [{section}]; resume it with its own"
+                    f" {folder / 'experiment.toml'}."
+                )
+
+
+def _check_batch(experiment: Experiment, held: Experiment, folder: Path) -> None:
+    before, now = int(held.global_batch), int(experiment.global_batch)
+    if before == now:
+        return
+    unit = "replica" if experiment.strategy.replica > 1 else "device"
+    raise SpecError(
+        f"{folder}: its steps are of {before} samples, and these would be of {now}. Who has what part may change, the"
+        f" samples of a step may not; set strategy.batch, which is that of one {unit}, so that it stays {before}."
+    )
+
+
+def _what_lasts(experiment: Experiment) -> dict[str, Any]:
+    """Return what a run must keep from its start to its end: not how long it is, nor on whom it is shared out."""
+    tables = to_tables(experiment)
+    tables["run"] = {"seed": tables.get("run", {}).get("seed", 0)}
+    strategy = tables.get("strategy", {})
+    lasts = {name: value for name, value in strategy.items() if name not in LAYOUT}
+    tables["strategy"] = lasts | {"global batch": int(experiment.global_batch)}
+    return tables
+
+
+def _refuse_a_job(folder: Path) -> None:
+    """Refuse a folder that a batch system is still to run a job in, or runs one in."""
+    from lib_dlhpc.launch.jobs import TICKET, attach, read_ticket
+
+    if not (folder / TICKET).exists() or read_ticket(folder).site.scheduler == "local":
+        return  # a job on this machine holds the lock
+    if (job := attach(folder)).state in ("queued", "running"):
+        raise SpecError(
+            f"{folder}: {job.label} is {job.state} there; wait for it, or end it: dlhpc jobs cancel {folder}"
+        )
