@@ -6,6 +6,7 @@ An action is a parser and a function (options -> exit status), added in `add` be
 import argparse
 import sys
 
+from lib_dlhpc.commands.trace_run import add_run
 from lib_dlhpc.spec.errors import SpecError
 
 FILE = "a timeline (.npz), a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2 archive"
@@ -31,6 +32,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     convert.add_argument("out", metavar="OUT", help="what to write; replaced if it is there")
     convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
     convert.set_defaults(command=_convert)
+
+    add_run(actions)
 
 
 def _show(options: argparse.Namespace) -> int:

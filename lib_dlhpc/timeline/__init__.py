@@ -7,13 +7,21 @@ critical.py   critical_path: the events that make the run as long as it is
 formats.py    read and write: files of any format; in these, with what they share:
                   store.py (our own columns), chrome.py (Chrome and Perfetto), json_events.py, rows.py,
                   lanes.py (what overlaps lies side by side), files.py (whole or not there)
+recorder.py   region and Recorder: what a rank does, taken down as it does it
+communicator.py  trace_comm: a communicator whose calls are taken down, with point_to_point.py,
+                  collectives.py, requests.py and sizes.py
+collecting.py collect: what all ranks took down as a Timeline, with clocks.py (one clock for all) and
+                  matching.py (which receive got which send)
 overview.py   what a trace has, in words
 """
 
 from lib_dlhpc.timeline.bubble import mark_bubble
 from lib_dlhpc.timeline.chrome import export_chrome
+from lib_dlhpc.timeline.collecting import collect
+from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.critical import critical_path
 from lib_dlhpc.timeline.measure import Measured, breakdown, exposed, idle, span, waits
+from lib_dlhpc.timeline.recorder import Recorder, region
 from lib_dlhpc.timeline.table import KINDS, STREAMS, Event, Timeline, columns, from_rows, join
 
 __all__ = [
@@ -21,8 +29,10 @@ __all__ = [
     "STREAMS",
     "Event",
     "Measured",
+    "Recorder",
     "Timeline",
     "breakdown",
+    "collect",
     "columns",
     "critical_path",
     "export_chrome",
@@ -31,6 +41,8 @@ __all__ = [
     "idle",
     "join",
     "mark_bubble",
+    "region",
     "span",
+    "trace_comm",
     "waits",
 ]

@@ -1,0 +1,84 @@
+"""`dlhpc trace run` and `gather`: a program on ranks, traced; and what the ranks of one left, put together."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError
+
+
+def add_run(actions: Any) -> None:
+    """Add the actions to those of `dlhpc trace`."""
+    run = actions.add_parser(
+        "run",
+        help="run an mpi4py program on ranks and record its calls",
+        description="The program needs no change. What comes before it is for dlhpc, what comes after it for"
+        " the program, whose input and output are those of this command, as is its exit status.",
+    )
+    run.add_argument("-n", type=int, default=2, metavar="RANKS", help="default: 2")
+    run.add_argument(
+        "--out", default="trace.npz", metavar="OUT",
+        help="default: trace.npz; other formats by the end of the name, see `dlhpc trace convert`",
+    )  # fmt: skip
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="PROGRAM", help="or -m MODULE")
+    run.set_defaults(command=_run)
+
+    gather = actions.add_parser(
+        "gather",
+        help="put together what the ranks of a traced program left in a folder",
+        description="For a program that a batch system starts:"
+        " srun python -m lib_dlhpc.launch.traced FOLDER PROGRAM ...",
+    )
+    gather.add_argument("folder", metavar="FOLDER")
+    gather.add_argument("out", metavar="OUT", help="what to write; replaced if it is there")
+    gather.set_defaults(command=_gather)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch.trace_run import trace_run
+
+    _check(Path(options.out))
+    folder = Path(tempfile.mkdtemp(prefix="dlhpc-trace-"))
+    try:
+        run = trace_run(options.n, options.words, folder)
+        _write(run, options.out)
+    except SpecError as error:
+        if any(folder.iterdir()):
+            raise SpecError(f"{error} What the ranks took down is in {folder}.") from None
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return run.status if run.status >= 0 else 128 - run.status
+
+
+def _gather(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch.trace_run import put_together
+
+    _write(put_together(Path(options.folder)), options.out)
+    return 0
+
+
+def _check(out: Path) -> None:
+    """Raise SpecError now, before a program has run for hours, where its trace cannot be written."""
+    from lib_dlhpc.timeline import from_rows
+    from lib_dlhpc.timeline.formats import write
+
+    if not out.parent.is_dir():
+        raise SpecError(f"{out}: there is no folder {out.parent}.")
+    with tempfile.TemporaryDirectory() as folder:
+        write(from_rows([], 1, "measured"), Path(folder) / out.name)
+
+
+def _write(run: Any, out: str) -> None:
+    from lib_dlhpc.timeline.formats import write
+
+    try:
+        write(run.timeline, out)
+    except OSError as error:
+        raise SpecError(f"{out}: cannot be written: {error.strerror or error}.") from None
+    for sentence in run.lost:
+        print(sentence, file=sys.stderr)
+    events, ranks = len(run.timeline), run.timeline.ranks
+    print(f"{out}: {events:,} events of {ranks:,} ranks.", file=sys.stderr)

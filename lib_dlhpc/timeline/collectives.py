@@ -1,0 +1,113 @@
+"""Collectives that take themselves down; the calls of all ranks that are one know it by their count."""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from lib_dlhpc.timeline.point_to_point import Call, number_of
+from lib_dlhpc.timeline.recorder import Recorder
+from lib_dlhpc.timeline.requests import Open, opened
+from lib_dlhpc.timeline.sizes import size_of
+
+# Where the root stands among the arguments; None: there is no root.
+BUFFERS: dict[str, int | None] = {
+    "Barrier": None, "Bcast": 1, "Reduce": 3, "Allreduce": None, "Gather": 2, "Gatherv": 2,
+    "Scatter": 2, "Scatterv": 2, "Allgather": None, "Allgatherv": None, "Alltoall": None,
+    "Alltoallv": None, "Alltoallw": None, "Reduce_scatter": None, "Reduce_scatter_block": None,
+    "Scan": None, "Exscan": None,
+}  # fmt: skip
+PICKLED: dict[str, int | None] = {
+    "barrier": None, "bcast": 1, "reduce": 2, "allreduce": None, "gather": 1, "scatter": 1,
+    "allgather": None, "alltoall": None, "scan": None, "exscan": None,
+}  # fmt: skip
+# Ranks wait for their neighbours alone: calls of all ranks are not one, and match nothing.
+NEIGHBOURS: dict[str, int | None] = dict.fromkeys(
+    (
+        "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv",
+        "Neighbor_alltoallw", "neighbor_allgather", "neighbor_alltoall",
+    )
+)  # fmt: skip
+APART = -1  # the order of a call that matches nothing
+
+
+def collectives(base: type, mpi: Any, recorder: Recorder) -> dict[str, Call]:
+    """Return the methods for all collectives of a type of communicator."""
+    body: dict[str, Call] = {}
+    for name, root in (BUFFERS | PICKLED | NEIGHBOURS).items():
+        alone = name in NEIGHBOURS
+        if hasattr(base, name):
+            body[name] = _blocking(getattr(base, name), name, root, alone, recorder)
+        begun, persistent = f"I{name.lower()}", f"{name}_init"
+        if name[0].isupper() and hasattr(base, begun):
+            body[begun] = _begun(getattr(base, begun), begun, root, alone, mpi, recorder)
+        if hasattr(base, persistent):
+            body[persistent] = _begun(
+                getattr(base, persistent), persistent, root, alone, mpi, recorder
+            )
+    return body
+
+
+def made(call: Call, name: str, recorder: Recorder, wrap: Callable[[Any, Any], Any]) -> Call:
+    """Return the method for a call of all ranks that makes a communicator, which `wrap` lets be recorded."""
+    event = number_of(recorder, "collective", name)
+
+    def make(self: Any, *arguments: Any, **named: Any) -> Any:
+        order = next(self._calls)
+        start = perf_counter_ns()
+        comm = call(self, *arguments, **named)
+        stop = perf_counter_ns()
+        recorder.add(event, start, stop, 0, -1, self._number, 0, order)
+        return wrap(self, comm)
+
+    return make
+
+
+def _blocking(call: Call, name: str, root: int | None, alone: bool, recorder: Recorder) -> Call:
+    event = number_of(recorder, "collective", name)
+
+    def collective(self: Any, *arguments: Any, **named: Any) -> Any:
+        order = APART if alone else next(self._calls)
+        start = perf_counter_ns()
+        result = call(self, *arguments, **named)
+        stop = perf_counter_ns()
+        peer = -1
+        if root is not None:
+            peer = self._ranks[arguments[root] if len(arguments) > root else named.get("root", 0)]
+        size = _contribution(arguments, named)
+        recorder.add(event, start, stop, size, peer, self._number, 0, order)
+        return result
+
+    return collective
+
+
+def _begun(
+    call: Call, name: str, root: int | None, alone: bool, mpi: Any, recorder: Recorder
+) -> Call:
+    event, persistent = number_of(recorder, "collective", name), name.endswith("_init")
+
+    def begin(self: Any, *arguments: Any, **named: Any) -> Any:
+        order = APART if alone else next(self._calls)
+        request = call(self, *arguments, **named)
+        peer = -1
+        if root is not None:
+            peer = self._ranks[arguments[root] if len(arguments) > root else named.get("root", 0)]
+        what = Open(
+            "collective", recorder, event, self._number, self._ranks, order,
+            _contribution(arguments, named), peer,
+        )  # fmt: skip
+        if not persistent:
+            return opened(mpi.Request, request, what)
+        request = mpi.Prequest(request)
+        request.started = what
+        return request
+
+    return begin
+
+
+def _contribution(arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+    """Return the bytes that a rank gives, or where it gives none, takes; of an object, if it says how many."""
+    data = (
+        *arguments[:2],
+        *(named[name] for name in ("buf", "sendbuf", "recvbuf") if name in named),
+    )
+    return next((size for size in map(size_of, data[:2]) if size), 0)

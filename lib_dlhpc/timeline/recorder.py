@@ -1,0 +1,197 @@
+"""What one rank does and when, taken down as cheaply as Python can: `with region("name")`.
+
+An event is one packed row, written once, at its end, into memory that is mapped in pieces: no object is kept,
+and nothing is copied until all is collected. Where the pieces are those of a file, the rows of a process
+that is killed are there for others to read.
+"""
+
+import functools
+import json
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+from time import perf_counter_ns
+from typing import Any, BinaryIO, ParamSpec, TextIO, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROW = np.dtype(
+    [
+        ("start", "<i8"),  # ns of this rank's clock
+        ("stop", "<i8"),
+        ("bytes", "<i8"),  # UNKNOWN: to be told by who received them
+        ("order", "<i8"),  # what tells calls apart that match by their order; see matching.py
+        ("event", "<i4"),  # which words, counted from 1; 0: no row
+        ("peer", "<i4"),
+        ("comm", "<i4"),  # which of this rank's communicators
+        ("tag", "<i4"),
+    ]
+)
+PACK = Struct("<qqqqiiii").pack
+PIECE = ROW.itemsize * 65536  # B; of whole rows and whole pages
+UNKNOWN = -1
+WORLD = "world"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Recorder:
+    """The events of one rank, in the order in which they ended; `on` says whether more are taken down.
+
+    path: a file for the rows, and beside it one with the suffix .words for what the numbers in them mean;
+    none by default: they are kept in memory. Threads may share one. Raises OSError where there is no room.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.on = True
+        self.words: list[tuple[str, str, str]] = []  # stream, kind and name of event 1, 2 ...
+        self.comms: list[str] = []  # what ranks that share a communicator all call it
+        self.world: Any = None  # the group of the first of them
+        self.clocks: list[tuple[int, int]] = []  # ns of this clock, what to add to read rank 0's
+        self._regions: dict[str, int] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._lock = threading.Lock()
+        self._start(path)
+
+    def keep_in(self, path: Path) -> None:
+        """Take down what comes from now on in a file; what was in memory is forgotten."""
+        self._start(path)
+
+    def number(self, stream: str, kind: str, name: str) -> int:
+        """Return the number of an event with these words."""
+        words = (stream, kind, name)
+        known = self._numbers.get(words)
+        if known is not None:
+            return known
+        with self._lock:
+            if words not in self._numbers:
+                self.words.append(words)
+                self._tell(words=words)
+                self._numbers[words] = len(self.words)
+        return self._numbers[words]
+
+    def communicator(self, key: str) -> int:
+        """Return this rank's number of a new communicator that all its members call `key`."""
+        self.comms.append(key)
+        self._tell(comm=key)
+        return len(self.comms) - 1
+
+    def clock(self, offset: int) -> None:
+        """Note what now has to be added to this rank's clock to read rank 0's, in ns."""
+        self.clocks.append((perf_counter_ns(), offset))
+        self._tell(clock=self.clocks[-1])
+
+    def add(
+        self, event: int, start: int, stop: int, size: int = 0, peer: int = -1,
+        comm: int = 0, tag: int = 0, order: int = 0,
+    ) -> None:  # fmt: skip
+        """Take down what went on from `start` to `stop` (ns of perf_counter_ns); see `number` for `event`."""
+        if self.on:
+            row = PACK(start, stop, size, order, event, peer, comm, tag)
+            try:
+                self._write(row)
+            except ValueError:  # the piece is full
+                self._write_on(row)
+
+    def rows(self) -> NDArray[Any]:
+        """Return a copy of all rows (ROW) so far."""
+        rows = np.concatenate([np.frombuffer(bytes(piece), ROW) for piece in self._pieces])
+        return rows[rows["event"] > 0]
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._start(None)
+
+    def told(self, **what: Any) -> None:
+        """Leave word for who reads the files, where there are files."""
+        self._tell(**what)
+
+    def _start(self, path: Path | None) -> None:
+        self._file: BinaryIO | None = None
+        self._told: TextIO | None = None
+        if path is not None:
+            self._file = open(path, "w+b")  # noqa: SIM115
+            self._told = open(path.with_suffix(".words"), "w", encoding="utf-8")  # noqa: SIM115
+        self._pieces: list[mmap.mmap] = []
+        for words in self.words:
+            self._tell(words=words)
+        self._next_piece()
+        _LIVING.add(self)
+
+    def _next_piece(self) -> None:
+        at = len(self._pieces) * PIECE
+        if self._file is None:
+            piece = mmap.mmap(-1, PIECE)
+        else:
+            self._file.truncate(at + PIECE)
+            piece = mmap.mmap(self._file.fileno(), PIECE, offset=at)
+        self._pieces.append(piece)
+        self._write = piece.write
+
+    def _write_on(self, row: bytes) -> None:
+        with self._lock:
+            if self._pieces[-1].tell() == PIECE:  # else another thread was here first
+                self._next_piece()
+            self._write(row)
+
+    def _tell(self, **what: Any) -> None:
+        if self._told is not None:
+            self._told.write(json.dumps(what) + "\n")
+            self._told.flush()
+
+
+class Region:
+    """A stretch of a program under a name: around a block, `with`, or a function, `@`."""
+
+    __slots__ = ("_add", "_event", "_starts")
+
+    def __init__(self, name: str, recorder: Recorder) -> None:
+        event = recorder._regions.get(name)
+        if event is None:
+            event = recorder._regions[name] = recorder.number("compute", "region", name)
+        self._event, self._add = event, recorder.add
+        self._starts: list[int] = []  # more than one where it is entered again from within
+
+    def __enter__(self) -> None:
+        self._starts.append(perf_counter_ns())
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._add(self._event, self._starts.pop(), perf_counter_ns())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        event, add = self._event, self._add
+
+        @functools.wraps(function)
+        def timed(*arguments: P.args, **options: P.kwargs) -> R:
+            start = perf_counter_ns()
+            try:
+                return function(*arguments, **options)
+            finally:
+                add(event, start, perf_counter_ns())
+
+        return timed
+
+
+_LIVING: WeakSet[Recorder] = WeakSet()
+HERE = Recorder()
+
+
+def region(name: str) -> Region:
+    """Take down the block (`with region("solve"):`) or each call of the function (`@region("solve")`)."""
+    return Region(name, HERE)
+
+
+def _stop_in_child() -> None:
+    """A forked process must not write over the rows of the one that it came from."""
+    for recorder in _LIVING:
+        recorder.on = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stop_in_child)

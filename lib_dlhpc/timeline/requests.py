@@ -1,0 +1,191 @@
+"""Requests of mpi4py that take themselves down when they are done: one row over the Wait that ended them.
+
+A receive and a collective are named by the call that began them. Of sends, what is taken down is how long
+their rank stood still for them: one row of kind wait a call, and none where it also waited for others.
+"""
+
+from collections.abc import Callable, Iterable
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+from lib_dlhpc.timeline.recorder import Recorder
+
+
+class Open(NamedTuple):
+    """What a request will be a row of: `what` is "send", "receive" or "collective"."""
+
+    what: str
+    recorder: Recorder
+    event: int
+    comm: int
+    world: tuple[int, ...]  # the rank of each rank of the communicator
+    order: int
+    size: int = 0
+    peer: int = -1
+    tag: int = 0
+
+
+def traced_request(base: type, mpi: Any) -> type:
+    """Return a class like mpi4py's Request or Prequest whose instances know what they are `opened` for."""
+    body: dict[str, Any] = {"__slots__": ("opened", "started")}
+    for name in ("Wait", "wait", "Test", "test"):
+        body[name] = _one(getattr(base, name), name, mpi)
+    for name in ("Waitall", "waitall", "Testall", "testall"):
+        body[name] = classmethod(_all(getattr(base, name), name))
+    for name in ("Waitany", "waitany", "Testany", "testany"):
+        body[name] = classmethod(_any(getattr(base, name), name, mpi))
+    for name in ("Waitsome", "waitsome", "Testsome", "testsome"):
+        body[name] = classmethod(_some(getattr(base, name), name))
+    if hasattr(base, "Start"):
+        body["Start"] = _start(base.Start)
+        body["Startall"] = classmethod(_startall)
+    return stand_in(base, body)
+
+
+def stand_in(base: type, body: dict[str, Any]) -> type:
+    """Return a subclass that may take its base's place: what is of the base's type is of its own."""
+
+    class Meta(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, base)
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, base)
+
+    return Meta(base.__name__, (base,), {"__module__": base.__module__, **body})
+
+
+def opened(cls: type, request: Any, what: Open) -> Any:
+    """Return the request as one of a traced class."""
+    request = cls(request)
+    request.opened = what
+    return request
+
+
+def _done(requests: Iterable[tuple[Any, Any]], call: str, start: int, stop: int) -> None:
+    """Take down requests that a call has ended; each comes with its status."""
+    sends: list[Open] = []
+    others = 0
+    for request, status in requests:
+        what: Open | None = getattr(request, "opened", None)
+        if what is None:
+            continue
+        request.opened = None
+        if what.what == "send":
+            sends.append(what)
+            continue
+        others += 1
+        if what.what == "collective":
+            what.recorder.add(
+                what.event, start, stop, what.size, what.peer, what.comm, 0, what.order
+            )
+        elif not status.Is_cancelled():
+            receive(what, status, start, stop)
+    if sends and not others:
+        one = sends[0]
+        event = one.recorder.number("communication", "wait", f"MPI_{call.capitalize()}")
+        size = sum(max(send.size, 0) for send in sends)
+        peer = one.peer if len({send.peer for send in sends}) == 1 else -1
+        one.recorder.add(event, start, stop, size, peer, one.comm)
+
+
+def receive(what: Open, status: Any, start: int, stop: int) -> None:
+    """Take down what has been received, from whom and how much its status says."""
+    source = status.source
+    peer = what.world[source] if source >= 0 else -1
+    size = status.Get_count() if source >= 0 else 0
+    what.recorder.add(what.event, start, stop, size, peer, what.comm, status.tag, what.order)
+
+
+def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
+    tests = name.lower() == "test"
+
+    def one(self: Any, status: Any = None) -> Any:
+        if getattr(self, "opened", None) is None:
+            return call(self, status)
+        if status is None:
+            status = mpi.Status()
+        start = perf_counter_ns()
+        result = call(self, status)
+        stop = perf_counter_ns()
+        if not tests or (result[0] if name == "test" else result):
+            _done([(self, status)], name, start, stop)
+        return result
+
+    return one
+
+
+def _all(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    tests = name.lower() == "testall"
+
+    def all_of_them(cls: type, requests: Any, statuses: Any = None) -> Any:
+        if statuses is None:
+            statuses = []
+        start = perf_counter_ns()
+        result = call(requests, statuses)
+        stop = perf_counter_ns()
+        if not tests or (result[0] if name == "testall" else result):
+            _done(zip(requests, statuses, strict=False), name, start, stop)
+        return result
+
+    return all_of_them
+
+
+def _any(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
+    def any_of_them(cls: type, requests: Any, status: Any = None) -> Any:
+        if status is None:
+            status = mpi.Status()
+        start = perf_counter_ns()
+        result = call(requests, status)
+        stop = perf_counter_ns()
+        index = result if name == "Waitany" else result[0]
+        if 0 <= index < len(requests):  # MPI.UNDEFINED: none was active, or none is done
+            _done([(requests[index], status)], name, start, stop)
+        return result
+
+    return any_of_them
+
+
+def _some(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def some_of_them(cls: type, requests: Any, statuses: Any = None) -> Any:
+        if statuses is None:
+            statuses = []
+        start = perf_counter_ns()
+        result = call(requests, statuses)
+        stop = perf_counter_ns()
+        indices = result if name[0].isupper() else result[0]
+        done = [requests[index] for index in indices or ()]
+        _done(zip(done, statuses, strict=False), name, start, stop)
+        return result
+
+    return some_of_them
+
+
+def _start(call: Callable[..., Any]) -> Callable[..., Any]:
+    def start_one(self: Any) -> Any:
+        begin = perf_counter_ns()
+        result = call(self)
+        _started(self, begin, perf_counter_ns())
+        return result
+
+    return start_one
+
+
+def _startall(cls: type, requests: Any) -> None:
+    for request in requests:
+        request.Start()
+
+
+def _started(request: Any, start: int, stop: int) -> None:
+    """A persistent request is under way: a send is taken down, anything else when it is done."""
+    what: Open | None = getattr(request, "started", None)
+    if what is None:
+        return
+    if what.what == "collective":  # matches by which it is, and by how often it has been started
+        what = what._replace(order=what.order + (1 << 32))
+        request.started = what
+        request.opened = what
+        return
+    request.opened = what._replace(order=start)
+    if what.what == "send":
+        what.recorder.add(what.event, start, stop, what.size, what.peer, what.comm, what.tag, start)
