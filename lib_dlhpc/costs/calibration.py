@@ -41,7 +41,7 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
             " legal value is 1; what several such devices do together is the servers' rate as much as theirs."
         )
     cost = bucket_costs(small, work)
-    if small.strategy.overlaps:
+    if small.overlaps:
         remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
         busy = last_axis(work.forward) + work.ready + last_axis(update)
         lines = (last_axis(target) - remaining) / busy / last_axis(slowest)

@@ -4,7 +4,8 @@
 
 The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a kernel of w_half FLOP
 reaches half of what a large one does. Roofline: Williams, Waterman & Patterson 2009; the saturating
-efficiency: Hockney's n_1/2 (1985).
+efficiency: Hockney's n_1/2 (1985). Where the pace of a kind of layer was measured (costs/paces.py), that
+takes its place.
 """
 
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Layer, Model
@@ -65,7 +67,12 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     forward = np.maximum((work + half) / rate, memory_time) + launch
     # Backward forms two products of the forward's size, one for the input and one for the weights.
     backward = np.maximum((2 * work + 2 * half) / rate, 2 * memory_time) + 2 * launch
-    return LayerTimes(forward, backward)
+    if device.layers:
+        forward, backward = paces.replaced(model, device.layers, batch, size, forward, backward)
+    # What a pass takes outside of the layers stands with the first of them.
+    first = np.arange(len(model.layers)) == 0
+    forward, slow = forward + first * last_axis(device.overhead), last_axis(device.slowdown)
+    return LayerTimes(slow * forward, slow * backward)
 
 
 @lru_cache(maxsize=256)
@@ -95,4 +102,10 @@ def _score_passes(layer: Layer) -> float:
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:
     """Return the seconds of one optimiser update of all fp32 (master) parameters: memory-bound."""
-    return 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / device.memory_bandwidth
+    pace = device.layers.get(optimizer)
+    if pace is not None:
+        moved = 4 * UPDATE_TRAFFIC[optimizer] * model.parameters
+        return device.slowdown * (pace.launch + moved / pace.bandwidth)
+    return (
+        device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / device.memory_bandwidth
+    )

@@ -76,8 +76,8 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
         backward=scale * times.backward.sum(),
         again=scale * times.forward[repeated].sum(),
         forward_messages=_together(_priced(experiment, there, size), routed),
-        backward_messages=backward if strategy.overlap else _together(backward, behind),
-        hidden_messages=behind if strategy.overlap else {},
+        backward_messages=backward if experiment.overlap else _together(backward, behind),
+        hidden_messages=behind if experiment.overlap else {},
         layer_forward=scale * times.forward,
         layer_backward=scale * times.backward,
     )

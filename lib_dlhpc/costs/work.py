@@ -29,7 +29,8 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
     device = experiment.machine.device
-    others = (strategy.bucket, *(value for key, value in vars(device).items() if key != "peak"))
+    apart = ("peak", "layers")
+    others = (strategy.bucket, *(value for key, value in vars(device).items() if key not in apart))
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
     times = compute.layer_times(model, device, batch, strategy.precision)

@@ -372,7 +372,7 @@ def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, A
     cost = ALGORITHMS[experiment.strategy.allreduce](work.sizes, network_of(experiment))
     terms = [term * (work.sizes > 0) for term in cost]
     total = Cost(*(term.sum(axis=-1) for term in terms))
-    if not experiment.strategy.overlaps:
+    if not experiment.overlaps:
         return total, total.total
     return total, overlap.exposed_time(
         work.ready * last_axis(slowest), sum(terms), work.backward * slowest

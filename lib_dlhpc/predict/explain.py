@@ -165,7 +165,7 @@ def _exposed(p: Breakdown) -> Explanation:
         show(float(p.exposed_communication), "s"),
         "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket leaves when its last layer is"
         " done and the one before has left"
-        if p.experiment.strategy.overlaps
+        if p.experiment.overlaps
         else f"all of the communication: the exchange starts after {after}",
         (
             ("all communication", show(float(p.communication.total), "s"), "see above"),

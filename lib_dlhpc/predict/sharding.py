@@ -50,7 +50,7 @@ def with_each_microbatch(
     ahead = _fetched(experiment, model, np.concatenate([c.layer_forward for c in costs]), 1)
     again = _fetched(experiment, model, np.concatenate([c.layer_backward for c in costs]), -1)
     both = again.cost + home.cost
-    late = max(again.exposed, both.total - back) if strategy.overlap else both.total
+    late = max(again.exposed, both.total - back) if experiment.overlap else both.total
     return ahead, Exchange(both, max(0.0, float(late)))
 
 
@@ -89,7 +89,7 @@ def _summed(
     for group, share in seen_in_part(model):
         each += groups.everyone(share * sizes, groups.group_network(experiment, group), full)
     total = Cost(*(float(np.sum(term)) for term in each))
-    if not strategy.overlaps:
+    if not experiment.overlaps:
         return Exchange(total, total.total)
     work = np.concatenate([cost.layer_backward for cost in costs])
     lasts = backward * stragglers.slowest(experiment.devices, experiment.machine.jitter)
@@ -106,7 +106,7 @@ def _fetched(experiment: Experiment, model: Model, work: Floats, order: int) -> 
     sizes = model.layer_parameters[::order] * compute.BYTES[strategy.precision]
     cost = groups.gather(sizes, net, sizes > 0)
     total = Cost(*(float(np.sum(term)) for term in cost))
-    if not strategy.overlap:
+    if not experiment.overlap:
         return Exchange(total, total.total)
     there = np.cumsum(cost.total)
     work = work[::order]

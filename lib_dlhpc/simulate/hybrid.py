@@ -283,7 +283,7 @@ class _Step:
             for size, share in zip(cut.sizes.tolist(), ready.tolist(), strict=True):
                 if size:
                     number += 1
-                    filled = start + (stop - start) * share if strategy.overlaps else through
+                    filled = start + (stop - start) * share if self.experiment.overlaps else through
                     joined = np.maximum(filled, free)
                     free = exchange(size * (1 - experts), joined)
                     free = alike(size * experts, free) if experts else free

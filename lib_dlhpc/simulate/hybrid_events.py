@@ -288,7 +288,7 @@ class _Wire:
         self.size = compute.BYTES[strategy.precision]
         self.zero, self.bucket = int(strategy.zero), float(strategy.bucket)
         self.name = "ring_reduce_scatter" if self.zero else strategy.allreduce
-        self.early = bool(strategy.overlap)
+        self.early = bool(replay.experiment.overlap)
         self.experts = 0.0
         models = [part.model for part in replay.held[rank]]
         self.whole = float(sum(model.parameters for model in models) * self.size)

@@ -57,7 +57,7 @@ def sharded(experiment: Experiment, part: Part, scale: float) -> tuple[Sharded, 
     taken = cost.total * full
     work = layers.layer_backward
     filled = ready_times(work, cut.last_layer) / max(float(work.sum()), 1e-300)
-    if not strategy.overlap:
+    if not experiment.overlap:
         filled = np.ones_like(filled)
     none = np.zeros(0)
     passes = []
@@ -69,7 +69,7 @@ def sharded(experiment: Experiment, part: Part, scale: float) -> tuple[Sharded, 
             there, moved = np.cumsum(seconds), float(bytes_of.sum())
             left = np.cumsum(seconds_of[::order][::-1])[::-1]
             left = left / max(float(seconds_of.sum()), 1e-300)
-            if not strategy.overlap:
+            if not experiment.overlap:
                 there, left = there[-1:], np.ones(1)
         back = order == -1
         passes.append(

@@ -144,7 +144,7 @@ def _load(
     return Load(
         device_work(experiment, scale),
         float(scale * update),
-        bool(experiment.strategy.overlap),
+        bool(experiment.overlap),
         factor,
         fetch,
         saving,

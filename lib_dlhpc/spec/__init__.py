@@ -6,6 +6,7 @@ measured.py     Measured: where a machine's numbers were measured; the user's ow
 model.py        Layer, Model (a layer graph with exact counts)
 networks/       builders of models from their layers' shapes
 dataset.py      Dataset
+pace.py         Pace: the measured speed of a kind of layer
 strategy.py     Strategy
 catalog.py      finds entries in lib_dlhpc/catalog
 schema.py       TOML tables to dataclasses and back, with errors that help

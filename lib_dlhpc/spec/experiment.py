@@ -129,6 +129,16 @@ class Experiment:
         return self.strategy.servers if self.strategy.update == "asynchronous" else 0
 
     @property
+    def overlap(self) -> bool:
+        """Whether messages go on behind computation: it is asked for, and the machine can."""
+        return self.strategy.overlap and self.machine.progress
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether backward hides the exchange: only a synchronous step's can leave early."""
+        return self.strategy.overlaps and self.machine.progress
+
+    @property
     def global_batch(self) -> Any:
         """Samples of one optimiser step over all devices."""
         return self.strategy.batch * (self.devices // self.strategy.replica)

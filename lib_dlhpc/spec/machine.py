@@ -10,9 +10,11 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.measured import Measured, read_measured
+from lib_dlhpc.spec.pace import Pace, read_paces
 from lib_dlhpc.spec.schema import (
     check_keys,
     choice,
+    flag,
     number,
     read_table,
     resolve,
@@ -29,7 +31,12 @@ SERVERS = ("apart", "one")
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: one GPU, one TPU chip, one CPU socket or core, as the machine counts it."""
+    """What computes: one GPU, one TPU chip, one CPU socket or core, as the machine counts it.
+
+    A kind of layer with a measured pace in `layers`, or an update (by the optimiser's name), has that
+    in place of the roofline. overhead: of each pass of a batch, or microbatch, outside the layers.
+    slowdown: what all computing takes, over what these numbers say.
+    """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
     memory: float = number("B", positive=True)
@@ -41,6 +48,9 @@ class Device:
     efficiency: float = number(default=1.0, positive=True, most=1.0)
     half_work: float = number("FLOP", default=0.0)
     launch: float = number("s", default=0.0)
+    overhead: float = number("s", default=0.0)
+    slowdown: float = number(default=1.0, positive=True)
+    layers: Mapping[str, Pace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class Machine:
     """Nodes of equal devices, joined by `nics` links a node to a network.
 
     host_memory: of a node, beside that of its devices. host_link: between a device and it, for each device.
+    progress: whether messages go on while devices compute; not where the processors themselves move them.
     """
 
     device: Device
@@ -110,6 +121,7 @@ class Machine:
     local_survival: float = number(
         default=0.0, most=1.0
     )  # share of failures after which the nodes' own tiers still hold all
+    progress: bool = flag(default=True)
     name: str = text()
     measured: Measured | None = None  # where the numbers come from, if `dlhpc calibrate` found them
 
@@ -129,7 +141,8 @@ def read_device(value: Any, path: str = "device") -> Device:
     for key, rate in rates.items():
         if not 0 < rate < math.inf:
             raise SpecError(f"{path}.peak.{key} = {rate:g}: legal: a finite rate above 0.")
-    device: Device = read_table(Device, table, path, given={"peak": rates})
+    layers = read_paces(table.get("layers", {}), f"{path}.layers")
+    device: Device = read_table(Device, table, path, given={"peak": rates, "layers": layers})
     if np.any(np.less(device.busy_power, device.idle_power)):
         raise SpecError(
             f"{path}.busy_power = {np.min(device.busy_power):g} W is below"

@@ -159,12 +159,16 @@ def default_machine() -> "Machine | None":
 
 
 def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
-    """Return `machine` with all that was measured on `measured`, and nothing else of it."""
+    """Return `machine` with all that was measured on `measured`, and nothing else of it.
+
+    That is what has an interval, the paces of layers, and whether messages go on while devices compute.
+    """
     if measured.measured is None:
         raise SpecError("The machine says of none of its numbers that it was measured.")
     for key in measured.measured.intervals:
         machine = _with(machine, measured, key.split("."))
-    return replace(machine, measured=measured.measured)
+    device = replace(machine.device, layers=measured.device.layers)
+    return replace(machine, device=device, progress=measured.progress, measured=measured.measured)
 
 
 def _with(over: Any, source: Any, names: list[str]) -> Any:

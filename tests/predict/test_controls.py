@@ -98,6 +98,7 @@ OFFLOADED = {**UNCALIBRATED, "strategy.offload": "all"}
 READERS = {"storage.workers": 2, "machine.storage.nvme.read_latency": 0.05}
 SHARED_OUT = {"storage.tier": "gpfs", "storage.access": "cooperative", "storage.local": "nvme"}
 SLOW_DISK = {"scope": "node", "bandwidth": 1e6, "write_bandwidth": 1e6}
+PACES = {"conv": {"rate": 1e12, "backward_rate": 1e12}}
 INTERLEAVED = {
     "strategy.pipeline": 3,
     "strategy.microbatches": 6,
@@ -166,6 +167,7 @@ CHANGES = {
     "machine.nodes_per_switch": (64, {}),
     "machine.oversubscription": (4.0, {}),
     "machine.jitter": (0.2, {}),
+    "machine.progress": (False, {**UNCALIBRATED, "strategy.overlap": True}),
     "machine.node_power": (900.0, {}),
     "machine.pue": (1.5, {}),
     "machine.device.peak": ({"fp32": 5e12}, UNCALIBRATED),
@@ -177,6 +179,9 @@ CHANGES = {
     "machine.device.efficiency": (0.2, UNCALIBRATED),
     "machine.device.half_work": (5e10, UNCALIBRATED),
     "machine.device.launch": (1e-3, UNCALIBRATED),
+    "machine.device.overhead": (1e-2, UNCALIBRATED),
+    "machine.device.slowdown": (2.0, UNCALIBRATED),
+    "machine.device.layers": (PACES, UNCALIBRATED),
     "machine.intra_node.latency": (1e-3, {}),
     "machine.intra_node.bandwidth": (1e9, {"calibration.devices": 1, "calibration.rate": 200.0}),
     "machine.intra_node.efficiency": (0.1, {}),
@@ -300,6 +305,7 @@ FASTER = [
 ]
 SLOWER = [
     *("machine.inter_node.latency", "machine.intra_node.latency", "machine.device.launch"),
+    *("machine.device.overhead", "machine.device.slowdown"),
     *("machine.device.half_work", "machine.jitter", "machine.oversubscription"),
     *("storage.operations_per_file", "strategy.batch", "dataset.bytes"),
 ]
@@ -312,6 +318,8 @@ RANGES = {
     "machine.inter_node.latency": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
     "machine.intra_node.latency": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
     "machine.device.launch": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
+    "machine.device.overhead": [0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2],
+    "machine.device.slowdown": [0.5, 0.8, 1.0, 1.2, 2.0, 10.0],
     "machine.device.half_work": [0.0, 1e3, 1e6, 1e8, 1e9, 1e12],
     "storage.operations_per_file": [0.0, 1.0, 3.0, 10.0, 100.0, 1000.0],
     "dataset.bytes": [1e6, 1e9, 1e11, 1e12, 1e14, 1e16],
