@@ -8,6 +8,13 @@ others.py     what other processes do meanwhile: the calmer half of the repeats 
 cold.py       how the page cache is emptied, and which way was allowed
 io.py         measure_io(folder): the points of a folder's file system
 fit.py        fit_io(points): a StorageTier, each number with its interval
+machine.py    measure_machine(ranks, seconds, run), fit_machine(raw): a whole machine, with intervals
+worker.py     one rank of it: numpy, messages, collectives (the trainer's layers: train/probe.py)
+layers.py     fit: a pace for each kind of layer and update, the cost of a pass outside them, jitter
+messages.py   fit: latency, bandwidth, where messages change their protocol
+numbers.py    fit: products, calls and sums of numpy
+robust.py     what counts of noisy repeats; fits with 90 % intervals
+machine_report.py  the machine as TOML, a table, JSON
 expected.py   what the formulas of a prediction say of a point
 host.py       what was measured, in words: cores, memory, file system, kernel
 report.py     the tier as TOML, the points as JSON

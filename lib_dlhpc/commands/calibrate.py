@@ -1,4 +1,7 @@
-"""`dlhpc calibrate io DIR`: what the file system of a folder gives to readers, as a storage tier of a machine."""
+"""`dlhpc calibrate io DIR`: what the file system of a folder gives to readers, as a storage tier of a machine.
+
+The machine itself, which is measured without a WHAT, is in calibrate_machine.py.
+"""
 
 import argparse
 import json
@@ -11,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.commands import calibrate_machine
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import SCOPES
 from lib_dlhpc.spec.units import parse_quantity
@@ -20,8 +24,21 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `calibrate` to the command line."""
-    calibrate = subparsers.add_parser("calibrate", help="measure this machine, for predictions")
-    actions = calibrate.add_subparsers(required=True, metavar="WHAT")
+    calibrate = subparsers.add_parser(
+        "calibrate",
+        help="measure this machine, for predictions",
+        description="Without WHAT, the machine: its computing, its messages and how ranks differ.",
+    )
+    calibrate_machine.add_options(calibrate)
+    actions = calibrate.add_subparsers(metavar="WHAT")
+    machine = actions.add_parser(
+        "machine",
+        help="the trainer's layers, numpy, messages, collectives: a machine (default)",
+        description="Times the trainer's own layers, numpy, messages and allreduces on MPI ranks, and fits the"
+        " numbers that predictions need, each with a 90 % interval. Without --out the result is the user's own"
+        " calibration, which dlhpc compare lays over experiments whose machine is the laptop.",
+    )
+    calibrate_machine.add_options(machine)
     io = actions.add_parser(
         "io",
         help="read small files and packed ones in a folder: a storage tier",

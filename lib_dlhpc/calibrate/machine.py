@@ -1,0 +1,132 @@
+"""Measure this machine on its ranks, and make of it what an experiment's [machine] takes.
+
+Two programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run) and
+worker.py (numpy, messages, collectives). Whoever calls says how ranks are started: this room starts none.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from subprocess import CompletedProcess, TimeoutExpired
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.calibrate.fit import Fit
+from lib_dlhpc.calibrate.layers import Layers, fit_layers
+from lib_dlhpc.calibrate.messages import Messages, fit_messages
+from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
+from lib_dlhpc.calibrate.workspace import CalibrationError
+from lib_dlhpc.spec.machine import Machine, read_machine
+from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
+from lib_dlhpc.spec.schema import to_table
+
+PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
+SHARES = {PROBE: 0.6, WORKER: 0.33}  # of the seconds; the rest is for starting
+PATIENCE = 120.0  # s beside what was asked for
+LEAST = 2.0  # s
+Run = Callable[..., CompletedProcess[str]]
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A machine as measured, and what it was made of."""
+
+    machine: Machine
+    layers: Layers
+    messages: Messages | None
+    numbers: Numbers
+    raw: Mapping[str, Any]
+
+
+def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
+    """Return what was measured on so many ranks in about so many seconds.
+
+    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. Raises
+    CalibrationError for fewer than 2 s or one rank, and where a program fails.
+    """
+    if ranks < 1:
+        raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
+    if not LEAST <= seconds < float("inf"):
+        raise CalibrationError(f"seconds = {seconds:g}: expected at least {LEAST:g}.")
+    raw: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="dlhpc-calibrate-") as folder:
+        for module, share in SHARES.items():
+            file = Path(folder) / f"{module}.json"
+            arguments = ("-m", module, str(file), f"{share * seconds:.3f}")
+            try:
+                done = run(ranks, *arguments, patience=seconds + PATIENCE)
+            except TimeoutExpired:
+                raise CalibrationError(f"{module} on {ranks} ranks did not end in time.") from None
+            if done.returncode or not file.exists():
+                last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+                raise CalibrationError(f"{module} on {ranks} ranks failed: {last}")
+            raw[module] = json.loads(file.read_text(encoding="utf-8"))
+            if raw[module]["ranks"] != ranks:
+                raise CalibrationError(
+                    f"{ranks} ranks were asked for, and {raw[module]['ranks']} started."
+                )
+    return raw
+
+
+def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
+    """Return the machine that the numbers speak for; `tier`: storage that was measured beside it."""
+    layers, numbers = fit_layers(raw[PROBE]), fit_numbers(raw[WORKER])
+    messages = fit_messages(raw[WORKER], numbers.gamma)
+    ranks = int(raw[PROBE]["ranks"])
+    values, ends = _numbers(layers, messages, numbers, raw[PROBE]["resident"])
+    table: dict[str, Any] = {"name": STAND_IN, "progress": False}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        place = table
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
+    if tier is not None:
+        kept = {key: value for key, value in to_table(tier.tier).items() if key != "name"}
+        table["storage"] = {tier.tier.name: kept}
+        ends |= {
+            f"storage.{tier.tier.name}.{key}": pair
+            for key, pair in tier.intervals.items()
+            if np.isfinite(pair).all()
+        }
+    table["measured"] = {
+        "date": date.today().isoformat(),
+        "host": host_class(),
+        "ranks": ranks,
+        "cores": cores(),
+        "versions": versions(),
+        "intervals": {key: list(pair) for key, pair in ends.items()},
+    }
+    return Calibrated(read_machine(table), layers, messages, numbers, raw)
+
+
+def _numbers(
+    layers: Layers, messages: Messages | None, numbers: Numbers, resident: list[int]
+) -> tuple[dict[str, float], dict[str, Ends]]:
+    """Return each number by its dotted name, and its interval."""
+    held = float(np.max(resident)), (float(np.min(resident)), 1.1 * float(np.max(resident)))
+    found: dict[str, tuple[float, Ends]] = {
+        "device.efficiency": (numbers.efficiency, numbers.efficiency_ends),
+        "device.half_work": (numbers.half_work, numbers.half_work_ends),
+        "device.launch": (numbers.launch, numbers.launch_ends),
+        "device.memory_bandwidth": (numbers.memory_bandwidth, numbers.memory_bandwidth_ends),
+        "device.overhead": (layers.overhead, layers.overhead_ends),
+        "device.slowdown": (1.0, layers.slowdown_ends),
+        "device.reserved_memory": held,
+        "jitter": (layers.jitter, layers.jitter_ends),
+    }
+    for name, rate in numbers.peak.items():
+        found[f"device.peak.{name}"] = rate, numbers.peak_ends[name]
+    if messages is not None:
+        found["intra_node.latency"] = messages.latency, messages.latency_ends
+        found["intra_node.bandwidth"] = messages.bandwidth, messages.bandwidth_ends
+        found["intra_node.efficiency"] = 1.0, (1.0, 1.0)
+    return {key: value for key, (value, _) in found.items()}, {
+        key: pair for key, (_, pair) in found.items()
+    }

@@ -1,0 +1,183 @@
+"""A calibrated machine as TOML, with where it comes from; what was measured as a short table, or as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from lib_dlhpc.calibrate.machine import WORKER, Calibrated
+from lib_dlhpc.calibrate.messages import curve
+from lib_dlhpc.calibrate.robust import Floats
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of
+from lib_dlhpc.spec.schema import to_table
+from lib_dlhpc.spec.units import count, format_quantity
+
+SHOWN = 5  # points of a curve that the table has
+NAMES = {
+    "device.peak.fp32": "largest rate of a product, fp32",
+    "device.peak.fp64": "largest rate of a product, fp64",
+    "device.efficiency": "of it, for large products",
+    "device.half_work": "product that reaches half of that",
+    "device.launch": "one numpy call",
+    "device.memory_bandwidth": "bytes that numpy adds up",
+    "device.overhead": "step, outside the layers",
+    "device.reserved_memory": "rank before its first array",
+    "jitter": "sigma of a rank's step over its mean",
+    "intra_node.latency": "message: latency",
+    "intra_node.bandwidth": "message: bandwidth",
+    "device.slowdown": "computing, over what was fitted",
+}
+
+
+def as_toml(found: Calibrated) -> str:
+    """Return the [machine] of an experiment; what was measured, and how well it fits, stands in comments."""
+    measured = _measured(found)
+    head = [
+        f"Measured by `dlhpc calibrate` on {measured.date}: {measured.host};"
+        f" {count(measured.ranks, 'rank')}, one thread each.",
+        f'Laid over the machine of an experiment, which is "{STAND_IN}" where it is this one.',
+        "",
+        *as_lines(found),
+    ]
+    comments = "".join(f"# {line}".rstrip() + "\n" for line in head)
+    return comments + tomli_w.dumps({"machine": _table(found.machine)})
+
+
+def as_lines(found: Calibrated) -> list[str]:
+    """Return a readable table: each number with its 90 % interval, the curves, the step, how well it fits."""
+    return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found)]
+
+
+def as_dict(found: Calibrated) -> dict[str, Any]:
+    """Return everything as plain tables in SI units: the machine, each fit's errors, and all that was measured."""
+    step = {"size": found.messages.step, "latency": found.messages.jump} if found.messages else {}
+    return {
+        "machine": _table(found.machine),
+        "protocol_step": step,
+        "errors": {name: errors.tolist() for name, errors in _errors(found)},
+        "networks": found.layers.steps.tolist(),
+        "raw": dict(found.raw),
+    }
+
+
+def _numbers(found: Calibrated) -> Iterator[str]:
+    yield f"{'':<38}{'measured':>14}   90 % interval"
+    for key, name in NAMES.items():
+        ends = _measured(found).intervals.get(key)
+        if ends is not None:
+            unit = field_of(key)["unit"]
+            value, low, high = (_shown(each, unit) for each in (_value(found.machine, key), *ends))
+            yield f"{name:<38}{value:>14}   {low} to {high}"
+
+
+def _curves(found: Calibrated) -> Iterator[str]:
+    told = found.raw[WORKER]
+    named = {
+        "gemm float32": (
+            "product of edge",
+            lambda size, took: _shown(2 * size**3 / took, "FLOP/s"),
+        ),
+        "message": ("message of", lambda size, took: _shown(took, "s")),
+        "ring": ("allreduce, ring, of", lambda size, took: _shown(took, "s")),
+        "recursive_doubling": ("allreduce, doubling, of", lambda size, took: _shown(took, "s")),
+        "library": ("allreduce, the library's, of", lambda size, took: _shown(took, "s")),
+    }
+    for what, (name, shown) in named.items():
+        sizes, took = curve(told, what)
+        if not sizes:
+            continue
+        chosen = sorted(set(np.linspace(0, len(sizes) - 1, SHOWN).round().astype(int).tolist()))
+        unit = "" if what.startswith("gemm") else "B"
+        cells = (f"{_shown(sizes[at], unit)}: {shown(sizes[at], took[at])}" for at in chosen)
+        yield f"{name:<30}" + "   ".join(cells)
+
+
+def _step(found: Calibrated) -> list[str]:
+    messages = found.messages
+    if messages is None:
+        return ["one rank: no messages were measured"]
+    if not messages.step:
+        return ["no step in the time of messages: one protocol at all sizes, as far as it shows"]
+    return [
+        f"messages take another way from {_shown(messages.step, 'B')} on (rendezvous after eager):"
+        f" {_shown(messages.jump, 's')} more"
+    ]
+
+
+def _fits(found: Calibrated) -> Iterator[str]:
+    steps = np.abs(found.layers.steps)
+    yield (
+        f"layers of {len(steps)} networks together: fit off by {np.median(steps):.0%} in the median,"
+        f" {steps.max():.0%} at most"
+    )
+    parts = [f"{name} {np.median(np.abs(errors)):.0%}" for name, errors in _errors(found)]
+    for first in range(0, len(parts), 8):
+        yield ("median error  " if first == 0 else " " * 14) + ", ".join(parts[first : first + 8])
+
+
+def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
+    yield from found.numbers.errors.items()
+    yield from found.messages.errors.items() if found.messages else ()
+    yield from found.layers.errors.items()
+
+
+def _measured(found: Calibrated) -> Measured:
+    assert found.machine.measured is not None
+    return found.machine.measured
+
+
+def _value(machine: Machine, key: str) -> float:
+    value: Any = machine
+    for name in key.split("."):
+        value = value[name] if isinstance(value, dict) else getattr(value, name)
+    return float(value)
+
+
+def _table(machine: Machine) -> dict[str, Any]:
+    """Return what was measured, rounded, and the name of the machine that it is laid over."""
+    assert machine.measured is not None
+    table: dict[str, Any] = {"name": STAND_IN, "progress": machine.progress}
+    for key in machine.measured.intervals:
+        *parents, last = key.split(".")
+        place, source = table, to_table(machine)
+        for parent in parents:
+            place, source = place.setdefault(parent, {}), source[parent]
+        place[last] = _rounded(source[last], field_of(key)["unit"])
+        if parents[:1] == ["storage"]:
+            place.setdefault("scope", source["scope"])
+            place.setdefault("servers", source["servers"])
+    layers = to_table(machine.device)["layers"]
+    table["device"]["layers"] = {
+        kind: {
+            name: value if value == float("inf") else _rounded(value, _unit(name))
+            for name, value in pace.items()
+            if value not in (0.0, "0 s", float("inf"))
+        }
+        for kind, pace in layers.items()
+    }
+    table["measured"] = to_table(machine.measured) | {
+        "intervals": {
+            key: [_rounded(end, field_of(key)["unit"]) for end in ends]
+            for key, ends in machine.measured.intervals.items()
+        }
+    }
+    return table
+
+
+def _unit(name: str) -> str:
+    return {"launch": "s", "rate": "FLOP/s", "bandwidth": "B/s"}[name.removeprefix("backward_")]
+
+
+def _rounded(value: Any, unit: str) -> Any:
+    """Return a number with its unit as text, to four digits; text as it is."""
+    if isinstance(value, str):
+        from lib_dlhpc.spec.units import parse_quantity
+
+        value = parse_quantity(value, unit)
+    return format_quantity(value, unit, 4).replace("µ", "u") if unit else float(f"{value:.4g}")
+
+
+def _shown(value: float, unit: str) -> str:
+    return format_quantity(value, unit) if unit else f"{value:.3g}"

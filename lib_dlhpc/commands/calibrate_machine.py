@@ -1,0 +1,84 @@
+"""`dlhpc calibrate`: this machine's computing and messages, in about a minute, as a machine for experiments."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.measured import cores, default_path
+from lib_dlhpc.spec.units import count, parse_quantity
+
+SECONDS = "60"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `dlhpc calibrate machine`, which are those of `dlhpc calibrate`."""
+    parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
+    parser.add_argument("--seconds", default=SECONDS, help=f"how long, about (default: {SECONDS})")
+    parser.add_argument("--io", metavar="DIR", help="measure the file system of this folder too")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the machine there, as TOML (default: the user's own, which compare takes)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print all that was measured, in SI units"
+    )
+    parser.set_defaults(command=_machine)
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from lib_dlhpc.calibrate.machine import LEAST, fit_machine, measure_machine
+    from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
+    from lib_dlhpc.launch.mpi import mpiexec, run_to_end
+
+    seconds = parse_quantity(options.seconds, "s", "--seconds")
+    if not LEAST <= seconds < float("inf"):
+        raise SpecError(f"--seconds {options.seconds}: expected at least {LEAST:g} s.")
+    ranks = min(2, cores()) if options.ranks is None else options.ranks
+    if ranks < 1:
+        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    out = _place(options.out)
+    if options.io and not Path(options.io).is_dir():
+        raise SpecError(f"--io {options.io}: no such folder.")
+    mpiexec()
+    print(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...", file=sys.stderr)
+    if ranks > cores():
+        print(
+            f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times say little of ranks that"
+            " have one each.",
+            file=sys.stderr,
+        )
+    tier = _tier(Path(options.io)) if options.io else None
+    found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+        temporary.write_text(as_toml(found), encoding="utf-8")
+        os.replace(temporary, out)
+    except OSError as error:
+        raise SpecError(f"--out {out}: {error.strerror}.") from None
+    print(json.dumps(as_dict(found), indent=2) if options.json else "\n".join(as_lines(found)))
+    print(f"{out}: this machine, for `dlhpc compare FILE`.", file=sys.stderr)
+    return 0
+
+
+def _place(name: str | None) -> Path:
+    """Return the file to write to; better to say that it cannot be before the measurement than after."""
+    if name is None:
+        return default_path()
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise SpecError(f"--out {name}: {'a folder' if path.is_dir() else 'no such folder'}.")
+    return path
+
+
+def _tier(folder: Path) -> Any:
+    from lib_dlhpc.calibrate.fit import fit_io
+    from lib_dlhpc.calibrate.io import measure_io
+
+    print(f"Reading in {folder} for about 20 s ...", file=sys.stderr)
+    return fit_io(measure_io(folder))

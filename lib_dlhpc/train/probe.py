@@ -1,0 +1,250 @@
+"""The trainer's own layers, timed on all ranks at once: mpiexec -n 2 python -m lib_dlhpc.train.probe FILE 20.
+
+Rank 0 writes to FILE, as JSON, what `dlhpc calibrate` fits: seconds of each layer forward and backward and of
+each update in a few small networks, again and again for about so many seconds, and steps of a tiny run.
+All ranks work at the same time, as they do in training: what they share, such as memory, is shared here too.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.experiment import Experiment, read_experiment, read_model
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.train import loss as losses
+from lib_dlhpc.train.layers.kept import Array
+from lib_dlhpc.train.network import ALONE, Network
+from lib_dlhpc.train.optimizers import RULES, Optimizer
+
+STEPS = 6  # of a network in a round; the first is left out
+LEAST_ROUNDS = 3
+RUN = 0.12  # of the seconds go into the tiny run, about
+
+
+def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
+    activation, pool = more.get("activation", "relu"), more.get("pool", "max_pool")
+    norm = [{"kind": "batch_norm"}] if more.get("norm") else []
+    space = [size] * more.get("axes", 2)
+    options = {"kernel": kernel, "padding": kernel // 2}
+    return {
+        "family": "sequential",
+        "input": [channels, *space],
+        "layers": [
+            {"kind": "conv", "channels": first, **options}, *norm, {"kind": activation},
+            {"kind": pool, "kernel": 2},
+            {"kind": "conv", "channels": second, **options}, *norm, {"kind": activation},
+            {"kind": pool, "kernel": 2},
+            {"kind": "flatten"}, {"kind": "dense", "features": 48}, {"kind": activation},
+            {"kind": "dense", "features": 10},
+        ],
+    }  # fmt: skip
+
+
+def _words(layers: int, hidden: int, sequence: int, vocabulary: int, dropout: float) -> Any:
+    sizes = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence}
+    return {"family": "gpt", "vocabulary": vocabulary, "dropout": dropout, **sizes}
+
+
+def _mlp(*widths: int, activation: str = "relu") -> Any:
+    return {"family": "mlp", "widths": list(widths), "activation": activation}
+
+
+# Networks and the batches of a rank, from tiny to what a laptop still trains in class; no lab's own.
+NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
+    (_mlp(48, 56, 40, 10), (16, 96, 384)),
+    (_mlp(784, 160, 96, 10), (48, 192)),
+    (_mlp(300, 400, 400, 10, activation="tanh"), (64,)),
+    (_mlp(512, 1024, 768, 10, activation="sigmoid"), (96,)),
+    (_image(12, 24, 3, 8, 1), (24, 96)),
+    (_image(6, 16, 5, 28, 1, activation="tanh", pool="avg_pool"), (12, 48)),
+    (_image(24, 32, 3, 16, 3, norm=True), (16,)),
+    (_image(6, 12, 3, 12, 1, axes=3, activation="leaky_relu", pool="avg_pool"), (6,)),
+    (_words(2, 48, 24, 48, 0.1), (4, 12)),
+    (_words(2, 96, 40, 80, 0.1), (4,)),
+    (_words(2, 64, 32, 64, 0.0), (4, 12)),
+)
+TINY = {"widths": [64, 24, 16, 10], "batch": 16}  # so little work that what is outside of it shows
+
+
+class Timed(Network):
+    """A network that takes down when it comes to each layer, forward and backward."""
+
+    marks: list[float]
+
+    def _one(self, visit: str, index: int, *rest: Any) -> Array:
+        self.marks.append(perf_counter())
+        return super()._one(visit, index, *rest)
+
+    def _back(self, index: int, *rest: Any) -> None:
+        self.marks.append(perf_counter())
+        super()._back(index, *rest)
+
+
+class Case:
+    """One network at one batch size, with made-up samples."""
+
+    def __init__(self, table: Mapping[str, Any], batch: int) -> None:
+        self.table, self.batch = dict(table), batch
+        self.network = Timed(read_model(self.table))
+        model, dice = self.network.model, np.random.default_rng(0)
+        shape = (batch, *model.input_shape)
+        words = model.layers[0].kind == "embedding"
+        self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
+        self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
+        self.optimizers = {name: Optimizer(name, Training()) for name in RULES}
+        self.step = 0
+
+    def once(self) -> tuple[list[float], list[float], float, dict[str, float]]:
+        """Take a step; return s of each layer forward, backward, of the loss, and of each update."""
+        network = self.network
+        network.context.step = self.step = self.step + 1
+        network.marks = []
+        outputs = network.forward(self.x)
+        ahead = [*network.marks, perf_counter()]
+        _, dy = losses.softmax_cross_entropy(outputs, self.y, self.batch)
+        lost, network.marks = perf_counter(), []
+        network.back(ALONE, {network.gives[0]: dy})
+        back = [*network.marks, perf_counter()]
+        updates = {}
+        for name, optimizer in self.optimizers.items():
+            network.gradients.fill(1e-6)
+            begin = perf_counter()
+            optimizer.update(network, 1e-6)
+            updates[name] = perf_counter() - begin
+        backward = np.diff(back)[::-1].tolist()
+        return np.diff(ahead).tolist(), backward, lost - ahead[-1], updates
+
+
+def main(path: Path, seconds: float) -> None:
+    """Measure on the ranks of the world; rank 0 writes what was found."""
+    from mpi4py import MPI
+
+    from lib_dlhpc.train.peak import Peak
+
+    comm, begun = MPI.COMM_WORLD, time.monotonic()
+    resident = comm.gather(Peak().before)
+    cases = [Case(table, batch) for table, batches in NETWORKS for batch in batches]
+    rounds: list[list[Any]] = []
+    loads: list[float] = []
+    order, dice = list(range(len(cases))), random.Random(0)
+    until = begun + seconds * (1 - RUN)
+    while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < until):
+        dice.shuffle(order)
+        found: list[Any] = [None] * len(cases)
+        before = _cpu(comm)
+        for number in order:
+            comm.Barrier()
+            found[number] = [cases[number].once() for _ in range(STEPS)][1:]
+        loads.append(_foreign(before, _cpu(comm)))
+        rounds.append(found)
+    told = {
+        "ranks": comm.size,
+        "resident": resident,
+        "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
+        "others": loads,
+        "run": _tiny_run(comm, max(1.0, begun + seconds - time.monotonic())),
+    }
+    if comm.rank == 0:
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
+    """Return medians of each round, and the times of whole steps by rank, in s."""
+    medians = [
+        {
+            "forward": np.median([step[0] for step in steps], axis=0).tolist(),
+            "backward": np.median([step[1] for step in steps], axis=0).tolist(),
+            "loss": float(np.median([step[2] for step in steps])),
+            "updates": {
+                name: float(np.median([step[3][name] for step in steps])) for name in RULES
+            },
+        }
+        for steps in rounds
+    ]
+    whole = [sum(step[0]) + sum(step[1]) for steps in rounds for step in steps]
+    return {
+        "model": case.table,
+        "batch": case.batch,
+        "rounds": comm.gather(medians),
+        "steps": comm.gather(whole),
+    }
+
+
+def _tiny_run(comm: Any, seconds: float) -> dict[str, Any]:
+    """Train on all ranks for about so long; return what a step takes, and what of it is the exchange."""
+    from lib_dlhpc.train.trainer import train
+
+    stamps: list[float] = []
+    experiment = _tiny(comm.size, 1.0)
+    train(experiment, comm, begins=lambda step: stamps.append(perf_counter()))
+    each = float(comm.bcast(np.median(np.diff(stamps))))
+    steps = 1437 // (TINY["batch"] * comm.size)
+    epochs = min(max(1.0, 0.7 * seconds / (each * steps)), 40.0)
+    stamps.clear()
+    run = train(_tiny(comm.size, epochs), comm, begins=lambda step: stamps.append(perf_counter()))
+    parts = comm.gather(np.diff(stamps).tolist())
+    if comm.rank or run.timeline is None:
+        return {}
+    rows = run.timeline
+    waits: dict[int, list[float]] = {rank: [] for rank in range(comm.size)}
+    for rank, start, stop in _waits(rows):
+        waits[rank].append(stop - start)
+    return {
+        **TINY,
+        "seconds": parts,
+        "wait": [float(np.median(each)) if each else 0.0 for each in waits.values()],
+    }
+
+
+def _waits(timeline: Any) -> Iterator[tuple[int, float, float]]:
+    for event in timeline:
+        if event.kind == "wait" and event.name == "wait for the exchange":
+            yield int(event.rank), float(event.start), float(event.stop)
+
+
+def _tiny(ranks: int, epochs: float) -> Experiment:
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": TINY["widths"]},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop", "devices_per_node": ranks},
+            "strategy": {"devices_per_node": ranks, "batch": TINY["batch"]},
+            "run": {"epochs": epochs},
+        }
+    )
+
+
+def _cpu(comm: Any) -> tuple[float, float, float]:
+    """Return now, the s that all cores have worked, and those of them that are the ranks' own."""
+    own = comm.allreduce(time.process_time())
+    return time.monotonic(), _busy(), own
+
+
+def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """Return how many cores others kept busy between two looks."""
+    span, busy, own = (b - a for a, b in zip(before, after, strict=True))
+    return max(0.0, busy - own) / max(span, 1e-9)
+
+
+def _busy() -> float:
+    """Return the seconds that all cores together have worked; 0 where the system does not say."""
+    import os
+
+    try:
+        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        return sum(int(t) for at, t in enumerate(ticks) if at not in (3, 4)) / os.sysconf(
+            "SC_CLK_TCK"
+        )
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))
