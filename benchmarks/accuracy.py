@@ -1,0 +1,188 @@
+"""Predicted and simulated steps beside measured ones, after a calibration of this machine.
+
+    python benchmarks/accuracy.py                     calibrates first, in about a minute
+    python benchmarks/accuracy.py --machine FILE      what `dlhpc calibrate --out FILE` wrote
+    python benchmarks/accuracy.py --only gpt --repeats 5 --seconds 20
+
+None of the experiments is one that the calibration has seen. They are run turn by turn, each several times,
+so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Ranks
+never outnumber cores. Times hold for a quiet machine only. The exit status is 1 where a line is missed:
+
+    predicted       within 20 % in the median, 35 % at worst
+    simulated       within 15 % in the median, in rounds and in events
+    bands           80 % of measured steps inside the 90 % bands
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from lib_dlhpc.compare import Sweep
+from lib_dlhpc.compare.comparison import beside, foretold
+from lib_dlhpc.compare.placed import placed
+from lib_dlhpc.compare.sweep import Row, errors, inside, interleaved
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import cores, load_measured
+
+MEDIAN = {"predicted": 0.20, "rounds": 0.15, "events": 0.15}
+WORST = {"predicted": 0.35}
+INSIDE = 0.8
+BUSY = 0.5  # programs at work in the last minute; more is no quiet machine
+CONVOLUTIONS = {
+    "family": "sequential",
+    "input": [1, 28, 28],
+    "layers": [
+        {"kind": "conv", "channels": 12, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "conv", "channels": 24, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 10},
+    ],
+}
+
+
+def mlp(*widths: int) -> dict[str, Any]:
+    return {"family": "mlp", "widths": [784, *widths, 10]}
+
+
+def gpt(layers: int, hidden: int, sequence: int = 48) -> dict[str, Any]:
+    size = {"layers": layers, "hidden": hidden, "sequence": sequence}
+    return {"family": "gpt", "heads": 4, "vocabulary": 96, **size}
+
+
+def experiment(model: Any, data: str, ranks: int, batch: int, **strategy: Any) -> Experiment:
+    """Return a run on the catalog's stand-in for this machine; `batch`: samples of a replica in a step."""
+    return read_experiment(
+        {
+            "model": model if isinstance(model, dict) else {"name": model},
+            "dataset": {"name": data},
+            "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
+            "strategy": {"devices_per_node": ranks, "batch": batch, **strategy},
+        }
+    )
+
+
+def cases(here: int) -> Iterator[tuple[str, Experiment]]:
+    """Yield names and experiments for a machine of so many cores: modes, sizes, batches, buckets."""
+    several = 4 if here >= 4 else 2 if here >= 2 else 1
+    wide, deep = mlp(600, 600), mlp(200, 200, 200, 200)
+    yield "mlp digits, 1 rank, batch 24", experiment("mlp-digits", "digits", 1, 24)
+    yield "mlp wide, 1 rank, batch 150", experiment(wide, "mnist-5k", 1, 150)
+    yield "lenet, 1 rank, batch 40", experiment("lenet5", "mnist-5k", 1, 40)
+    yield "cnn, 1 rank, batch 20", experiment(CONVOLUTIONS, "mnist-5k", 1, 20)
+    yield "gpt, 1 rank, batch 12", experiment(gpt(3, 96), "words", 1, 12, optimizer="adam")
+    if several == 1:
+        return
+    n = f"{several} ranks"
+    yield f"mlp wide, data {n}", experiment(wide, "mnist-5k", several, 60)
+    small = {"bucket": "300 kB", "allreduce": "rabenseifner"}
+    yield f"mlp wide, data {n}, small buckets", experiment(wide, "mnist-5k", several, 60, **small)
+    yield (
+        f"mlp deep, ZeRO 2, {n}",
+        experiment(deep, "mnist-5k", several, 48, zero=2, optimizer="adam"),
+    )
+    yield f"lenet, data {n}, batch 16", experiment("lenet5", "mnist-5k", several, 16)
+    yield f"cnn, data {n}, batch 64", experiment(CONVOLUTIONS, "mnist-5k", several, 64)
+    yield f"gpt, data {n}", experiment(gpt(2, 64), "words", several, 6, optimizer="adam")
+    yield f"gpt, tensor {several}", experiment(gpt(2, 128), "words", several, 8, tensor=several)
+    piped = {"pipeline": several, "microbatches": 6, "schedule": "1f1b"}
+    yield f"gpt, pipeline {several}", experiment(gpt(4, 96), "words", several, 12, **piped)
+    if several == 4:
+        hybrid = {"data": 2, "pipeline": 2, "microbatches": 4}
+        yield "gpt, data 2 x pipeline 2", experiment(gpt(4, 64), "words", 4, 8, **hybrid)
+        split = {"data": 2, "tensor": 2}
+        yield "gpt, data 2 x tensor 2", experiment(gpt(2, 96), "words", 4, 8, **split)
+
+
+def calibrated(path: str | None) -> Machine:
+    """Return the measured machine of a file, or of a calibration that is made now."""
+    if path:
+        return load_measured(path)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "machine.toml"
+        ranks = str(min(cores(), 4))
+        words = ["calibrate", "machine", "-n", ranks, "--out", str(file)]
+        subprocess.run([sys.executable, "-m", "lib_dlhpc.cli", *words], check=True)
+        return load_measured(file)
+
+
+def measured(
+    machine: Machine, only: str, repeats: int, seconds: float, tell: Callable[[str], None]
+) -> Sweep:
+    """Return the comparison of each case."""
+    some = {name: each for name, each in cases(cores()) if only in name}
+    told = [foretold(placed(each, machine=machine)) for each in some.values()]
+    tell(f"{len(some)} experiments, {repeats} runs each of about {seconds / repeats:g} s")
+    runs = interleaved(told, None, seconds, repeats)
+    rows = [
+        Row({"experiment": name}, None, run)
+        if isinstance(run, str)
+        else Row({"experiment": name}, beside(each, run))
+        for name, each, run in zip(some, told, runs, strict=True)
+    ]
+    return Sweep({"experiment": list(some)}, tuple(rows))
+
+
+def judged(found: Sweep) -> list[tuple[str, bool]]:
+    """Return the acceptance lines, and whether each is met."""
+    lines = []
+    for way, most in MEDIAN.items():
+        off = errors(found.judged, way)
+        middle, worst = median(off), max(off)
+        lines.append((f"{way}: median {middle:.1%}, at most {most:.0%}", middle <= most))
+        if way in WORST:
+            lines.append(
+                (f"{way}: worst {worst:.1%}, at most {WORST[way]:.0%}", worst <= WORST[way])
+            )
+    held, many = inside(found.judged)
+    share = held / max(many, 1)
+    lines.append((f"bands: {held} of {many} inside, at least {INSIDE:.0%}", share >= INSIDE))
+    lines.append(("all experiments ran", all(row.comparison for row in found.rows)))
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--machine", metavar="FILE", help="a calibration (default: make one)")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="experiments with it in the name"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--seconds", type=float, default=9.0, help="of each in all (default: 9)")
+    parser.add_argument("--json", action="store_true", help="print all there is, in SI units")
+    options = parser.parse_args()
+
+    def tell(words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
+
+    if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > BUSY:
+        tell(f"warning: {load:.1f} other programs are at work here: times will not hold")
+    machine = calibrated(options.machine)
+    found = measured(machine, options.only, options.repeats, options.seconds, tell)
+    lines = judged(found)
+    if options.json:
+        print(json.dumps({**found.as_dict(), "lines": dict(lines)}, indent=2))
+    else:
+        print(found.as_text())
+        for row in found.rows:
+            if row.comparison:
+                print(f"{row.setting['experiment']}: {row.comparison.verdict[-1]}")
+        print()
+        for words, met in lines:
+            print(f"{'ok    ' if met else 'MISSED'} {words}")
+    return int(not all(met for _, met in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
