@@ -92,12 +92,11 @@ def crossing(sizes: Sequence[float], one: Sequence[float], other: Sequence[float
     """Return the size at which the slower of two becomes the quicker one, None where that does not happen.
 
     one, other: s at each of the sizes, which rise. Times that are nearly the same decide nothing.
-    Between sizes the ratio is taken as a straight line on logarithmic axes.
+    Between two sizes each time is taken as a straight line, as alpha and beta make it.
     """
-    ratio = np.log(np.asarray(one) / np.asarray(other))
-    clear = np.flatnonzero(np.abs(ratio) > np.log(APART))
+    gap = np.asarray(one) - np.asarray(other)
+    clear = np.flatnonzero(np.abs(gap) > (APART - 1) * np.minimum(one, other)).tolist()
     for a, b in pairwise(clear):
-        if ratio[a] * ratio[b] < 0:
-            part = ratio[a] / (ratio[a] - ratio[b])
-            return float(sizes[int(a)] ** (1 - part) * sizes[int(b)] ** part)
+        if gap[a] * gap[b] < 0:
+            return float(sizes[a] + (sizes[b] - sizes[a]) * gap[a] / (gap[a] - gap[b]))
     return None

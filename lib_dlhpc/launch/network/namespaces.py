@@ -25,6 +25,10 @@ SETTINGS = {  # of the network in a namespace: what would make times depend on w
     "ipv6/conf/default/disable_ipv6": "1",
     "ipv4/tcp_slow_start_after_idle": "0",
     "ipv4/tcp_no_metrics_save": "1",
+    "ipv4/tcp_congestion_control": "reno",  # others pace what they send by what they saw before
+    "ipv4/tcp_early_retrans": "0",  # nothing is lost here
+    "ipv4/tcp_rmem": "4096 1048576 8388608",  # B: least, first and largest buffer of a connection
+    "ipv4/tcp_wmem": "4096 1048576 8388608",
 }
 
 

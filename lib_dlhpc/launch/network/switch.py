@@ -11,8 +11,10 @@ import heapq
 import os
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 FIRST, LAST = 16, 20  # bytes of an IPv4 packet that hold the target's address
 BURST = 64  # packets from one cable before the others have their turn
@@ -42,24 +44,25 @@ class Ports:
         self._out, self._in = ([0.0] * len(self.links) for _ in range(2))
         self._pair = dict.fromkeys(self.pairs, 0.0)
 
-    def arrival(self, source: int, target: int, size: int, now: float) -> float:
-        """Return when a packet of `size` B, handed over at `now`, is at its target; the links are busy till then.
-
-        One of no bytes waits for nobody.
-        """
-        one, other = self.links[source], self.links[target]
+    def latency(self, source: int, target: int) -> float:
+        """Return the s from one port to another, besides what its bytes take."""
         own = self.pairs.get((source, target))
-        latency = own.latency if own else max(one.latency, other.latency)
-        if not size:
-            return now + latency
-        sent = max(now, self._out[source]) + size / one.bandwidth
-        self._out[source] = sent
-        if own:
-            sent = max(sent, self._pair[source, target] + size / own.bandwidth)
-            self._pair[source, target] = sent
-        taken = max(sent, self._in[target] + size / other.bandwidth)
-        self._in[target] = taken
-        return taken + latency
+        return own.latency if own else max(self.links[n].latency for n in (source, target))
+
+    def sent(self, source: int, target: int, size: int, now: float) -> float:
+        """Return when a packet of `size` B, handed over at `now`, has left; its sender's link is busy till then."""
+        when = max(now, self._out[source]) + size / self.links[source].bandwidth
+        self._out[source] = when
+        if (own := self.pairs.get((source, target))) is not None:
+            when = max(when, self._pair[source, target] + size / own.bandwidth)
+            self._pair[source, target] = when
+        return when
+
+    def taken(self, target: int, size: int, sent: float) -> float:
+        """Return when a packet that left at `sent` has come in, but for the latency; ask in the order they left."""
+        when = max(sent, self._in[target] + size / self.links[target].bandwidth)
+        self._in[target] = when
+        return when
 
 
 def pass_on(
@@ -69,33 +72,45 @@ def pass_on(
     """Carry packets between cables until the descriptor `until` has something to read, or is closed."""
     number = {address: port for port, address in enumerate(addresses)}
     source = {cable: port for port, cable in enumerate(cables)}
-    waiting: list[tuple[float, int, int, bytes]] = []  # when, order, to which cable, what
-    order, watched = 0, [*cables, until]
+    # When, order, whether it has come in (or else has left), where to, the latency ahead, what.
+    waiting: list[tuple[float, int, bool, int, float, bytes]] = []
+    order, watched = count(), [*cables, until]
     while True:
         pause = max(0.0, waiting[0][0] - clock()) if waiting else None
         ready = select.select(watched, (), (), pause)[0]
+        if until in ready:
+            return
         for cable in ready:
-            if cable == until:
-                return
             port = source[cable]
-            for _ in range(BURST):
-                try:
-                    packet = os.read(cable, MOST)
-                except BlockingIOError:
-                    break
+            for packet in _packets(cable):
                 target = number.get(packet[FIRST:LAST])
-                if target is not None:
-                    size = 0 if acknowledges(packet) else len(packet)
-                    due = ports.arrival(port, target, size, clock())
-                    order += 1
-                    heapq.heappush(waiting, (due, order, cables[target], packet))
+                if target is None:
+                    continue
+                now, latency = clock(), ports.latency(port, target)
+                if acknowledges(packet):
+                    at = (now + latency, next(order), True, target, 0.0, packet)
+                else:
+                    sent = ports.sent(port, target, len(packet), now)
+                    at = (sent, next(order), False, target, latency, packet)
+                heapq.heappush(waiting, at)
         now = clock()
         while waiting and waiting[0][0] <= now:
-            _, _, cable, packet = heapq.heappop(waiting)
-            try:
-                os.write(cable, packet)
-            except OSError:  # the card is not up any more, or takes no such packet
-                continue
+            when, _, here, target, latency, packet = heapq.heappop(waiting)
+            if here:
+                with suppress(OSError):  # its card is not up any more, or takes no such packet
+                    os.write(cables[target], packet)
+            else:
+                due = ports.taken(target, len(packet), when) + latency
+                heapq.heappush(waiting, (due, next(order), True, target, 0.0, packet))
+
+
+def _packets(cable: int) -> Iterator[bytes]:
+    """Yield what a card has sent, up to a number after which the others have their turn."""
+    for _ in range(BURST):
+        try:
+            yield os.read(cable, MOST)
+        except BlockingIOError:
+            return
 
 
 def acknowledges(packet: bytes) -> bool:
