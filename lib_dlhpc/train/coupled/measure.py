@@ -28,23 +28,23 @@ TRIPS = 60
 
 def measure(workflow: Workflow, comm: Any) -> Costs:
     """Return what things cost on the ranks of `comm`, the same on all of them."""
-    grid, ranks, batch = workflow.simulation.grid, comm.size, workflow.batch
-    rows = sorted({most(grid, ranks), grid})
-    samples = sorted({most(batch, ranks), batch})
+    grid, batch, parts = workflow.simulation.grid, workflow.batch, max(comm.size, 2)
+    rows, samples = sorted({most(grid, parts), grid}), sorted({most(batch, parts), batch})
+    with ExitStack() as stack:
+        works = [_small_step(workflow, many) for many in rows]
+        works += [_training_step(workflow, many, stack) for many in samples]
+        meet(comm)
+        found = _timed(works)
     meet(comm)
-    steps = [_timed(_small_step(workflow, many)) for many in rows]
-    meet(comm)
-    trained = [_trained(workflow, many) for many in samples]
-    meet(comm)
-    small_step, point = _line([many * grid for many in rows], [one for one, _ in steps])
-    update, sample = _line(samples, [one for one, _ in trained])
-    jitter = float(np.mean([varied for _, varied in steps + trained]))
-    own = np.array([small_step, point, update, sample, jitter])
-    small_step, point, update, sample, jitter = sum(comm.allgather(own)) / ranks
+    seconds, varied = [one for one, _ in found], [jitter for _, jitter in found]
+    small_step, point = _line([many * grid for many in rows], seconds[: len(rows)])
+    update, sample = _line(samples, seconds[len(rows) :])
+    own = np.array([small_step, point, update, sample, np.mean(varied)])
+    small_step, point, update, sample, jitter = (sum(comm.allgather(own)) / comm.size).tolist()
     latency, byte = _messages(workflow, comm)
     return Costs(
-        point=float(point), small_step=float(small_step), sample=float(sample), update=float(update),
-        latency=latency, byte=byte, jitter=float(jitter),
+        point=point, small_step=small_step, sample=sample, update=update, latency=latency, byte=byte,
+        jitter=jitter,
     )  # fmt: skip
 
 
@@ -65,40 +65,43 @@ def _small_step(workflow: Workflow, rows: int) -> Callable[[], int]:
     return steps
 
 
-def _trained(workflow: Workflow, samples: int) -> tuple[float, float]:
-    """Return (s, their jitter) of a training step of one rank with so many samples."""
+def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callable[[], int]:
+    """Return what does a training step of one rank with so many samples."""
     from mpi4py import MPI
 
-    experiment = workflow.experiment
-    calls = Calls(0, 1)
+    experiment, calls = workflow.experiment, Calls(0, 1)
     calls.on = False
     network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
-    with ExitStack() as stack:
-        exchange = stack.enter_context(
-            exchange_of(experiment, network.gradients, MPI.COMM_SELF, calls)
-        )
-        own = learner(workflow, MPI.COMM_SELF, exchange, network, calls, samples)
-        x, y = own.data.x, own.data.y
+    made = exchange_of(experiment, network.gradients, MPI.COMM_SELF, calls)
+    exchange = stack.enter_context(made)
+    own = learner(workflow, MPI.COMM_SELF, exchange, network, calls, samples)
+    x = np.repeat(first_field(workflow.simulation, 0)[None, None], samples, axis=0)
 
-        def step() -> int:
-            own.learn(0, 1, x, y)
-            return 1
+    def step() -> int:
+        own.learn(0, 1, x, x)
+        return 1
 
-        return _timed(step)
+    return step
 
 
-def _timed(work: Callable[[], int]) -> tuple[float, float]:
-    """Return the s of one unit of `work`, which says how many it did, and how much pieces vary (sigma over mean)."""
-    for _ in range(3):
+def _timed(works: list[Callable[[], int]]) -> list[tuple[float, float]]:
+    """Return for each work the s of one unit, and how much pieces of it vary (sigma over mean).
+
+    The works take turns, so that what else goes on in the machine is in all of them alike.
+    """
+    for work in works:
         work()
-    found = []
-    for _ in range(PIECES):
-        done, begun = 0, perf_counter()
-        while perf_counter() - begun < SECONDS / PIECES:
-            done += work()
-        found.append((perf_counter() - begun) / done)
-    low, middle, high = np.percentile(found, [16, 50, 84])
-    return float(middle), float((high - low) / 2 / middle)
+    pieces = [[_piece(work) for work in works] for _ in range(PIECES)]
+    low, middle, high = np.percentile(pieces, [16, 50, 84], axis=0)
+    return list(zip(middle.tolist(), ((high - low) / 2 / middle).tolist(), strict=True))
+
+
+def _piece(work: Callable[[], int]) -> float:
+    """Return the s of a unit of `work`, which says how many it did, in a short while."""
+    done, begun = 0, perf_counter()
+    while perf_counter() - begun < SECONDS / PIECES:
+        done += work()
+    return (perf_counter() - begun) / done
 
 
 def _line(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
