@@ -2,11 +2,13 @@
 
 Followed backwards from the last event. An exchange goes back to the rank that joined it last, for
 nobody gets the sum before the last contribution is in; anything else goes back to what ended, on its
-own rank, when it began.
+own rank, when it began. In a recorded program a receive that waited goes back to its send, a send that
+waited to its receive, a collective to the rank it waited for.
 """
 
 import numpy as np
 
+from lib_dlhpc.timeline.spans import Floats
 from lib_dlhpc.timeline.table import COLUMNS, Timeline
 
 
@@ -14,7 +16,12 @@ def critical_path(timeline: Timeline) -> Timeline:
     """Return the events of the critical path in order, each from when the path enters it.
 
     Where nothing stands still but for an event that is in the table, their seconds add up to the span.
+    Between the calls of a recorded program the path goes through rows named "computation".
     """
+    if timeline.where("", "send", "receive", "collective").any():
+        from lib_dlhpc.timeline.analysis.path import path_of_calls
+
+        return path_of_calls(timeline)
     talk = timeline.where("communication") & (timeline.peer < 0)
     still = timeline.where("compute", "wait", "bubble")
     rows = (talk | timeline.where("compute")) & ~still & (timeline.stop > timeline.start)
@@ -22,39 +29,48 @@ def critical_path(timeline: Timeline) -> Timeline:
     if not len(table):
         return table
     close = 1e-9 * float(table.stop.max() - table.start.min())
-    joined = table.where("communication")
+    joins = _last_to_join(table)
+    # The rows of each rank by their end; of those that end together the first comes last.
+    order = np.lexsort((-np.arange(len(table)), table.stop, table.rank))
+    first = np.searchsorted(table.rank, np.arange(table.ranks + 1))
+    ends = table.stop[order]
     path, enters = [], []
     row = int(np.argmax(table.stop))
     while row >= 0:
-        last = row
-        if joined[row]:
-            last = _last_to_join(table, row)
+        last = int(joins[row])
         path.append(row)
         enters.append(float(table.start[last]))
-        row = _ended_before(table, last, close)
+        low, high = first[table.rank[last]], first[table.rank[last] + 1]
+        row = _ended_before(table, order[low:high], ends[low:high], float(table.start[last]), close)
     chosen = table.select(np.array(path[::-1]))
     columns = {column: getattr(chosen, column) for column in COLUMNS}
     columns["start"] = np.minimum(np.array(enters[::-1]), chosen.stop)
     return Timeline(**columns, names=table.names, ranks=table.ranks, source=table.source)
 
 
-def _last_to_join(table: Timeline, row: int) -> int:
-    """The event of the same exchange that began last: same name, the same time over on its rank."""
-    same = table.where("communication") & (table.name == table.name[row])
-    nth = np.count_nonzero(
-        same & (table.rank == table.rank[row]) & (table.start < table.start[row])
-    )
-    group = np.flatnonzero(same)
-    order = np.arange(len(group)) - np.searchsorted(table.rank[group], table.rank[group])
-    group = group[order == nth]  # the table is sorted by rank, then start
-    latest = table.start[group].max()
-    return row if table.start[row] == latest else int(group[np.argmax(table.start[group])])
+def _last_to_join(table: Timeline) -> np.ndarray:
+    """Return for each row the one of the same exchange that began last (same name, the same time over), or itself."""
+    rows = np.flatnonzero(table.where("communication"))
+    order = np.lexsort((table.rank[rows], table.name[rows]))  # stable: in order of time
+    rows = rows[order]
+    name, rank = table.name[rows], table.rank[rows]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (np.diff(name) != 0) | (np.diff(rank) != 0)
+    nth = np.arange(len(rows)) - np.flatnonzero(new)[np.cumsum(new) - 1]
+    order = np.lexsort((rows, -table.start[rows], nth, name))  # each exchange: last to join first
+    rows, name, nth = rows[order], name[order], nth[order]
+    new[1:] = (np.diff(name) != 0) | (np.diff(nth) != 0)
+    latest = rows[np.flatnonzero(new)[np.cumsum(new) - 1]]
+    joins = np.arange(len(table))
+    joins[rows] = np.where(table.start[rows] == table.start[latest], rows, latest)
+    return joins
 
 
-def _ended_before(table: Timeline, row: int, close: float) -> int:
-    """The event of the same rank that ended last before this one began; -1 if there is none."""
-    begin = table.start[row]
-    mine = np.flatnonzero(
-        (table.rank == table.rank[row]) & (table.stop <= begin + close) & (table.start < begin)
-    )
-    return int(mine[np.argmax(table.stop[mine])]) if len(mine) else -1
+def _ended_before(
+    table: Timeline, rows: np.ndarray, ends: Floats, begin: float, close: float
+) -> int:
+    """The one of the rows, in the order of their ends, that ended last before `begin`; -1 if there is none."""
+    at = int(np.searchsorted(ends, begin + close, "right")) - 1
+    while at >= 0 and not table.start[rows[at]] < begin:
+        at -= 1
+    return int(rows[at]) if at >= 0 else -1

@@ -12,12 +12,12 @@ In a pipeline nobody waits for the slowest: who computes less has its turn later
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.timeline.spans import in_order, union
 from lib_dlhpc.timeline.table import Timeline
 
 Floats: TypeAlias = NDArray[Any]
@@ -82,6 +82,7 @@ def span(timeline: Timeline) -> float:
 
 def exposed(timeline: Timeline) -> Floats:
     """Return the seconds in which each rank communicates and does not compute, shape (ranks,)."""
+    timeline = in_order(timeline)
     work = timeline.where("compute", *WORK)
     talk = timeline.where("communication")
     return _covered(timeline, work | talk) - _covered(timeline, work)
@@ -89,6 +90,7 @@ def exposed(timeline: Timeline) -> Floats:
 
 def idle(timeline: Timeline) -> Floats:
     """Return the seconds in which each rank does not compute, from first to last event, shape (ranks,)."""
+    timeline = in_order(timeline)
     return span(timeline) - _covered(timeline, timeline.where("compute", *WORK))
 
 
@@ -119,12 +121,5 @@ def _sums(table: Timeline, step: NDArray[np.int64], kind: str) -> Floats:
 
 
 def _covered(timeline: Timeline, rows: NDArray[np.bool_]) -> Floats:
-    """Return for each rank the seconds in which at least one of its rows is going on."""
-    table = timeline.select(rows).sorted()
-    covered = np.zeros(timeline.ranks)
-    edges = np.searchsorted(table.rank, np.arange(timeline.ranks + 1))
-    for rank, (low, high) in enumerate(pairwise(edges)):
-        start, stop = table.start[low:high], np.maximum.accumulate(table.stop[low:high])
-        before = np.concatenate([[-np.inf], stop[:-1]])
-        covered[rank] = np.maximum(stop - np.maximum(start, before), 0.0).sum()
-    return covered
+    """Return for each rank of a table in order the seconds in which at least one of its rows is going on."""
+    return union(timeline, rows).total()

@@ -1,0 +1,20 @@
+"""analyse(timeline): what a trace says, and what is wrong with the run.
+
+calls.py       receives put to their sends, calls of one collective put together
+matrix.py      who sends how much to whom; message sizes
+regions.py     seconds by name and rank, with and without what lies within
+busy.py        when each rank computes
+waits.py       late senders, late receivers, waits at collectives
+efficiency.py  POP efficiencies
+replay.py      the run on an ideal network, from calls; buckets.py from exchanges and waits
+scatter.py     when a difference is more than scatter
+finding.py     Finding: what is wrong, where, and how much it costs
+late.py        findings from waits; imbalance.py from computation; links.py from messages; disks.py from storage
+analysis.py    analyse: all of this
+report.py      an analysis in words and as a dictionary
+"""
+
+from lib_dlhpc.timeline.analysis.analysis import Analysis, analyse
+from lib_dlhpc.timeline.analysis.finding import Finding, Place
+
+__all__ = ["Analysis", "Finding", "Place", "analyse"]

@@ -1,0 +1,122 @@
+"""Findings from waits: who lets others wait, for messages and at collectives."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
+from lib_dlhpc.timeline.analysis.finding import Finding, place
+from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
+from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, arrivals
+from lib_dlhpc.timeline.table import Timeline
+
+
+def late_messages(found: Calls, late: AllWaits, span: float) -> list[Finding]:
+    """Return senders and receivers that let others wait for messages."""
+    said = (
+        ("late sender", late.late_sender, "for messages that it sends late"),
+        ("late receiver", late.late_receiver, "to hand over messages that it receives late"),
+    )
+    return [
+        finding
+        for kind, waits, why in said
+        for finding in _late_messages(found.table, kind, waits, why, span)
+    ]
+
+
+def _late_messages(
+    table: Timeline, kind: str, waits: Waits, why: str, span: float
+) -> Iterator[Finding]:
+    for cause, parts in sorted(_guilty(table, waits, span).items()):
+        rows = np.concatenate([part for _, _, part in parts])
+        seconds = sum(seconds for seconds, _, _ in parts)
+        most, who = max((seconds, who) for seconds, who, _ in parts)
+        worst = int(waits.row[rows[np.argmax(waits.direct[rows])]])
+        one = len(parts) == 1
+        others = f"Rank {who} waits" if one else f"{len(parts)} ranks wait"
+        most_of = "" if one else f"; rank {who} most, {most:.3g} s"
+        sentence = f"{others} {seconds:.3g} s for rank {cause}, {why} ({len(rows)} times{most_of})."
+        yield Finding(kind, cause, seconds, place(table, worst), sentence, who)
+
+
+def _guilty(table: Timeline, waits: Waits, span: float) -> dict[int, list[tuple[float, int, Rows]]]:
+    """Return for each late rank what each who waits for it waits: seconds, who, entries of `waits`."""
+    ranks = table.ranks
+    pair = table.rank[waits.cause].astype(np.int64) * ranks + table.rank[waits.row]
+    total = np.bincount(pair, weights=waits.direct, minlength=0)
+    suspects = np.flatnonzero(total >= LEAST * span)
+    if not len(suspects):
+        return {}
+    mine = np.flatnonzero(np.isin(pair, suspects))
+    mine = mine[np.argsort(pair[mine], kind="stable")]
+    guilty: dict[int, list[tuple[float, int, Rows]]] = {}
+    for rows in np.split(mine, np.flatnonzero(np.diff(pair[mine])) + 1):
+        verdict = judge(waits.lag[rows], waits.direct[rows], span)
+        if verdict is not None:
+            cause, who = divmod(int(pair[rows[0]]), ranks)
+            rows = rows[verdict.counted & (waits.direct[rows] > 0)]
+            guilty.setdefault(cause, []).append((verdict.seconds, who, rows))
+    return guilty
+
+
+def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Finding]:
+    """Return the ranks that let others wait at collectives."""
+    table, waits = found.table, late.collective
+    if not len(waits.row) or waits.seconds.sum() < LEAST * span:
+        return []
+    number = np.full(len(table), -1, np.int32)
+    number[found.members] = found.group
+    group = number[waits.row]
+    waited = np.bincount(group, weights=waits.seconds, minlength=found.groups)
+    waiting = np.bincount(group, minlength=found.groups)
+    each = waited / np.maximum(waiting, 1)
+    came = arrivals(found, late)
+    # The last to come is to blame, and what others made it wait on the way is not its doing.
+    blamed = np.full(found.groups, -1, np.int32)
+    blamed[group] = waits.cause
+    full = found.pattern[found.group] == EACH_FOR_ALL
+    top = np.full(found.groups, -np.inf)
+    np.maximum.at(top, found.group[full], came[full])
+    last = full & (came == top[found.group])
+    blamed[found.group[last]] = found.members[last]
+    guilty = np.where(blamed >= 0, table.rank[blamed], -1)
+    behind = came - _middle_of_others(found, came)
+    # What a rank is late for at one call it may make up for at another: judge it call by call.
+    calls = table.name[found.members[np.unique(found.group, return_index=True)[1]]]
+    key = np.where(guilty >= 0, guilty * np.int64(len(table.names)) + calls, -1)
+    suspects = np.bincount(key[key >= 0], weights=each[key >= 0])
+    whose = table.rank[found.members] * np.int64(len(table.names)) + calls[found.group]
+    findings = []
+    for suspect in np.flatnonzero(suspects >= LEAST * span):
+        rank, name = divmod(int(suspect), len(table.names))
+        mine = np.flatnonzero(whose == suspect)
+        its = found.group[mine]
+        cost = np.where(guilty[its] == rank, each[its], 0.0)
+        verdict = judge(behind[mine], cost, span)
+        if verdict is None:
+            continue
+        counted = verdict.counted & (cost > 0)
+        worst = int(its[np.argmax(np.where(counted, cost, -1.0))])
+        row = int(waits.row[np.argmax(np.where(group == worst, waits.seconds, -1.0))])
+        total = float(waited[its[counted]].sum())
+        sentence = (
+            f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: each rank that waits"
+            f" for it waits {verdict.seconds:.3g} s, all together {total:.3g} s."
+        )
+        where = place(table, row)
+        findings.append(Finding("wait at collective", rank, verdict.seconds, where, sentence))
+    return findings
+
+
+def _middle_of_others(found: Calls, came: Floats) -> Floats:
+    """Return for each member when the middle one of the others joined (of two middle ones, the later)."""
+    order = np.lexsort((came, found.group))
+    group = found.group[order]
+    first = np.concatenate([[0], np.cumsum(found.sizes)])[group]
+    place = np.arange(len(order)) - first
+    middle = (found.sizes[group] - 1) // 2
+    middle += middle >= place  # its own place in the row is left out
+    middle = np.minimum(middle, found.sizes[group] - 1)
+    result = np.empty(len(order))
+    result[order] = came[order][first + middle]
+    return result

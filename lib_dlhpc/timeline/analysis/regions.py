@@ -1,0 +1,100 @@
+"""Where each rank spends its time, by the name of what it does, with and without what lies within.
+
+Inclusive seconds of a name run from entering to leaving it; one that calls itself counts once. Exclusive
+seconds leave out what is nested directly within. What goes on beside the program (buckets under way,
+batches being fetched) encloses nothing and is not enclosed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+
+MOST_LEVELS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Seconds and calls by name and rank, (names, ranks) each, the names with most exclusive time first."""
+
+    names: tuple[str, ...]
+    inclusive: Floats
+    exclusive: Floats
+    calls: NDArray[np.int64]
+
+
+def regions(table: Timeline) -> Regions:
+    """Return the seconds of each name on each rank, of a table in order (spans.in_order)."""
+    stack = np.flatnonzero(on_stack(table)).astype(np.int32)
+    parent = parents(table.rank[stack], table.start[stack], table.stop[stack])
+    length = table.stop - table.start
+    own = length.copy()
+    within = parent >= 0
+    inner = length[stack[within]]
+    own[stack] -= np.bincount(parent[within], weights=inner, minlength=len(stack))
+    again = np.zeros(len(table), np.bool_)
+    again[stack] = _within_itself(table.name[stack], parent)
+    names, ranks = len(table.names), table.ranks
+    at = table.name.astype(np.int64) * ranks + table.rank
+    shape, cells = (names, ranks), names * ranks
+    exclusive = np.bincount(at, weights=np.maximum(own, 0.0), minlength=cells).reshape(shape)
+    inclusive = np.bincount(at, weights=np.where(again, 0.0, length), minlength=cells)
+    calls = np.bincount(at, minlength=cells).reshape(shape)
+    used = np.flatnonzero(calls.sum(axis=1))
+    used = used[np.argsort(-exclusive[used].sum(axis=1), kind="stable")]
+    words = tuple(table.names[name] for name in used)
+    return Regions(words, inclusive.reshape(shape)[used], exclusive[used], calls[used])
+
+
+def on_stack(table: Timeline) -> NDArray[np.bool_]:
+    """Return which rows are what the program itself does, one within another."""
+    mask = table.stream == STREAMS.index("compute")
+    for kind in (SEND, RECEIVE, COLLECTIVE, KINDS.index("region")):
+        mask |= table.kind == kind
+    return np.asarray(mask)
+
+
+def parents(rank: NDArray[np.int32], start: Floats, stop: Floats) -> NDArray[np.int32]:
+    """Return the row that directly encloses each, -1: none; rows by rank, start, and longest first.
+
+    Level by level: whatever begins when all before it on its rank have ended is on this level; the others
+    lie in the last of them.
+    """
+    parent = np.full(len(rank), -1, np.int32)
+    if not len(rank):
+        return parent
+    zero = start.min()
+    # Ranks one after another on one axis: what a rank did never reaches into the next.
+    shift = rank * (1.001 * (stop.max() - zero) + 1e-9)
+    rows = np.arange(len(rank), dtype=np.int32)
+    begin, end = start - zero + shift, stop - zero + shift
+    above = np.full(len(rank), -1, np.int32)
+    for _ in range(MOST_LEVELS):
+        done = np.maximum.accumulate(end)
+        top = np.ones(len(rows), np.bool_)
+        top[1:] = begin[1:] >= done[:-1]
+        parent[rows[top]] = above[top]
+        if top.all():
+            break
+        last = np.maximum.accumulate(np.where(top, np.arange(len(rows), dtype=np.int32), 0))
+        deeper = ~top
+        above = rows[last[deeper]]
+        rows, begin, end = rows[deeper], begin[deeper], end[deeper]
+    return parent
+
+
+def _within_itself(name: NDArray[np.int32], parent: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which rows lie, however deep, within one of the same name."""
+    found = np.zeros(len(name), np.bool_)
+    rows = np.flatnonzero(parent >= 0)
+    above = parent[rows]
+    for _ in range(MOST_LEVELS):
+        if not len(rows):
+            break
+        found[rows] |= name[rows] == name[above]
+        above = parent[above]
+        rows, above = rows[above >= 0], above[above >= 0]
+    return found
