@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
+from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.folder import JobError, clear, prepare, why_failed, write
-from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -98,6 +98,7 @@ def start(
     resume: bool = False,
     snapshot_every: str | int | None = None,
     origin: str | None = None,
+    place: mpi.Place = mpi,
 ) -> Job:
     """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work.
 
@@ -105,12 +106,13 @@ def start(
     the run goes on from its snapshot; then only [machine], [storage], [calibration], run.epochs and
     run.checkpoint_interval may differ from what the folder says. snapshot_every: steps, or "epoch": from
     one version in the run's snapshot store to the next. origin: "RUN@VERSION", at which the run begins: its
-    versions are a branch in RUN's store. Raises SpecError for ranks below 1, for a folder that does not
+    versions are a branch in RUN's store. place: where its ranks run, such as a network laboratory, which
+    must be there until they are done. Raises SpecError for ranks below 1, for a folder that does not
     fit, and where MPI is missing; nothing is changed then.
     """
     if ranks < 1:
         raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
-    worker = command(ranks, "-m", WORKER)
+    worker = place.command(ranks, "-m", WORKER)
     try:
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
@@ -122,6 +124,6 @@ def start(
     with log:
         process = subprocess.Popen(
             [*worker, str(folder), str(ranks)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env=environment(), start_new_session=os.name == "posix",
+            env=place.environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
     return Job(folder, process)

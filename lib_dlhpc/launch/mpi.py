@@ -5,10 +5,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 from lib_dlhpc.spec.errors import SpecError
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class Place(Protocol):
+    """Where ranks may run: this module itself is one, a network laboratory another."""
+
+    def command(self, ranks: int, *arguments: str) -> list[str]: ...
+    def environment(self) -> dict[str, str]: ...
 
 
 def mpiexec() -> str:
