@@ -4,11 +4,13 @@ import gzip
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lib_dlhpc.spec.errors import SpecError
+
+Tell = Callable[[str], None]  # is given a sentence for each thing that a reader assumed or left out
 
 
 @contextmanager

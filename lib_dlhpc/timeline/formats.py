@@ -6,17 +6,19 @@
 .otf2              an OTF2 archive, which is a folder with an anchor file in it (otf2.py)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
+from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace
+from lib_dlhpc.timeline.otf2 import write_otf2
+from lib_dlhpc.timeline.otf2_reading import read_otf2
 from lib_dlhpc.timeline.store import load, save
 from lib_dlhpc.timeline.table import Timeline
 
-FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz")}
-Tell = Callable[[str], None]
+FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz"), "otf2": (".otf2",)}
 
 
 def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
@@ -34,6 +36,8 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
         raise SpecError(f"{other}: several files at once are traces of torch.profiler, one a rank.")
     if found[0] == "columns":
         return load(files[0])
+    if found[0] == "otf2":
+        return read_otf2(files[0], tell)
     return _read_json(files)
 
 
@@ -51,6 +55,8 @@ def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
         raise SpecError(f"{path}: a folder; expected the name of a file.")
     if form == "columns":
         save(timeline, path)
+    elif form == "otf2":
+        write_otf2(timeline, path)
     else:
         export_chrome(timeline, path)
 
@@ -58,9 +64,7 @@ def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
 def _format_of(path: Path) -> str:
     if not path.exists():
         raise SpecError(f"{path}: no such file.")
-    if path.is_dir():
-        raise SpecError(f"{path}: a folder; expected a file that ends in {_endings()}.")
-    return _by_name(path)
+    return "otf2" if path.is_dir() else _by_name(path)
 
 
 def _by_name(path: Path) -> str:

@@ -86,3 +86,13 @@ def test_mistakes_are_told_with_the_file(trace, tmp_path, capsys):
     (tmp_path / "empty.json").touch()
     assert "empty.json: empty; expected" in refused(capsys, "show", "empty.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "folder.json", trace]
+
+
+def test_an_otf2_archive_there_and_back(trace, capsys):
+    pytest.importorskip("otf2")
+    for out in ("run.otf2", "plain"):
+        assert main(["trace", "convert", trace, out, "--to", "otf2"]) == 0
+        capsys.readouterr()
+        assert main(["trace", "show", out]) == 0
+        assert capsys.readouterr().out.startswith("measured: 3 ranks, 5 events in 2.5 s")
+        assert sorted(read(out)) == sorted(read(trace))
