@@ -85,3 +85,25 @@ def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine,
             " `dlhpc calibrate` takes a minute."
         ]
     return measured_on(base, measured), [f"{words}" for words in foreign(measured)]
+
+
+def why_not(experiment: Experiment, most: int | None = None) -> str:
+    """Return why an experiment cannot be run here, in a sentence; "" where it can.
+
+    most: ranks that are not too many; None: any number. The trainer's own reasons come first, then memory.
+    """
+    from lib_dlhpc.predict.on_ranks import check_fits
+    from lib_dlhpc.train.check import check
+
+    try:
+        check(experiment)
+        here = placed(experiment)
+        if most is not None and here.ranks > most:
+            return (
+                f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
+                f" to {most}."
+            )
+        check_fits(here.experiment)
+    except SpecError as error:
+        return str(error)
+    return ""

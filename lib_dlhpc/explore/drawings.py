@@ -246,6 +246,7 @@ def written() -> str:
     # These build on this file.
     from lib_dlhpc.explore import (
         allreduce_drawings,
+        compare_drawings,
         data_parallel_drawings,
         failures_drawings,
         gantt_drawing,
@@ -258,6 +259,7 @@ def written() -> str:
 
     others = (
         allreduce_drawings,
+        compare_drawings,
         data_parallel_drawings,
         failures_drawings,
         gantt_drawing,

@@ -9,6 +9,7 @@ from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.controls import YOURS, change, make_controls, select, show
 from lib_dlhpc.explore.experiment_file import ExperimentFile
 from lib_dlhpc.explore.explorer_play import Play
+from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.explore.panels import (
     explanations_html,
     headline_html,
@@ -40,7 +41,7 @@ class Explorer:
         self.controls = make_controls()
         self.figures = {name: chart(name) for name in CHARTS}
         self.headline, self.walls, self.story, self.why = (ipywidgets.HTML() for _ in range(4))
-        self.file, self.play = ExperimentFile(), Play()
+        self.file, self.play, self.run = ExperimentFile(), Play(), Run()
         # A button, because an accordion's titles cannot be reached by keyboard.
         self.opened = ipywidgets.ToggleButton(
             description="Where every number comes from",
@@ -78,6 +79,7 @@ class Explorer:
         self.story.value = replay_html(self.replay)
         self.file.text, self.file.problem = dumps(self.experiment), ""
         self.play.follow(prediction)
+        self.run.follow(self.experiment)
         shown_why = self.opened.value
         self.opened.icon = "caret-down" if shown_why else "caret-right"
         self.why.value = explanations_html(explain(prediction)) if shown_why else ""
@@ -120,7 +122,8 @@ class Explorer:
         controls.add_class("dlhpc-controls")
         charts = ipywidgets.Box(list(self.figures.values()))
         charts.add_class("dlhpc-charts")
-        results = box([self.headline, self.walls, charts, self.play.widget, self.opened, self.why])
+        below = (self.play.widget, self.run.widget, self.opened, self.why)
+        results = box([self.headline, self.walls, charts, *below])
         results.add_class("dlhpc-results")
         page = ipywidgets.Box([controls, results])
         page.add_class("dlhpc-page")

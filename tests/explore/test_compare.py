@@ -1,0 +1,195 @@
+"""A run from a page beside what was foretold: what is shown, what is refused, and that it can be cancelled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_page import Now, button, click, fills, words
+
+from lib_dlhpc.compare import Sweep
+from lib_dlhpc.compare.comparison import beside, foretold
+from lib_dlhpc.compare.placed import placed, why_not
+from lib_dlhpc.compare.steady import steps_of
+from lib_dlhpc.compare.sweep import Row
+from lib_dlhpc.explore import compare_drawings
+from lib_dlhpc.explore.compare import RunHere, compared, comparison_html
+from lib_dlhpc.explore.compare_charts import (
+    CAUSES,
+    ROWS,
+    compared_state,
+    foretold_state,
+    swept_state,
+)
+from lib_dlhpc.explore.explorer_run import Run
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.timeline.store import save
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration_of_the_users(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def digits(**strategy: Any) -> Experiment:
+    shared = {"devices_per_node": 1, "batch": 32, **strategy}
+    tables = {"model": "mlp-digits", "dataset": "digits", "machine": "laptop", "strategy": shared}
+    return read_experiment(tables)
+
+
+class Played:
+    """A run that has come through: its timeline is the simulated one."""
+
+    state = "done"
+
+    def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        save(simulate(experiment, steps=20), folder / "timeline.npz")
+
+    def wait(self) -> None:
+        pass
+
+    cancel = wait
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Any:
+    return lambda experiment, ranks, folder: Played(experiment, ranks, tmp_path / "run")
+
+
+def comparison(**strategy: Any) -> Any:
+    told = foretold(placed(digits(**strategy)))
+    return told, beside(told, [steps_of(simulate(told.placed.experiment, steps=9))])
+
+
+def test_a_click_runs_it_and_shows_every_way(begin: Any, tmp_path: Path) -> None:
+    panel = compared(digits(), begin=begin, thread=Now)
+    assert "Nothing run yet" in words(panel)
+    run = click(panel, "Run this here")
+    assert not run.disabled and button(panel, "Cancel").disabled
+    told = words(panel)
+    for row in ROWS.values():
+        assert row in told
+    assert "off by" in told and "dlhpc calibrate" in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
+def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str) -> None:
+    def begin(*_: Any) -> Any:
+        raise SpecError("There is no mpiexec here.") if reason == "no MPI" else JobError("rank 2")
+
+    panel = compared(digits(), begin=begin, thread=Now)
+    assert not click(panel, "Run this here").disabled
+    assert ("no mpiexec" if reason == "no MPI" else "rank 2") in words(panel)
+
+
+def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
+    class Endless(Played):
+        state = "running"
+
+        def metrics(self) -> list[dict[str, Any]]:
+            button(panel, "Cancel").click()
+            return [{"step": 3}]
+
+        def cancel(self) -> None:
+            self.state = "cancelled"
+
+        def wait(self) -> None:
+            raise JobError("The run was cancelled.")
+
+    def begin(experiment: Experiment, ranks: int, folder: Any) -> Any:
+        return Endless(experiment, ranks, tmp_path / "run")
+
+    panel = compared(digits(), begin=begin, thread=Now)
+    click(panel, "Run this here")
+    assert "Cancelled." in words(panel)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_the_trainer_cannot_run_says_why_and_has_no_button_to_press() -> None:
+    panel = RunHere()
+    panel.follow(replay("goyal-2017").experiment)
+    assert panel.run.disabled
+    assert "Cannot be run here." in panel.said.value and "imagenet" in panel.said.value
+    panel.follow(digits())
+    assert not panel.run.disabled
+
+
+def test_more_ranks_than_cores_can_take_turns_are_refused() -> None:
+    many = digits(devices_per_node=4)
+    assert why_not(many) == ""
+    assert f"4 ranks are too many for {cores()} core" in why_not(many, 3)
+
+
+def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin: Any) -> None:
+    panel = RunHere(begin=begin, thread=Now)
+    panel.follow(digits())
+    panel.run.click()
+    assert panel.found is not None and "measured here" in words(panel.widget)
+    panel.follow(digits())
+    assert panel.found is not None
+    panel.follow(digits(batch=16))
+    assert panel.found is None and "measured here" not in words(panel.widget)
+
+
+def test_the_explorers_section_runs_nothing_before_it_is_opened() -> None:
+    section = Run()
+    section.follow(digits())
+    assert section.panel is None
+    section.opened.value = True
+    assert section.panel is not None and section.panel.experiment == digits()
+    section.follow(digits(batch=16))
+    assert section.panel.experiment == digits(batch=16)
+    section.opened.value = False
+    assert section.widget.children == (section.opened,)
+
+
+def test_shared_cores_are_said_above_the_table() -> None:
+    _, alone = comparison()
+    many = cores() + 1
+    _, shared = comparison(devices_per_node=min(many, 4))
+    assert "errors are not judged" not in comparison_html(alone)
+    if many <= 4:
+        assert f"{many} ranks share" in comparison_html(shared)
+
+
+def test_bars_lie_end_to_end_and_each_way_has_its_span() -> None:
+    told, found = comparison()
+    for state in (foretold_state(told), compared_state(found)):
+        parts = state[0]["parts"]
+        for row in dict.fromkeys(parts["row"]):
+            own = [i for i, each in enumerate(parts["row"]) if each == row]
+            assert parts["start"][own[0]] == 0
+            ends = [parts["stop"][i] for i in own]
+            assert [parts["start"][i] for i in own[1:]] == pytest.approx(ends[:-1])
+        assert set(parts["part"]) <= set(CAUSES)
+    data = compared_state(found)[0]
+    assert data["ends"]["row"] == ["measured here"]
+    assert data["sums"]["row"] == list(ROWS.values())
+
+
+def test_a_sweep_has_a_point_for_each_setting_and_way() -> None:
+    rows = [Row({"strategy.batch": batch}, comparison(batch=batch)[1]) for batch in (16, 32)]
+    swept = Sweep({"strategy.batch": [16, 32, 0]}, (*rows, Row({"strategy.batch": 0}, None, "no")))
+    data, summary = swept_state(swept)
+    points = data["points"]
+    assert points["way"] == list(ROWS.values()) * 2
+    assert {setting.split()[0] for setting in points["setting"]} == {"16", "32"}
+    assert points["seconds"][0] == rows[0].comparison.step["predicted"]
+    assert "in the median" in summary
+
+
+@pytest.mark.parametrize("name", compare_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    _, found = comparison()
+    states = {
+        "compared": compared_state(found),
+        "swept": swept_state(Sweep({"ranks": [1]}, (Row({"ranks": 1}, found),))),
+    }
+    fills(name, states[name])
