@@ -33,6 +33,16 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
     convert.set_defaults(command=_convert)
 
+    analyse = actions.add_parser(
+        "analyse",
+        help="what limits a run: waits, imbalance, slow links and disks, efficiencies",
+        description="Says first what limits the run, then what was found and where to look. Whatever costs"
+        " less than 2 % of the run, or is within its scatter, is no finding.",
+    )
+    analyse.add_argument("files", nargs="+", metavar="FILE", help=FILE)
+    analyse.add_argument("--json", action="store_true", help="print JSON in SI units")
+    analyse.set_defaults(command=_analyse)
+
     add_run(actions)
 
 
@@ -56,6 +66,19 @@ def _convert(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SpecError(f"{options.out}: cannot be written: {error.strerror or error}.") from None
     print(f"{options.out}: {len(timeline):,} events of {timeline.ranks:,} ranks.", file=sys.stderr)
+    return 0
+
+
+def _analyse(options: argparse.Namespace) -> int:
+    import json
+
+    from lib_dlhpc.timeline.analysis import analyse, report
+    from lib_dlhpc.timeline.formats import read
+
+    analysis = analyse(read(*options.files, tell=_tell))
+    print(
+        json.dumps(report.as_dict(analysis), indent=2) if options.json else report.as_text(analysis)
+    )
     return 0
 
 

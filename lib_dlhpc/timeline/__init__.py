@@ -4,6 +4,8 @@ table.py      Timeline: the columns; from_rows, columns and join make one
 measure.py    breakdown: the causes of a step; exposed communication, idle time, waits of each rank
 bubble.py     mark_bubble: what of a pipeline's waits is its bubble
 critical.py   critical_path: the events that make the run as long as it is
+spans.py      stretches of time of each rank, for questions about millions of events
+analysis/     analyse: matrix, regions, waits, efficiencies, and what is wrong with a run
 formats.py    read and write: files of any format; in these, with what they share:
                   store.py (our own columns), chrome.py (Chrome and Perfetto), json_events.py, rows.py,
                   lanes.py (what overlaps lies side by side), files.py (whole or not there)

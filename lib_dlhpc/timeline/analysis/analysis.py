@@ -33,6 +33,7 @@ class Analysis:
     span: float  # s from the first event to the last
     compute: Floats  # s that each rank computes
     exposed: Floats  # s that each rank communicates and does not compute
+    stalled: Floats  # s that each rank stands still for input or a checkpoint
     waits: dict[str, Floats]  # s that each rank waits, by kind
     matrix: Matrix
     regions: Regions
@@ -61,6 +62,7 @@ def analyse(timeline: Timeline) -> Analysis:
         span=when.end - when.begin,
         compute=when.seconds,
         exposed=exposed(table),
+        stalled=_stalled(table),
         waits=late.per_rank,
         matrix=matrix(table),
         regions=regions(table),
@@ -82,3 +84,9 @@ def findings(found: Calls, when: Busy, late: AllWaits) -> list[Finding]:
     ]
     order = np.argsort([-finding.seconds for finding in every], kind="stable")
     return [every[k] for k in order]
+
+
+def _stalled(table: Timeline) -> Floats:
+    rows = table.where("compute", "input", "checkpoint")
+    seconds = (table.stop - table.start)[rows]
+    return np.bincount(table.rank[rows], weights=seconds, minlength=table.ranks)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lib_dlhpc.timeline.analysis.calls import Calls
-from lib_dlhpc.timeline.analysis.finding import Finding, place
+from lib_dlhpc.timeline.analysis.finding import Finding, place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.table import STREAMS
 
@@ -52,8 +52,8 @@ def _slow(found: Calls, stream: str, kind: str, what: str, span: float) -> list[
         excess = excess if verdict.counted.all() else verdict.seconds
         row = int(rows[rank == one][np.argmax(its)])
         sentence = (
-            f"Rank {one} takes {excess:.3g} s longer than the others for {what}: {mean[one]:.3g} s each against"
-            f" {usual:.3g} s; it stands still for it {stalls[one]:.3g} s."
+            f"Rank {one} takes {said(excess)} longer than the others for {what}: {said(mean[one])} each against"
+            f" {said(usual)}; it stands still for it {said(stalls[one])}."
         )
         findings.append(Finding("slow disk", int(one), excess, place(table, row), sentence))
     return findings

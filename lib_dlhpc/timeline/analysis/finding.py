@@ -14,6 +14,7 @@ end of the slow link, the rank whose input comes slowly. Its seconds are
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline.table import Timeline
 
 
@@ -46,3 +47,8 @@ def place(table: Timeline, row: int) -> Place:
         float(table.stop[row]),
         table.names[table.name[row]],
     )
+
+
+def said(seconds: float) -> str:
+    """Return seconds in words."""
+    return format_quantity(float(seconds), "s") if seconds else "0 s"

@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
-from lib_dlhpc.timeline.analysis.finding import Finding, Place
+from lib_dlhpc.timeline.analysis.finding import Finding, Place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.table import KINDS
 
@@ -37,7 +37,7 @@ def imbalance(found: Calls, busy: Busy) -> list[Finding]:
         where = Place(int(rank), float(edges[worst]), float(edges[worst + 1]), "computation")
         share = more / max(float(total[rank]) - more, 1e-300)
         sentence = (
-            f"Rank {rank} computes {total[rank]:.3g} s, {more:.3g} s more than the others"
+            f"Rank {rank} computes {said(total[rank])}, {said(more)} more than the others"
             f" ({share:.0%} more than their median)."
         )
         findings.append(Finding("load imbalance", int(rank), more, where, sentence))

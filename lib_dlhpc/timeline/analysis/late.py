@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
-from lib_dlhpc.timeline.analysis.finding import Finding, place
+from lib_dlhpc.timeline.analysis.finding import Finding, place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, arrivals
 from lib_dlhpc.timeline.table import Timeline
@@ -34,8 +34,8 @@ def _late_messages(
         worst = int(waits.row[rows[np.argmax(waits.direct[rows])]])
         one = len(parts) == 1
         others = f"Rank {who} waits" if one else f"{len(parts)} ranks wait"
-        most_of = "" if one else f"; rank {who} most, {most:.3g} s"
-        sentence = f"{others} {seconds:.3g} s for rank {cause}, {why} ({len(rows)} times{most_of})."
+        most_of = "" if one else f"; rank {who} most, {said(most)}"
+        sentence = f"{others} {said(seconds)} for rank {cause}, {why} ({len(rows)} times{most_of})."
         yield Finding(kind, cause, seconds, place(table, worst), sentence, who)
 
 
@@ -101,7 +101,7 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
         total = float(waited[its[counted]].sum())
         sentence = (
             f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: each rank that waits"
-            f" for it waits {verdict.seconds:.3g} s, all together {total:.3g} s."
+            f" for it waits {said(verdict.seconds)}, all together {said(total)}."
         )
         where = place(table, row)
         findings.append(Finding("wait at collective", rank, verdict.seconds, where, sentence))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.calls import COMMUNICATION, Calls, Floats, Rows
-from lib_dlhpc.timeline.analysis.finding import Finding, place
+from lib_dlhpc.timeline.analysis.finding import Finding, place, said
 from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST, judge
 
 TIMES = 1.5  # a slow link is this much slower than the slowest of the others
@@ -106,7 +106,7 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
     )
     sentence = (
         f"Messages {who} take {times:.2g} times as long as the same bytes between others:"
-        f" {total:.3g} s more over {messages} messages."
+        f" {said(total)} more over {messages} messages."
     )
     return [Finding("slow link", one, total, place(found.table, worst), sentence, other)]
 
