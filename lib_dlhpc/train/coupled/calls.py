@@ -1,11 +1,13 @@
-"""Calls: a Recorder that takes down MPI calls as well, each message's send and receive under one number."""
+"""Calls: a Recorder that takes down MPI calls as well, a send and the receive of what it sent under one number."""
 
 from typing import Any, TypeAlias
 
-from lib_dlhpc.timeline import Timeline, from_rows
-from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.timeline import Timeline, from_rows, join
+from lib_dlhpc.train.record import Recorder, gather
 
-Row: TypeAlias = tuple[str, str, str, float, float, int, int, int, int]  # Event without its rank
+Call: TypeAlias = tuple[
+    str, str, float, float, int, int, int
+]  # kind, name, start, stop, B, peer, match
 
 
 class Calls(Recorder):
@@ -14,37 +16,41 @@ class Calls(Recorder):
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__()
         self.rank, self.ranks = rank, ranks
-        self.calls: list[Row] = []
+        self.calls: list[Call] = []
+        self.first = float("inf")  # s at which the first row begins
+
+    def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
+        """Take down something that this rank does, or stands still for."""
+        super().add(kind, name, start, stop, stream)
+        if self.on and stop > start:
+            self.first = min(self.first, start)
 
     def gave(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
         """Take down a send that began at `start` and has just returned; its `number` among those like it."""
-        match = self._match(self.rank, peer, tag, number)
+        match = ((number * self.ranks + self.rank) * self.ranks + peer) * 4 + tag
         self._call("send", name, start, size, peer, match)
 
     def got(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
         """Take down a receive that has just ended."""
-        match = self._match(peer, self.rank, tag, number)
+        match = ((number * self.ranks + peer) * self.ranks + self.rank) * 4 + tag
         self._call("receive", name, start, size, peer, match)
 
     def _call(self, kind: str, name: str, start: float, size: int, peer: int, match: int) -> None:
         if peer != self.rank:
-            row = ("communication", kind, name, start, self.now(), size, peer, 0, match)
-            self.calls.append(row)
-
-    def _match(self, source: int, target: int, tag: int, number: int) -> int:
-        return ((number * self.ranks + source) * self.ranks + target) * 4 + tag
+            self.calls.append((kind, name, start, self.now(), size, peer, match))
 
 
-def gathered(calls: Calls, comm: Any, shift: float, begun: float) -> Timeline | None:
-    """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is `begun`, on this rank's clock."""
-    zero = min(comm.allgather(begun + shift))
-    rows: list[Row] = [(*row, 0, -1) for row in calls.rows] + calls.calls
-    parts = comm.gather([_moved(comm.rank, row, shift - zero) for row in rows])
-    if comm.rank:
+def gathered(calls: Calls, comm: Any, shift: float) -> Timeline | None:
+    """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is the first event of any rank."""
+    worked = gather(calls, comm, shift)
+    by = shift - min(comm.allgather(calls.first + shift))
+    rows = [
+        (comm.rank, "communication", *row[:2], max(row[2] + by, 0.0), max(row[3] + by, 0.0),
+         row[4], row[5], 0, row[6])
+        for row in calls.calls
+    ]  # fmt: skip
+    parts = comm.gather(rows)
+    if worked is None:
         return None
-    return from_rows([row for part in parts for row in part], comm.size, "measured").sorted()
-
-
-def _moved(rank: int, row: Row, by: float) -> tuple[Any, ...]:
-    stream, kind, name, start, stop, *others = row
-    return rank, stream, kind, name, max(start + by, 0.0), max(stop + by, 0.0), *others
+    called = from_rows([row for part in parts for row in part], comm.size, worked.source)
+    return join([worked, called]).sorted()

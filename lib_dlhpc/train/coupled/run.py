@@ -66,7 +66,7 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
             after, learned = own.error(), own.diffusivity(workflow)
             told = (losses, (before, after), learned, own.network.weights.copy())
     seconds = max(comm.allgather(ended - begun))
-    timeline = gathered(calls, comm, shift, begun)
+    timeline = gathered(calls, comm, shift)
     told = comm.bcast(told, training[0])
     if timeline is None:
         return None

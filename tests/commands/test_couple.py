@@ -1,0 +1,85 @@
+"""`dlhpc couple` puts three engines side by side, says who waits, and runs the better placement."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_workflow import TEXT
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.launch import coupled
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    """A workflow whose simulation is costly, on separate ranks."""
+    path = tmp_path / "workflow.toml"
+    path.write_text(TEXT.replace('point = "10 ns"', 'point = "10 us"'), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def ranks_can_start(require):
+    from lib_dlhpc.launch.mpi import mpiexec
+    from lib_dlhpc.spec.errors import SpecError
+
+    try:
+        found = mpiexec()
+    except SpecError:
+        found = ""
+    require(found, "no mpiexec")
+
+
+def test_three_engines_who_waits_and_the_better_placement(file, capsys, tmp_path):
+    assert main(["couple", str(file), "-n", "2", "--out", str(tmp_path / "kept")]) == 0
+    text = capsys.readouterr().out
+    for word in ("predicted", "simulated", "measured", "simulate", "train", "exchange", "the run"):
+        assert word in text
+    assert "separate: 1 + 1" in text
+    assert "as described" in text
+    assert "shared: 2 do both" in text
+    assert "Before" in text
+    assert "What was trained is the same" in text
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["after", "before"]
+
+
+def test_json_has_the_same_terms_of_all_three(file, capsys):
+    assert main(["couple", str(file), "-n", "2", "--once", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["after"] is None
+    terms = told["before"]["terms"]
+    assert {"simulate", "train", "exchange", "wait for samples", "wait for room"} <= set(terms)
+    for engines in terms.values():
+        assert set(engines) == {"predicted", "simulated", "measured"}
+    assert told["placements"][0]["seconds"] <= told["before"]["predicted"]["seconds"]
+    assert told["before"]["costs"]["point"] == pytest.approx(1e-5)
+
+
+def test_more_ranks_than_cores_are_said_to_be_so(file, capsys, monkeypatch):
+    read = coupled._read
+
+    def few_cores(folder):
+        return replace(read(folder), cores=1)
+
+    monkeypatch.setattr(coupled, "_read", few_cores)
+    assert main(["couple", str(file), "-n", "2", "--once"]) == 0
+    assert "2 ranks share 1 cores" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-n", "0"], "--ranks 0: legal"),
+        (["-n", "1"], "1 ranks leave none to train"),
+        (["-n", "1000"], "--ranks 1000: legal"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused(file, capsys, words, says):
+    assert main(["couple", str(file), *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_refused(capsys, tmp_path):
+    assert main(["couple", str(tmp_path / "nowhere.toml")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""On each rank: blocks of rows equal the whole field to the bit, and the buffer holds so many batches and no more."""
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+from small_workflow import small
+
+from lib_dlhpc.spec.workflow import Simulation, share
+from lib_dlhpc.train.coupled.buffer import Inlet, Outlet
+from lib_dlhpc.train.coupled.calls import Calls
+from lib_dlhpc.train.coupled.heat import Heat, first_field
+from lib_dlhpc.train.coupled.samples import Nothing, Samples
+
+COMM = MPI.COMM_WORLD
+TAKING = 77  # tag: I am about to take a batch out
+
+
+def blocks_equal_the_whole() -> None:
+    """Every rank's rows are those of a run on one rank, bit for bit."""
+    for grid in (COMM.size, 11, 16):
+        simulation = Simulation(grid=grid, substeps=3) if grid >= 4 else Simulation(grid=4)
+        own, whole = Heat(simulation, COMM), Heat(simulation)
+        for heat in (own, whole):
+            heat.begin(first_field(simulation, 0))
+        exchanges: list[float] = []
+        for _ in range(7):
+            own.step(lambda start, stop, told=exchanges: told.append(stop - start), MPI.Wtime)
+            whole.step()
+        assert np.array_equal(own.field, whole.field[own.rows])
+        assert len(exchanges) == (21 if grid >= 4 else 7) * (COMM.size > 1)
+
+
+def samples_arrive_whole_and_in_order(depth: int) -> None:
+    """Whatever the split, who trains has its own samples of every batch, all their rows."""
+    for simulating in range(1, COMM.size):
+        workflow = small("separate", simulating, depth=depth)
+        left, right = workflow.sides(COMM.size)
+        calls, whole = Calls(COMM.rank, COMM.size), Samples(Heat(workflow.simulation), Nothing())
+        color = COMM.Split(int(COMM.rank in left), COMM.rank)
+        if COMM.rank in left:
+            samples = Samples(Heat(workflow.simulation, color), calls)
+            outlet = Outlet(workflow, COMM, right, calls)
+            for _ in range(workflow.batches):
+                outlet.give(samples.batch(workflow.batch, outlet.carry_on))
+                if outlet.given > depth:  # somebody has made room, and said before that it would
+                    for to in right:
+                        assert COMM.Iprobe(to, TAKING)
+                        COMM.recv(source=to, tag=TAKING)
+            outlet.close()
+            for to in right:
+                for _ in range(min(depth, workflow.batches)):
+                    COMM.recv(source=to, tag=TAKING)
+        else:
+            mine = share(workflow.batch, color.rank, color.size)
+            inlet = Inlet(workflow, COMM, left, mine, calls)
+            for _ in range(workflow.batches):
+                for giver in left:
+                    COMM.send(None, giver, TAKING)
+                inlet.take()
+                before, after = whole.batch(workflow.batch)
+                assert np.array_equal(inlet.x[:, 0], before[mine])
+                assert np.array_equal(inlet.y[:, 0], after[mine])
+            inlet.close()
+        color.Free()
+        COMM.Barrier()
+
+
+if __name__ == "__main__":
+    blocks_equal_the_whole()
+    for deep in (1, 3, 50):
+        samples_arrive_whole_and_in_order(deep)
+    if COMM.rank == 0:
+        print(f"{COMM.size} ranks: all right", *sys.argv[1:])

@@ -1,0 +1,82 @@
+"""Coupled runs on real ranks: what is trained does not depend on who does what, and waits are who they should be."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_workflow import small
+
+from lib_dlhpc.launch import JobError
+from lib_dlhpc.launch.coupled import run_coupled
+from lib_dlhpc.timeline.coupled import coupled_terms
+
+WORKER = Path(__file__).with_name("coupled_worker.py")
+PATIENCE = 180.0
+
+
+@cache
+def run(placement, simulating, ranks, **coupling):
+    return run_coupled(small(placement, simulating, **coupling), ranks, patience=PATIENCE)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_blocks_equal_the_whole_and_batches_arrive(run_ranks, monkeypatch, ranks):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+    assert "all right" in run_ranks(ranks, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("placement", "simulating", "ranks"),
+    [("shared", 1, 2), ("separate", 1, 2), ("separate", 2, 3), ("separate", 1, 3),
+     pytest.param("separate", 2, 4, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_any_placement_trains_the_same_weights(mpiexec, placement, simulating, ranks):
+    one, other = run("shared", 1, 1), run(placement, simulating, ranks)
+    assert other.ranks == ranks
+    assert other.steps == one.steps == small().batches
+    assert np.abs(other.weights - one.weights).max() <= 1e-12
+    assert np.abs(np.array(other.losses) - one.losses).max() <= 1e-12 * one.losses[0]
+    assert other.errors == pytest.approx(one.errors, rel=1e-9)
+
+
+def test_each_rank_does_its_part_and_messages_know_their_other_end(mpiexec):
+    result = run("separate", 2, 3)
+    terms = coupled_terms(result.timeline, result.seconds)
+    assert (terms["simulate"] > 0).tolist() == [True, True, False]
+    assert (terms["train"] > 0).tolist() == [False, False, True]
+    sends, receives = (
+        result.timeline.select(result.timeline.where("communication", kind))
+        for kind in ("send", "receive")
+    )
+    batches = small().batches
+    assert len(sends) == 2 * 2 * batches  # a batch from each, and room for each, every time
+    ends = {int(match): (int(rank), int(peer)) for match, rank, peer in
+            zip(sends.match, sends.rank, sends.peer, strict=True)}  # fmt: skip
+    assert len(ends) == len(sends)
+    for match, rank, peer in zip(receives.match, receives.rank, receives.peer, strict=True):
+        assert ends[int(match)] == (int(peer), int(rank))
+    data = sends.select(sends.bytes > 0)
+    assert int(data.bytes.sum()) == 2 * small().simulation.samples * small().simulation.field_bytes
+
+
+def test_where_the_simulation_is_slow_training_waits_or_trains_again(mpiexec):
+    slow = {}
+    for empty in ("wait", "again"):
+        workflow = small("separate", 1, empty=empty)
+        costly = replace(workflow.simulation, substeps=100, steps=48)
+        slow[empty] = run_coupled(replace(workflow, simulation=costly), 2, patience=PATIENCE)
+    assert slow["wait"].steps == 6 < slow["again"].steps
+    waited = coupled_terms(slow["wait"].timeline)["wait for samples"]
+    assert waited[0] == 0 < waited[1]
+
+
+def test_files_stay_where_they_are_wanted_and_what_goes_wrong_is_told(mpiexec, tmp_path):
+    run_coupled(small("shared"), 1, tmp_path / "run", PATIENCE)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"workflow.toml", "result.json", "timeline.npz", "weights.npy"}
+    workflow = small("shared")
+    wild = replace(workflow, experiment=workflow.experiment.set({"training.rate": 1e300}))
+    with pytest.raises(JobError, match="no number any more"):
+        run_coupled(wild, 2, patience=PATIENCE)
