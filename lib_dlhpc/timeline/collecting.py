@@ -61,7 +61,7 @@ def assemble(parts: Sequence[Part], ranks: int) -> Timeline:
     _match(table)
     zero = int(table["start"].min(initial=2**63 - 1))
     for edge in ("start", "stop"):
-        table[edge] = (table[edge] - zero) * 1e-9
+        table[edge] = (table[edge] - zero) / 1e9
     np.maximum(table["bytes"], 0, out=table["bytes"])  # what nobody could tell
     typed = {name: table[name].astype(kind) for name, kind in COLUMNS.items()}
     return check(Timeline(**typed, names=tuple(names), ranks=ranks, source="measured").sorted())

@@ -1,12 +1,11 @@
-"""Laws of the recorder: its rows are what was told, clocks of ranks become one, what is left out is gone."""
+"""Laws of the recorder: its rows are what was told, what is left out is gone."""
 
-import numpy as np
 import pytest
 
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.train import record
 from lib_dlhpc.train.alone import Alone
-from lib_dlhpc.train.record import Recorder, gather, offset
+from lib_dlhpc.train.record import Recorder, gather
 
 
 @pytest.fixture
@@ -68,32 +67,6 @@ def test_nothing_that_takes_no_time_is_taken_down(clock):
     recorder = Recorder()
     recorder.add("wait", "wait for the exchange", 1.0, 1.0)
     assert not recorder.rows
-
-
-class Pair:
-    """Two ranks' round trips: rank 0's clock is `ahead` of this one's; a message takes some time each way."""
-
-    rank, size = 1, 2
-
-    def __init__(self, clock, ahead, delays):
-        self.clock, self.ahead, self.delays = clock, ahead, iter(delays)
-
-    def Sendrecv(self, sent, target, recvbuf, source):
-        there, back = next(self.delays)
-        self.clock[0] += there
-        recvbuf[0] = self.clock[0] + self.ahead
-        self.clock[0] += back
-
-
-def test_the_offset_of_two_clocks_comes_from_the_quickest_round_trip(clock):
-    rng = np.random.default_rng(0)
-    delays = rng.exponential(1e-3, (20, 2)) + 1e-6
-    quickest = delays.sum(axis=1).min()
-    for ahead in (0.0, 12.5, -3600.0):
-        found = offset(Pair(clock, ahead, delays))
-        assert abs(found - ahead) <= quickest / 2 + 1e-9
-    even = np.full((20, 2), 5e-6)
-    assert offset(Pair(clock, 7.0, even)) == pytest.approx(7.0, abs=1e-9)
 
 
 def test_work_stands_still_while_it_waits_for_others(clock):

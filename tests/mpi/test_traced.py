@@ -1,0 +1,154 @@
+"""Laws of `dlhpc trace run`: the program does what it did, every call is there, every end finds its other end."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.launch.mpi import run_to_end
+from lib_dlhpc.launch.trace_run import put_together, trace_run
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline.store import load
+
+PATIENCE = 180  # s
+HERE = Path(__file__).parent
+PROGRAM, MESSAGES, ENDING = (
+    str(HERE / f"traced_{name}.py") for name in ("program", "messages", "ending")
+)
+
+
+def traced(tmp_path, *words, ranks=4):
+    """Run `dlhpc trace run`; return what it came to and the trace."""
+    out = tmp_path / "trace.npz"
+    run = subprocess.run(
+        [
+            sys.executable, "-m", "lib_dlhpc.cli", "trace", "run", "-n", str(ranks), "--out", out,
+            *words,
+        ],
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert out.exists(), run.stdout + run.stderr
+    return run, load(out)
+
+
+@pytest.fixture(scope="module")
+def program(mpiexec, tmp_path_factory):
+    return traced(tmp_path_factory.mktemp("program"), PROGRAM, "one", "two words")
+
+
+def test_the_program_does_what_it_does_untraced(program):
+    run, _ = program
+    plain = run_to_end(4, PROGRAM, "one", "two words", patience=PATIENCE)
+    assert run.returncode == plain.returncode == 0, run.stderr + plain.stderr
+    assert run.stdout == plain.stdout and "two words" in run.stdout
+
+
+def test_every_send_finds_its_receive(program):
+    _, table = program
+    sends = table.select(table.where("communication", "send") & (table.peer >= 0))
+    receives = table.select(table.where("communication", "receive") & (table.peer >= 0))
+    assert len(sends) == len(receives) > 80
+    assert len(set(sends.match.tolist())) == len(sends) and sends.match.min() >= 0
+    sends, receives = (part.select(np.argsort(part.match)) for part in (sends, receives))
+    for one, other in (
+        ("match", "match"),
+        ("bytes", "bytes"),
+        ("comm", "comm"),
+        ("rank", "peer"),
+        ("peer", "rank"),
+    ):
+        np.testing.assert_array_equal(getattr(sends, one), getattr(receives, other))
+    assert (receives.stop >= sends.start).all(), "one machine has one clock"
+    assert len(set(sends.comm.tolist())) == 4, "the world, two halves' twins, a ring"
+
+
+def test_calls_of_one_collective_are_one_of_each_rank_and_root(program):
+    _, table = program
+    calls = defaultdict(list)
+    for event in table.select(table.where("communication", "collective")):
+        calls[event.match].append(event)
+    assert -1 not in calls
+    members = defaultdict(set)
+    for event in table:
+        members[event.comm].add(event.rank)
+    for events in calls.values():
+        assert len({(event.name, event.comm, event.peer) for event in events}) == 1
+        assert [event.rank for event in events] == sorted(members[events[0].comm])
+        assert max(e.start for e in events) <= min(e.stop for e in events) or (
+            events[0].name in ("MPI_Reduce", "MPI_Gather", "MPI_Bcast", "MPI_Scatter", "MPI_Scan")
+        ), "nobody leaves before all have come"
+    names = {events[0].name: events[0] for events in calls.values()}
+    assert {"MPI_Allreduce", "MPI_Iallreduce", "MPI_Ibarrier", "MPI_Comm_split"} <= set(names)
+    assert names["MPI_Reduce"].peer == 1 and names["MPI_Reduce"].bytes == 80
+
+
+def test_rows_of_a_rank_are_calls_one_after_another(program):
+    """Calls that take several messages in at once, and both halves of an exchange, are rows of one time."""
+    _, table = program
+    for rank in range(4):
+        mine = table.select(table.where("communication") & (table.rank == rank))
+        times = np.unique(np.stack([mine.start, mine.stop]), axis=1)
+        assert (times[0, 1:] >= times[1, :-1]).all()
+
+
+def test_a_receive_matches_the_send_whose_message_it_got(mpiexec, tmp_path):
+    """By every means to receive, from anybody, in whatever order what was posted ends."""
+    run, table = traced(tmp_path, MESSAGES)
+    truth = ast.literal_eval(run.stdout)
+    sends = [
+        table.select(table.where("", "send") & (table.rank == rank)).sorted() for rank in range(4)
+    ]
+    for rank, messages in enumerate(truth):
+        mine = table.select(table.where("", "receive") & (table.rank == rank))
+        mine = mine.select(np.lexsort((mine.stop, mine.start)))
+        assert mine.match.tolist() == [sends[source].match[nth] for source, nth in messages]
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "lost"),
+    [
+        ("returns", 0, []),
+        ("finalizes", 0, []),
+        ("exits", 3, ["rank 1 ended with exit status 3"]),
+        ("raises", 1, ["rank 1 ended with ValueError: no luck today"]),
+        ("killed", 9, ["rank 1 was ended from outside"]),
+    ],
+)
+def test_however_it_ends_what_was_done_before_is_there(mpiexec, tmp_path, how, status, lost):
+    run, table = traced(tmp_path, ENDING, how, ranks=3)
+    assert run.returncode == status, run.stderr
+    for rank in range(3):
+        mine = [event.name for event in table if event.rank == rank]
+        assert mine[:3] == ["first", "MPI_Barrier", "MPI_Allgather"]
+    for sentence in lost:
+        assert sentence in run.stderr
+    assert ("rank 1" in run.stderr) == bool(lost)
+
+
+def test_a_folder_of_what_ranks_left_is_put_together_by_whoever_has_it(mpiexec, tmp_path):
+    run = trace_run(2, ["-m", "timeit", "-n", "1", "pass"], tmp_path / "kept")
+    assert run.status == 0 and not run.lost and len(run.timeline) == 0
+    again = put_together(tmp_path / "kept")
+    assert again.timeline.ranks == 2
+    (tmp_path / "kept" / "rank-1.rows").unlink()
+    assert "rank 1 left nothing" in put_together(tmp_path / "kept").lost[0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "why"),
+    [
+        (0, [PROGRAM], "ranks = 0"),
+        (2, [], "No program"),
+        (2, ["-m"], "No program"),
+        (2, ["no/such.py"], r"no/such\.py: no such file"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_by_name(ranks, words, why):
+    with pytest.raises(SpecError, match=why):
+        trace_run(ranks, words)
+    with pytest.raises(SpecError, match="no folder of a traced run"):
+        put_together(HERE)
