@@ -10,6 +10,7 @@ import getpass
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -67,8 +68,8 @@ def main(folder: Path) -> int:
         folder.mkdir(mode=0o700)
         children += start(folder)
         print(json.dumps({"SLURM_CONF": str(folder / "slurm.conf")}), flush=True)
-        while sys.stdin.buffer.read(1):
-            pass
+        while not select.select([sys.stdin], [], [], 0.2)[0]:
+            _reap(children)
     finally:
         stop(children)
         shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +119,7 @@ def stop(children: list[subprocess.Popen[bytes]]) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, how)
             time.sleep(0.05)
-            _reap()
+            _reap(children)
 
 
 def _daemon(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
@@ -165,10 +166,15 @@ def _adopt() -> None:
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
-def _reap() -> None:
+def _reap(children: list[subprocess.Popen[bytes]]) -> None:
+    """Take leave of processes that were left to this one and have ended; daemons tell of their end elsewhere."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            daemon = next((child for child in children if child.pid == ended.si_pid), None)
+            if daemon is not None:
+                daemon.wait()
+            else:
+                os.waitpid(ended.si_pid, 0)
 
 
 def _descendants(root: int) -> list[int]:

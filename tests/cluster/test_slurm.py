@@ -1,0 +1,465 @@
+"""Runs as jobs of a real Slurm: watched, failed, out of time, out of memory, cancelled, resumed, found again."""
+
+import json
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from lib_dlhpc.launch import JobError, Site, attach, start, submit, submit_sweep
+from lib_dlhpc.launch.jobs import ENDS, TICKET, read_ticket
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import dump, loads
+
+PATIENCE = 180  # s; all of it is taken on a very busy machine only
+SHORT = loads("""
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 50
+[storage]
+tier = "ssd"
+[run]
+epochs = 2
+""")
+LONG = SHORT.set({"run.epochs": 10_000})
+SLURM = Site(name="here", ranks_per_node=2)
+
+PROGRAM = Path(__file__).with_name("virtual_slurm.py")
+
+pytestmark = pytest.mark.usefixtures("slurm", "own_state")
+
+
+@pytest.fixture
+def own_state(tmp_path, monkeypatch):
+    """The list of jobs that this user has is the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def mischief(tmp_path, monkeypatch):
+    """A function: `mischief(program)` is run in every rank before it begins."""
+
+    def mischief(program):
+        folder = tmp_path / "mischief"
+        folder.mkdir(exist_ok=True)
+        head = "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
+        body = "".join(f"    {line}\n" for line in program.strip().splitlines())
+        (folder / "sitecustomize.py").write_text(head + body)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    yield mischief
+
+
+@pytest.fixture
+def closed():
+    """No job starts; a function that opens the nodes."""
+
+    def turn(state):
+        control("update", "PartitionName=virtual", f"State={state}")
+
+    turn("DOWN")
+    yield lambda: turn("UP")
+    turn("UP")
+
+
+def control(*words):
+    done = subprocess.run(
+        ["scontrol", *words], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
+    return done.stdout
+
+
+def until(holds, job):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, (job.state, job.why())
+        time.sleep(0.02)
+
+
+def ended(job):
+    """Wait until the job has ended and none of its processes is left; return the state."""
+    until(lambda: job.state in ENDS and not left(job.folder), job)
+    return job.state
+
+
+def left(folder):
+    """The processes of the run in a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def ranks_of(job):
+    """The process ids that the ranks have written down themselves, once all have."""
+    number = read_ticket(job.folder).ranks
+    until(lambda: len(list(job.folder.glob("rank-*.json"))) == number, job)
+    files = job.folder.glob("rank-*.json")
+    return [json.loads(path.read_text())["process"] for path in files]
+
+
+def living(pids):
+    """Those of some processes that have not ended."""
+    found = []
+    for pid in pids:
+        try:
+            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def saved(job):
+    until((job.folder / "snapshot.npz").exists, job)
+
+
+def weights(folder):
+    with np.load(folder / "snapshot.npz") as file:
+        return {name: file[name].tobytes() for name in file.files}
+
+
+def test_a_job_is_queued_runs_and_is_done(tmp_path, closed):
+    job = submit(SHORT, 4, "slurm", SLURM, tmp_path / "run")
+    assert job.state == "queued" and job.native_id.isdigit()
+    until(lambda: "PartitionDown" in job.why(), job)
+    closed()
+    seen = []
+    until(lambda: seen.append(job.state) or seen[-1] == "done", job)
+    assert list(dict.fromkeys(seen)) in (["queued", "running", "done"], ["running", "done"])
+    result = job.wait()
+    assert result["ranks"] == 4 and result["samples"] == 2 * 1438
+    assert [row["epoch"] for row in job.metrics() if "test_loss" in row] == [1.0, 2.0]
+    shown = control("show", "job", "-o", job.native_id)
+    assert "NumNodes=2 " in shown and "JobState=COMPLETED" in shown and "TimeLimit=00:10" in shown
+    assert ended(job) == "done" and (job.folder / "timeline.npz").exists()
+
+
+def test_a_job_learns_what_a_run_here_learns(tmp_path):
+    start(SHORT, 2, tmp_path / "here").wait()
+    site = Site(ranks_per_node=1, launcher="srun")
+    for name, options in {"srun": {"site": site}, "local": {"to": "local"}}.items():
+        submit(SHORT, 2, folder=tmp_path / name, **options).wait()
+        assert weights(tmp_path / name) == weights(tmp_path / "here")
+
+
+def test_nobody_else_reads_a_job(tmp_path):
+    job = submit(SHORT, 1, "slurm", SLURM, tmp_path / "run")
+    for path in (job.folder, job.folder / "job", job.folder / "job/slurm"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    private = [
+        job.folder / TICKET,
+        job.folder / "job/start.sh",
+        *job.folder.glob("job/slurm/*.job"),
+    ]
+    assert len(private) == 3
+    for path in private:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    job.wait()
+    assert stat.S_IMODE((job.folder / "result.json").stat().st_mode) == 0o600
+
+
+def test_a_rank_that_raises_is_named_with_its_place(tmp_path, mischief):
+    mischief("""
+from lib_dlhpc.train.layers.dense import Dense
+backward = Dense.backward
+def failing(self, weights, gradients, kept, dy):
+    if kept.context.step == 3 and os.environ.get("PMI_RANK") == "2" and len(gradients["bias"]) == 32:
+        raise ValueError("a cosmic ray")
+    return backward(self, weights, gradients, kept, dy)
+Dense.backward = failing
+""")
+    job = submit(SHORT, 3, "slurm", Site(), tmp_path / "run")
+    with pytest.raises(
+        JobError, match=r"rank 2: ValueError: a cosmic ray \(step 3, layer dense2\)"
+    ):
+        job.wait()
+    assert ended(job) == "failed" == attach(job.folder).state
+    assert json.loads((job.folder / "status.json").read_text())["exit"] != 0
+
+
+def test_a_job_that_never_comes_to_its_run_says_what_it_said(tmp_path):
+    site = Site(setup=(f"source {tmp_path}/not-there.sh",))
+    job = submit(SHORT, 1, "slurm", site, tmp_path / "run")
+    assert ended(job) == "failed"
+    assert f"failed: source {tmp_path}/not-there.sh" in job.why() and "slurm job" in job.why()
+
+
+def test_a_time_limit_ends_a_job_that_then_goes_on_to_the_same_bits(tmp_path):
+    """Slurm rounds limits up to minutes; the end of a running job is moved instead."""
+    often = {"run.checkpoint_interval": 1e-9, "run.epochs": 200}
+    experiment = SHORT.set(often)
+    job = submit(experiment.set({"run.epochs": 10_000}), 2, "slurm", SLURM, tmp_path / "run")
+    saved(job)
+    pids = ranks_of(job)
+    control("update", f"JobId={job.native_id}", "EndTime=now+1")
+    with pytest.raises(JobError, match=r"ended at its time limit of 10 min.*--resume"):
+        job.wait()
+    assert ended(job) == "out of time" == attach(job.folder).state
+    assert "JobState=TIMEOUT" in control("show", "job", "-o", job.native_id)
+    assert not living(pids)
+    step = np.load(job.folder / "snapshot.npz")["place"][0]
+    longer = SHORT.set({**often, "run.epochs": int(step) // 15 + 3})
+    result = submit(longer, 2, "slurm", SLURM, job.folder, resume=True).wait()
+    assert 0 < result["samples"] <= 3 * 1438
+    straight = start(longer.set({"run.checkpoint_interval": 1e9}), 2, tmp_path / "straight")
+    straight.wait()
+    assert weights(job.folder)["weights"] == weights(tmp_path / "straight")["weights"]
+
+
+@pytest.mark.parametrize("to", ["slurm", "local"])
+def test_a_limit_shorter_than_a_minute_is_kept(tmp_path, to):
+    job = submit(LONG, 2, to, folder=tmp_path / "run", time_limit="3s")
+    assert ended(job) == "out of time"
+    assert "time limit of 3 s" in job.why()
+
+
+@pytest.mark.parametrize("to", ["slurm", "local"])
+def test_too_little_memory_is_told_from_a_failure(tmp_path, mischief, to):
+    mischief("""
+from lib_dlhpc.train.layers.dense import Dense
+backward = Dense.backward
+def greedy(self, weights, gradients, kept, dy):
+    if kept.context.step == 3 and os.environ.get("PMI_RANK") == "1":
+        import numpy, resource
+        used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (used + 10**8, used + 10**8))
+        numpy.ones(10**8)
+    return backward(self, weights, gradients, kept, dy)
+Dense.backward = greedy
+""")
+    job = submit(SHORT, 2, to, folder=tmp_path / "run")
+    assert ended(job) == "out of memory"
+    assert "too little memory: rank 1: " in job.why() and "step 3" in job.why()
+
+
+def test_a_queued_job_is_cancelled(tmp_path, closed):
+    job = submit(SHORT, 2, "slurm", SLURM, tmp_path / "run")
+    attach(job.folder).cancel()
+    assert job.state == "cancelled" and "JobState=CANCELLED" in control(
+        "show", "job", "-o", job.native_id
+    )
+    with pytest.raises(JobError, match="cancelled"):
+        job.wait()
+    assert submit(SHORT, 2, "slurm", SLURM, job.folder, resume=True).state == "queued"
+    attach(job.folder).cancel()
+
+
+@pytest.mark.parametrize("to", ["slurm", "local"])
+def test_a_running_job_is_cancelled_and_no_rank_is_left(tmp_path, to):
+    job = submit(LONG, 3, to, folder=tmp_path / "run")
+    saved(job)
+    pids = ranks_of(job)
+    attach(job.folder).cancel()
+    assert job.state == "cancelled"
+    until(lambda: not living(pids), job)
+    assert ended(job) == "cancelled"
+    job.cancel()
+    assert job.state == "cancelled"
+
+
+def command(folder, *words):
+    """`dlhpc submit` of a long run, in a process of its own."""
+    dump(LONG, folder.parent / "long.toml")
+    line = [sys.executable, "-m", "lib_dlhpc.cli", "submit", str(folder.parent / "long.toml")]
+    return [*line, "-n", "2", "--out", str(folder), *words]
+
+
+def test_a_killed_submitter_leaves_its_job_in_slurm(tmp_path):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(command(folder, "--to", "slurm", "--wait"))
+    end = time.monotonic() + PATIENCE
+    while not (folder / "snapshot.npz").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE)
+    job = attach(folder)
+    assert job.state == "running" and job.metrics()
+    pids = ranks_of(job)
+    job.cancel()
+    assert ended(job) == "cancelled" and not living(pids)
+
+
+def test_a_submitter_killed_before_it_wrote_the_jobs_name_down(tmp_path, closed):
+    job = submit(SHORT, 2, "slurm", SLURM, tmp_path / "run")
+    native, path = job.native_id, job.folder / TICKET
+    path.write_text(json.dumps({**json.loads(path.read_text()), "native": ""}))
+    again = attach(job.folder)
+    assert again.native_id == "" and again.state == "queued" and again.native_id == native
+    path.write_text(json.dumps({**json.loads(path.read_text()), "native": "", "token": "0" * 8}))
+    lost = attach(job.folder)
+    assert lost.state == "failed" and "never handed in" in lost.why()
+    subprocess.run(["scancel", native], check=True)
+
+
+def test_a_local_job_ends_with_a_submitter_that_is_killed(tmp_path):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(command(folder, "--to", "local", "--wait"))
+    end = time.monotonic() + PATIENCE
+    while not (folder / "snapshot.npz").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    pids = ranks_of(attach(folder))
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE)
+    assert ended(attach(folder)) == "cancelled" and "was killed" in attach(folder).why()
+    assert not living(pids)
+
+
+def test_a_local_job_goes_on_without_its_submitter_and_is_found(tmp_path):
+    folder = tmp_path / "run"
+    subprocess.run(command(folder, "--to", "local"), check=True, timeout=PATIENCE)
+    job = attach(folder)
+    saved(job)
+    assert job.state == "running"
+    job.cancel()
+    assert ended(job) == "cancelled"
+
+
+@pytest.mark.parametrize("to", ["slurm", "local"])
+def test_no_rank_outlives_what_watches_over_it(tmp_path, to):
+    """The process that starts the ranks is killed on its node, so that nobody can write the end down."""
+    job = submit(LONG, 2, to, folder=tmp_path / "run")
+    saved(job)
+    pids = ranks_of(job)
+    os.kill(json.loads((job.folder / "status.json").read_text())["pid"], signal.SIGKILL)
+    assert ended(job) == "failed" and "ended without a word" in job.why()
+    assert not living(pids)
+
+
+def test_two_submissions_of_one_folder_do_not_mix(tmp_path, closed):
+    job = submit(SHORT, 2, "slurm", SLURM, tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in job.folder.iterdir() if path.is_file()}
+    refused = rf"slurm job {job.native_id} is queued there.*dlhpc jobs cancel"
+    with pytest.raises(SpecError, match="holds a run already"):
+        submit(SHORT, 2, "slurm", SLURM, job.folder)
+    for again in (
+        lambda: submit(SHORT, 2, "slurm", SLURM, job.folder, resume=True),
+        lambda: submit(SHORT, 2, "local", folder=job.folder, resume=True),
+        lambda: start(SHORT, 2, job.folder, resume=True),
+    ):
+        with pytest.raises(SpecError, match=refused):
+            again()
+    assert {p.name: p.read_bytes() for p in job.folder.iterdir() if p.is_file()} == before
+    closed()
+    assert job.wait()["samples"] == 2 * 1438
+
+
+def test_a_job_whose_folder_is_anothers_by_now_leaves_it_alone(tmp_path, closed):
+    """As where two log in on two machines, and the file system between them knows no locks."""
+    job = submit(SHORT, 2, "slurm", SLURM, tmp_path / "run")
+    path = job.folder / TICKET
+    path.write_text(json.dumps({**json.loads(path.read_text()), "token": "other", "native": "1"}))
+    closed()
+    status = job.folder / f"job/slurm/{job.native_id}.ec"  # as PSI/J's script has it
+    until(lambda: status.exists() and status.read_text().strip() == "3", job)
+    assert json.loads((job.folder / "status.json").read_text())["state"] == "queued"
+    assert not (job.folder / "result.json").exists()
+
+
+def test_a_sweep_is_as_many_jobs(tmp_path, closed):
+    batches = {f"batch-{b}": SHORT.set({"strategy.batch": b}) for b in (10, 25, 50)}
+    jobs = submit_sweep(batches, 2, tmp_path / "sweep", site=SLURM)
+    assert [job.folder.name for job in jobs] == list(batches)
+    closed()
+    assert [job.wait()["samples"] for job in jobs] == [2876] * 3
+
+
+def test_of_a_sweep_all_are_handed_in_or_none_stays(tmp_path, closed):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "experiment.toml").write_text("")
+    with pytest.raises(SpecError, match="holds a run already"):
+        submit_sweep({"a": SHORT, "b": SHORT}, 2, tmp_path, site=SLURM)
+    assert attach(tmp_path / "a").state == "cancelled"
+
+
+def test_what_slurm_refuses_leaves_nothing(tmp_path):
+    with pytest.raises(SpecError, match=r"slurm does not take the job: .*invalid partition"):
+        submit(SHORT, 2, site=Site(partition="no-such"), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    start(SHORT, 1, tmp_path / "run").wait()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(SpecError, match="invalid partition"):
+        submit(SHORT, 1, site=Site(partition="no-such"), folder=tmp_path / "run", resume=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_what_is_legal_reaches_slurm_and_the_shell_as_it_is(tmp_path, monkeypatch):
+    odd = "a@b%c+d=e:f.g-h_i"
+    told, sourced = tmp_path / "told", tmp_path / "told.sh"
+    sourced.write_text(f"echo sourced >>{told}\n")
+    body = f'() {{ printf "%s|" "$@" >>{told}; echo >>{told}; }}'
+    monkeypatch.setenv("BASH_FUNC_module%%", body)
+    site = Site(
+        account=odd,
+        partition="virtual",
+        extra={"comment": odd, "nice": "7"},
+        modules=("intel/19.1.1", "module use /opt/own"),
+        setup=(f"export ODD={odd}", f"source {sourced}"),
+    )
+    job = submit(SHORT, 1, site=site, folder=tmp_path / odd, time_limit="90s")
+    job.wait()
+    shown = control("show", "job", "-o", job.native_id)
+    assert f"Account={odd} " in shown and f"Comment={odd} " in shown and "Nice=7 " in shown
+    assert (
+        "TimeLimit=00:02:00" in shown and f"JobName=dlhpc-{read_ticket(job.folder).token}" in shown
+    )
+    assert told.read_text().splitlines() == ["load|intel/19.1.1|", "use|/opt/own|", "sourced"]
+    assert shlex.quote(odd) == odd
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_nothing_is_left_of_a_slurm_whose_tests_are_gone(tmp_path, slurm, how):
+    """A second one beside the first, with a job in it, whose owner ends well or is killed."""
+    folder = tmp_path.parent / f"s-{how}"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(PROGRAM), str(folder), how],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    conf = json.loads(owner.stdout.readline())
+    assert conf != slurm
+    job = subprocess.run(
+        ["sbatch", "-o", "/dev/null", "--wrap", "sleep 12345"],
+        env={**os.environ, **conf}, check=True, capture_output=True, timeout=PATIENCE,
+    )  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    (keeper,) = psutil.Process(owner.pid).children()
+    while not (sleeping := asleep(keeper)) and time.monotonic() < end:
+        time.sleep(0.05)
+    family = [keeper, *keeper.children(recursive=True)]
+    assert sleeping and len(family) > 7, job
+    if how == "killed":
+        owner.kill()
+    owner.communicate(timeout=PATIENCE)
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
+    assert not alive and not folder.exists()
+
+
+def asleep(keeper):
+    return [p for p in keeper.children(recursive=True) if "12345" in " ".join(p.cmdline())]
+
+
+OWNER = """
+import subprocess, sys
+keeper = subprocess.Popen(
+    [sys.executable, sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+print(keeper.stdout.readline(), end="", flush=True)
+sys.stdin.read()
+keeper.stdin.close()
+keeper.wait()
+"""
