@@ -24,6 +24,7 @@ TCP = {  # MPICH: messages by TCP, between ranks of one machine too, through the
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "net0",
 }
+TUN = "/dev/net/tun"  # makes network cards whose other end is a file
 MOST_RANKS = 64
 SLOWEST, FASTEST = 1e4, 1.25e8  # B/s; a switch in Python passes on no more
 LONGEST = 10.0  # s
@@ -133,8 +134,8 @@ def unfit() -> str:
     """Return what this machine lacks, as far as that can be seen without trying."""
     if not sys.platform.startswith("linux"):
         return "The network laboratory needs Linux, for its network namespaces."
-    if not Path("/dev/net/tun").exists():
-        return "The network laboratory needs /dev/net/tun, which this machine or container lacks."
+    if not Path(TUN).exists():
+        return f"The network laboratory needs {TUN}, which this machine or container lacks."
     try:
         told = subprocess.run(
             [mpiexec(), "--version"], capture_output=True, text=True, timeout=PATIENCE

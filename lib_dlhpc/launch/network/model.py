@@ -43,8 +43,9 @@ def fit(points: Sequence[Mapping[str, float]], gamma: float = 0.0) -> Messages:
     )
     waits = np.maximum(both - one_way, 0.0)
     longest = waits[size >= size.max() / 64].mean()
-    noticed = waits > SHORTER * longest
-    long = noticed if noticed.any() and longest > (APART - 1) * one_way.min() else size == size
+    long = waits > SHORTER * longest
+    if not long.any() or longest < (APART - 1) * one_way.min():
+        long = np.ones(len(size), dtype=np.bool_)  # no sender waits
     short = size < size[long].min()
     columns = np.stack([np.ones(long.sum()), size[long]]) / one_way[long]
     alpha, beta = np.linalg.lstsq(columns.T, np.ones(long.sum()), rcond=None)[0]

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from lib_dlhpc.launch.network.enter import NEW_NET, NEW_PID, NEW_USER, system
+from lib_dlhpc.launch.network.lab import TUN
 
 CARD = "net0"
-TUN = "/dev/net/tun"
 SET_TUN, IP_PACKETS, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # TUNSETIFF, IFF_TUN, IFF_NO_PI
 SET_ADDRESS, SET_MASK, SET_MTU, SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 0x1

@@ -1,0 +1,155 @@
+"""Real ranks in a network laboratory: MPI takes its links, allreduces are predicted, runs train and are cancelled."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.launch import JobError, start
+from lib_dlhpc.launch.network import NetworkError, available, crossover, network
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import loads
+
+WORKER = str(Path(__file__).with_name("network_worker.py"))
+PATIENCE = 180  # s
+
+
+@pytest.fixture(autouse=True)
+def _here(require):
+    require(available() == "", available())
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_ranks_talk_through_their_links(ranks):
+    with network(ranks, "1 Gb/s", "0.1 ms") as net:
+        told = net.run(ranks, WORKER, "a b", "$(c)", patience=PATIENCE)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout == f"{ranks} ranks, all right, a b $(c)\n"
+
+
+def test_fewer_ranks_than_it_has_are_fine_and_more_are_not():
+    with network(2, "1 Gb/s", 0) as net:
+        assert net.run(1, WORKER, patience=PATIENCE).stdout.startswith("1 ranks")
+        with pytest.raises(SpecError, match="this network has 2"):
+            net.run(3, WORKER)
+
+
+def test_a_rank_that_fails_is_told():
+    with network(2, "1 Gb/s", 0) as net:
+        told = net.run(2, "-c", "raise ValueError('planted')", patience=PATIENCE)
+    assert told.returncode != 0 and "planted" in told.stderr
+
+
+def test_who_has_no_patience_leaves_nobody():
+    with network(2, "1 Gb/s", 0) as net:
+        with pytest.raises(subprocess.TimeoutExpired):
+            net.run(2, "-c", "import time; time.sleep(1000)", patience=1)
+        mine = Path(f"/proc/{net.pid}/ns/pid").readlink()
+    left = []
+    for pid in psutil.pids():
+        try:
+            left += [pid] if Path(f"/proc/{pid}/ns/pid").readlink() == mine else []
+        except OSError:
+            continue
+    assert left == []
+
+
+def test_a_link_of_its_own_is_slow():
+    """Not timed: what went a slow way has waited for as long as its bytes take there, whatever else happened."""
+    program = (
+        "import time, sys\nfrom mpi4py import MPI\nc = MPI.COMM_WORLD\nb = bytearray(100_000)\n"
+        "c.Barrier()\nt = time.perf_counter()\n"
+        "for _ in range(2):\n    c.Sendrecv(b, 1 - c.rank, 0, bytearray(b), 1 - c.rank, 0)\n"
+        "if c.rank == 0: print(time.perf_counter() - t)\n"
+    )
+    slow = {(1, 0): ("4 Mb/s", "1 ms")}
+    with network(2, "1 Gb/s", 0, links=slow) as net:
+        told = net.run(2, "-c", program, patience=PATIENCE)
+    assert float(told.stdout) > 2 * 100_000 / 0.5e6 - 0.05, told.stderr
+
+
+def test_allreduces_are_measured_and_predicted():
+    found = crossover.measure(4, "200 Mb/s", "1 ms", ["ring", "binomial"], [4096, 65_536])
+    assert [(row.algorithm, row.size) for row in found.rows] == [
+        (name, size) for size in (4096, 65_536) for name in ("ring", "binomial")
+    ]
+    for row in found.rows:
+        assert row.measured > row.textbook * 0.9  # no message is quicker than its link
+        assert row.predicted > row.textbook * 0.9
+    assert found.messages.alpha > 0.9e-3 and found.messages.beta > 0.9 * 8 / 200e6
+    text = found.as_text()
+    assert "predictions are within" in text and "ring and binomial" in text
+    assert json.loads(json.dumps(found.as_dict()))["rows"][0]["error"] == found.rows[0].error
+
+
+def test_the_command_measures_and_runs_programs(capfd):
+    words = ["network", "-n", "2", "--bandwidth", "1 Gb/s", "--latency", "0.2 ms"]
+    assert main([*words, "--algorithms", "ring", "--sizes", "4 KiB", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["ranks"] == 2
+    assert main([*words, "--", WORKER, "x y"]) == 0
+    assert capfd.readouterr().out == "2 ranks, all right, x y\n"
+    assert main([*words, "--", "-c", "import sys; sys.exit(3)"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--bandwidth", "fast"], "bandwidth"),
+        (["--algorithms", "rong"], "ring"),
+        (["--algorithms", "ring,ring"], "once"),
+        (["--sizes", "6 B"], "sizes"),
+        (["--sizes", "1 MiB,4 KiB"], "smallest first"),
+        (["--sizes", "1 GiB"], "64 MiB"),
+        (["-n", "1"], "at least 2"),
+        (["--sizes", "4 KiB", "--", "x.py"], "--sizes"),
+    ],
+)
+def test_the_command_names_mistakes(words, named, capfd):
+    assert main(["network", *words]) == 2
+    assert named in capfd.readouterr().err
+
+
+EXPERIMENT = """
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 50
+[storage]
+tier = "ssd"
+[run]
+epochs = 2
+"""
+
+
+def test_an_experiment_trains_in_it_as_it_does_outside():
+    experiment = loads(EXPERIMENT)
+    with network(2, "200 Mb/s", "0.5 ms") as net:
+        inside = start(experiment, 2, place=net).wait()
+    outside = start(experiment, 2).wait()
+    assert inside["ranks"] == 2 and inside["loss"] == outside["loss"]
+
+
+def test_a_run_in_it_can_be_cancelled():
+    long = loads(EXPERIMENT.replace("epochs = 2", "epochs = 10000"))
+    with network(2, "10 Mb/s", "5 ms") as net:
+        job = start(long, 2, place=net)
+        while not job.metrics():
+            assert job.state == "running", job.why()
+        job.cancel()
+        assert job.state == "cancelled"
+        with pytest.raises(JobError, match="cancelled"):
+            job.wait()
+
+
+def test_ranks_that_do_not_come_through_are_told(monkeypatch):
+    monkeypatch.setattr(crossover, "WORKER", "no_such_module")
+    with pytest.raises(NetworkError, match="no_such_module"):
+        crossover.measure(2, "1 Gb/s", 0, ["ring"], [4096])
