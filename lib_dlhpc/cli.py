@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import calibrate, compare, couple, network, snapshots, store, trace
+from lib_dlhpc.commands import (
+    calibrate,
+    compare,
+    couple,
+    jobs,
+    network,
+    snapshots,
+    store,
+    submit,
+    trace,
+)
 from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
@@ -113,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     real.set_defaults(command=_run)
 
+    submit.add(commands)
+    jobs.add(commands)
     compare.add(commands)
     couple.add(commands)
     network.add(commands)

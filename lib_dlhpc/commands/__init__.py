@@ -3,8 +3,10 @@
     calibrate    measure this machine, for predictions: `dlhpc calibrate io`
     compare      predicted, simulated and measured, side by side: `dlhpc compare`
     experiment   what most commands are about: a file or a replay, and --set
+    jobs         what was submitted: list it, say why, cancel: `dlhpc jobs`
     snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
                  snapshots_names: what the names in a store stand for
+    submit       the same run as a job of a batch system: `dlhpc submit`
     store        pack a folder into partitions, look into them, verify them: `dlhpc store`
 
 Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function that takes the

@@ -76,22 +76,22 @@ class BatchJob:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ticket = read_ticket(folder)
+        self.ticket = read_ticket(folder)
         self._asked, self._answer = -1e9, schedulers.Answer(None)
 
     @property
     def native_id(self) -> str:
         """The scheduler's name for the job, "" while it has none."""
-        if not self._ticket.native:
+        if not self.ticket.native:
             ticket = read_ticket(self.folder)
-            if ticket.token == self._ticket.token:
-                self._ticket = ticket
-        return self._ticket.native
+            if ticket.token == self.ticket.token:
+                self.ticket = ticket
+        return self.ticket.native
 
     @property
     def label(self) -> str:
         """What to call the job in a sentence."""
-        return f"{self._ticket.site.scheduler} job {self.native_id or self._ticket.name}"
+        return f"{self.ticket.site.scheduler} job {self.native_id or self.ticket.name}"
 
     @property
     def state(self) -> str:
@@ -100,7 +100,7 @@ class BatchJob:
         if status.get("settled"):
             return str(status["state"])
         told = str(status.get("state", "queued"))
-        if self._ticket.site.scheduler == "local":
+        if self.ticket.site.scheduler == "local":
             answer = schedulers.Answer("running" if self._alive() else "")
             if answer.state:
                 return told if told not in ENDS else "running"
@@ -131,10 +131,10 @@ class BatchJob:
         if self.state in ENDS:
             return
         run_folder.write(self.folder / MARK, {"time": time.time()}, private=True)
-        if self._ticket.site.scheduler == "local":
+        if self.ticket.site.scheduler == "local":
             self._end_here()
         elif self._native():
-            schedulers.end(self._ticket.site.scheduler, self._native())
+            schedulers.end(self.ticket.site.scheduler, self._native())
         until = time.monotonic() + schedulers.PATIENCE
         while self.state not in ENDS and time.monotonic() < until:
             self._asked = -1e9
@@ -155,7 +155,7 @@ class BatchJob:
         saved = (self.folder / "snapshot.npz").exists() or (self.folder / "snapshots").is_dir()
         again = f" What was saved goes on with --resume {self.folder}." if saved else ""
         if state == "out of time":
-            limit = self._ticket.time_limit
+            limit = self.ticket.time_limit
             length = f" of {show(limit, 's')}" if limit else ""
             return f"The run was ended at its time limit{length}.{again}"
         told = self._failed(status, reason)
@@ -171,20 +171,20 @@ class BatchJob:
 
     def _native(self) -> str:
         """Return the scheduler's name; if the submitter was ended before it wrote it down, ask for it."""
-        if not self.native_id and self._ticket.site.scheduler != "local":
-            native = schedulers.find(self._ticket.site.scheduler, self._ticket.name)
+        if not self.native_id and self.ticket.site.scheduler != "local":
+            native = schedulers.find(self.ticket.site.scheduler, self.ticket.name)
             if native:
-                self._ticket = Ticket(**{**self._ticket.__dict__, "native": native})
-                write_ticket(self.folder, self._ticket)
-        return self._ticket.native
+                self.ticket = Ticket(**{**self.ticket.__dict__, "native": native})
+                write_ticket(self.folder, self.ticket)
+        return self.ticket.native
 
     def _ask(self, now: bool) -> schedulers.Answer:
         """Return the scheduler's answer, at most as old as is fair to ask for: the longer it lasts, the rarer."""
-        age = time.time() - self._ticket.submitted
+        age = time.time() - self.ticket.submitted
         if now or time.monotonic() - self._asked > min(max(age / 20, 1.0), 15.0):
             native = self._native()
             if native:
-                self._answer = schedulers.ask(self._ticket.site.scheduler, native)
+                self._answer = schedulers.ask(self.ticket.site.scheduler, native)
             else:
                 lost = schedulers.Answer("", "it was never handed in")
                 self._answer = schedulers.Answer(None) if self._alive() else lost
@@ -194,7 +194,7 @@ class BatchJob:
     def _settle(self, state: str, reason: str) -> str:
         """Write down how the job ended, for a scheduler forgets."""
         status = run_folder.read(self.folder / STATUS)
-        if read_ticket(self.folder).token == self._ticket.token and not status.get("settled"):
+        if read_ticket(self.folder).token == self.ticket.token and not status.get("settled"):
             told = {"time": time.time(), "reason": reason, **status}
             end = {**told, "state": state, "settled": True}
             run_folder.write(self.folder / STATUS, end, private=True)
@@ -202,7 +202,7 @@ class BatchJob:
 
     def _alive(self) -> bool:
         """Whether someone holds the log: the job on this machine, its ranks, or who submits."""
-        _reap(self._ticket.token)
+        _reap(self.ticket.token)
         try:
             from fcntl import LOCK_NB, LOCK_SH, flock
         except ImportError:  # Windows has no such lock
@@ -220,7 +220,7 @@ class BatchJob:
         pid = int(self.native_id or 0)
         for how in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             until = time.monotonic() + GRACE
-            if pid and _is_ours(pid, self._ticket.token):
+            if pid and _is_ours(pid, self.ticket.token):
                 with suppress(ProcessLookupError):
                     os.kill(pid, how)
             while self._alive() and time.monotonic() < until:
@@ -284,12 +284,12 @@ def remembered() -> Iterator[BatchJob]:
             job = attach(run_folder.read(path).get("folder", ""))
         except SpecError:
             job = None
-        if job is None or job._ticket.token != path.stem:
+        if job is None or job.ticket.token != path.stem:
             with suppress(OSError):
                 path.unlink()
         else:
             found.append(job)
-    yield from sorted(found, key=lambda job: job._ticket.submitted)
+    yield from sorted(found, key=lambda job: job.ticket.submitted)
 
 
 def _place() -> Path:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.launch.jobs import BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -51,11 +52,16 @@ def run_here(
         raise JobError(f"{error}\n{_damaged(job) or _left(job)}") from None
 
 
-def as_text(experiment: Experiment, job: Job, result: dict[str, Any]) -> str:
+def as_text(
+    experiment: Experiment,
+    job: Job | BatchJob,
+    result: dict[str, Any],
+    where: str = "of this machine",
+) -> str:
     """Return the result of a run: how well it learned, how fast, and where a step's time went."""
     model = experiment.model.name or experiment.model.family
     ranks = f"{result['ranks']} rank{'s' * (result['ranks'] != 1)}"
-    head = f"{model} on {experiment.dataset.name}, {ranks} of this machine:"
+    head = f"{model} on {experiment.dataset.name}, {ranks} {where}:"
     if not result["samples"]:
         head = f"{head} nothing was left to do;"
         loss, share = result["test_loss"], result["accuracy"]

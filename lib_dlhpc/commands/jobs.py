@@ -1,0 +1,82 @@
+"""`dlhpc jobs`: what was submitted: list it, say why it is as it is, cancel it."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.launch import BatchJob
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `jobs` to the command line."""
+    jobs = subparsers.add_parser(
+        "jobs",
+        help="list what was submitted, say why, cancel",
+        description="Without WHAT: list. A job is named by its run folder.",
+    )
+    jobs.set_defaults(command=_list, folder=None)
+    actions = jobs.add_subparsers(metavar="WHAT")
+    each = actions.add_parser("list", help="all of yours, or those of the run folders below DIR")
+    each.add_argument("folder", nargs="?", metavar="DIR")
+    each.set_defaults(command=_list)
+    why = actions.add_parser("why", help="how a job is; which rank failed, and where")
+    why.add_argument("folder", metavar="DIR", help="a run folder")
+    why.set_defaults(command=_why)
+    cancel = actions.add_parser("cancel", help="end jobs, queued or running")
+    cancel.add_argument("folders", nargs="+", metavar="DIR", help="run folders")
+    cancel.set_defaults(command=_cancel)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch.jobs import TICKET, attach, remembered
+
+    if options.folder:
+        if not Path(options.folder).is_dir():
+            raise SpecError(f"{options.folder}: no such folder.")
+        places = sorted(path.parent for path in Path(options.folder).glob(f"**/{TICKET}"))
+        jobs = [attach(place) for place in places]
+    else:
+        jobs = list(remembered())
+    if not jobs:
+        print("No jobs; dlhpc submit makes one.")
+        return 0
+    rows = [("JOB", "STATE", "AGE", "RANKS", "RUN FOLDER"), *map(_row, jobs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        left = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
+        print("  ".join([*left, row[4]]))
+    return 0
+
+
+def _row(job: "BatchJob") -> tuple[str, str, str, str, str]:
+    ticket = job.ticket
+    age = show(max(time.time() - ticket.submitted, 0), "s", 2)
+    state = job.state
+    return job.label.replace(" job", ""), state, age, str(ticket.ranks), str(job.folder)
+
+
+def _why(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch import attach
+
+    job = attach(options.folder)
+    print(job.why())
+    return int(job.state in ("failed", "out of memory", "out of time"))
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch import attach
+    from lib_dlhpc.launch.jobs import ENDS
+
+    status = 0
+    for job in [attach(folder) for folder in options.folders]:
+        before = job.state
+        job.cancel()
+        told = f"was {before} before" if before in ENDS else f"is {job.state}"
+        status = max(status, int(job.state not in ENDS))
+        print(f"{job.label} {told}: {job.folder}")
+    return status
