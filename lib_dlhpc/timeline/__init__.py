@@ -6,9 +6,12 @@ bubble.py     mark_bubble: what of a pipeline's waits is its bubble
 critical.py   critical_path: the events that make the run as long as it is
 spans.py      stretches of time of each rank, for questions about millions of events
 analysis/     analyse: matrix, regions, waits, efficiencies, and what is wrong with a run
-formats.py    read and write: files of any format; in these, with what they share:
-                  store.py (our own columns), chrome.py (Chrome and Perfetto), json_events.py, rows.py,
-                  lanes.py (what overlaps lies side by side), files.py (whole or not there)
+formats.py    read and write: files of any format, by the end of the name
+    store.py        our own columns
+    chrome.py       Chrome and Perfetto; json_events.py: one event after the other
+    otf2.py         OTF2 archives; otf2_reading.py, otf2_definitions.py: read, those of others too
+    kineto.py       torch.profiler, read
+    rows.py (columns that grow), lanes.py (what overlaps lies side by side), files.py (whole or not there)
 recorder.py   region and Recorder: what a rank does, taken down as it does it
 communicator.py  trace_comm: a communicator whose calls are taken down, with point_to_point.py,
                   collectives.py, requests.py and sizes.py

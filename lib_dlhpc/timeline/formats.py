@@ -13,6 +13,7 @@ from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace
+from lib_dlhpc.timeline.kineto import is_kineto, read_kineto
 from lib_dlhpc.timeline.otf2 import write_otf2
 from lib_dlhpc.timeline.otf2_reading import read_otf2
 from lib_dlhpc.timeline.store import load, save
@@ -33,12 +34,12 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
     found = [_format_of(path) for path in files]
     if len(files) > 1 and set(found) != {"chrome"}:
         other = files[[name == "chrome" for name in found].index(False)]
-        raise SpecError(f"{other}: several files at once are traces of torch.profiler, one a rank.")
+        raise SpecError(f"{other}: several files are traces of torch.profiler (.json), one a rank.")
     if found[0] == "columns":
         return load(files[0])
     if found[0] == "otf2":
         return read_otf2(files[0], tell)
-    return _read_json(files)
+    return _read_json(files, tell)
 
 
 def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
@@ -78,11 +79,18 @@ def _endings() -> str:
     return ", ".join(ending for endings in FORMATS.values() for ending in endings)
 
 
-def _read_json(files: Sequence[Path]) -> Timeline:
+def _read_json(files: Sequence[Path], tell: Tell) -> Timeline:
     traces = [JsonTrace(path) for path in files]
-    for trace in traces:
-        if _writer(trace) != "dlhpc":
-            raise SpecError(f"{trace.path}: a trace of another program; {EXPECTED}.")
+    writers = [_writer(trace) for trace in traces]
+    if "" in writers:
+        raise SpecError(f"{files[writers.index('')]}: a trace of another program; {EXPECTED}.")
+    if "dlhpc" not in writers:
+        return read_kineto(traces, tell)
+    if len(files) > 1:
+        ours = files[writers.index("dlhpc")]
+        raise SpecError(
+            f"{ours}: has all its ranks; several files are of torch.profiler, one a rank."
+        )
     return read_chrome(traces[0])
 
 
@@ -95,4 +103,6 @@ def _writer(trace: JsonTrace) -> str:
         about = trace.about.get("otherData")
         if isinstance(about, dict) and "streams" in about:
             return "dlhpc"
+        if is_kineto(trace):
+            return "torch"
     return ""

@@ -1,0 +1,227 @@
+"""The traces of torch.profiler (Kineto), read: one file a rank, several files into one timeline.
+
+What an event is, is said by its category (`cat`) and its arguments:
+
+    kernel, gpu_memset ...   stream compute, kind region: the accelerator's work, on whichever of its streams
+    the same with "Collective name" in its arguments, and collective_comm
+                             stream communication: send, receive (with Dst Rank, Src Rank), else collective;
+                             bytes of what goes in; comm by process group, 0 being default_pg
+    gpu_memcpy               stream input, kind region
+    cpu_op, user_annotation, python_function, cuda_runtime ...
+                             stream host, kind region; stream compute where a file has no accelerator, with
+                             its record_param_comms as communication
+
+An accelerator's copies of the host's annotations are left out. Only where a kernel has no "Collective name",
+as in older PyTorch, its own name decides: kind communication, and that is told. A collective is matched by
+its number in the process group ("Seq"), without one by counting, if all ranks' files have as many. Times are
+those of the hosts' clocks.
+Format: pytorch/kineto, output_json.cpp; the arguments: PyTorch, torch/csrc/profiler/util.cpp.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline.files import Tell
+from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
+from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+
+MARKS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
+DEVICE = {"kernel", "gpu_memset", "hpu_op", "mtia_ccp_events", "collective_comm"}
+COPY = {"gpu_memcpy"}
+RUNTIMES = {
+    f"{name}_{part}" for name in ("cuda", "xpu", "privateuse1") for part in ("runtime", "driver")
+}
+HOST = {"cpu_op", "user_annotation", "python_function", "mtia_runtime", "glow_runtime"} | RUNTIMES
+HOSTS = ": they repeat those of the host"
+REPEATED = {"gpu_user_annotation": HOSTS, "cuda_sync": HOSTS, "cuda_event": HOSTS}
+BY_NAME = "kernels without 'Collective name' are taken for communication by their own name"
+NAMED = ("ncclKernel", "ncclDevKernel", "ncclDevFunc", "rcclKernel", "rcclDevKernel")
+SIZES = {"Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "UInt16": 2, "Half": 2, "BFloat16": 2}
+SIZES |= {"Int": 4, "UInt32": 4, "Float": 4, "ComplexHalf": 4, "Long": 8, "UInt64": 8, "Double": 8}
+SIZES |= {"ComplexFloat": 8, "ComplexDouble": 16}
+MOST_RANKS = 10**7
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What the arguments of a communication say; `row` is its row, `file` the number of its file."""
+
+    file: int
+    row: int
+    start: int
+    kind: str
+    name: str
+    bytes: int
+    peer: int
+    group: tuple[bool, str, str] | None  # False is that of all ranks; name; ranks
+    number: int | None
+
+
+def is_kineto(trace: JsonTrace) -> bool:
+    """Return whether what stands beside the events is what torch.profiler writes there."""
+    return bool(MARKS & trace.about.keys())
+
+
+def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
+    """Return the timeline of the traces of some ranks, beginning at 0. Raises SpecError for what cannot be read."""
+    rows, calls, ranks, world = Rows(ticks=True), list[_Call](), list[int](), 0
+    for file, trace in enumerate(traces):
+        calls += _read(rows, file, trace, tell)
+        rank, size = _rank(trace, file, tell)
+        if rank in ranks:
+            other = traces[ranks.index(rank)].path
+            raise SpecError(
+                f"{trace.path}: of rank {rank}, as is {other}; expected one file a rank."
+            )
+        ranks.append(rank)
+        world = max(world, size, rank + 1)
+    missing = sorted(set(range(world)) - set(ranks))
+    if missing:
+        some = ", ".join(map(str, missing[:8])) + (" ..." if missing[8:] else "")
+        tell(f"Of {world:,} ranks these have no file, and no events: {some}.")
+    groups = sorted({call.group for call in calls if call.group and call.group[0]})
+    for call in calls:
+        if call.group in groups:
+            rows.columns["comm"][call.row] = groups.index(call.group) + 1
+        if call.peer >= world:
+            rows.columns["peer"][call.row] = -1
+    _match(rows, calls, ranks, tell)
+    table = rows.timeline(world, "measured", min(rows.columns["start"], default=0), 1e9)
+    return replace(table, rank=np.array(ranks, np.int32)[table.rank]).sorted()
+
+
+def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
+    """Add the rows of a file; return what is known of its communication."""
+    on_device, on_host, odd = list[_Call](), list[_Call](), Counter[str]()
+    first, has_device = len(rows), False
+    for count, event in enumerate(trace.events()):
+        category, name = str(event.get("cat", "none")), str(event.get("name", ""))
+        if event.get("ph") != "X" or category not in DEVICE | COPY | HOST:
+            odd[f"events of category {category}"] += event.get("ph") == "X"
+            continue
+        args = event["args"] if isinstance(event.get("args"), dict) else {}
+        named = "Collective name" in args
+        guessed = category == "kernel" and not named and name.startswith(NAMED)
+        try:
+            start, stop = _times(trace, event)
+            if named or guessed or category == "collective_comm":
+                call = _call(file, len(rows), start, name, args)
+                (on_host if category in HOST else on_device).append(call)
+            stream = "host" if category in HOST else "input" if category in COPY else "compute"
+            rows.add(file, stream, "region", name, start, stop)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise SpecError(f"{trace.path}: event {count}: {error}.") from None
+        has_device |= category not in HOST
+        odd[BY_NAME] += guessed
+        odd[f"communications of unknown dtype {args.get('dtype')}"] += named and not _size(args)
+    if not has_device:
+        host, compute = STREAMS.index("host"), STREAMS.index("compute")
+        streams = rows.columns["stream"]
+        streams[first:] = array("b", [compute if at == host else at for at in streams[first:]])
+    calls = on_device if has_device else on_host
+    for call in calls:
+        _put(rows, call)
+    for what, times in odd.items():
+        if times:
+            left = " are left out" if what.startswith("events") else ""
+            tell(f"{trace.path}: {times:,} {what}{left}{REPEATED.get(what.split()[-1], '')}.")
+    return calls
+
+
+def _times(trace: JsonTrace, event: Mapping[str, Any]) -> tuple[int, int]:
+    """Return start and stop in nanoseconds of the host's clock: whole, as a float would not hold them."""
+    base = trace.about.get("baseTimeNanoseconds", 0)
+    start = number(base, "baseTimeNanoseconds") + int(moment(event.get("ts"), "ts") * 1000)
+    return start, start + max(int(moment(event.get("dur", 0), "dur") * 1000), 0)
+
+
+def _call(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -> _Call:
+    what = str(args.get("Collective name", name))
+    kind, end = {"send": ("send", "Dst Rank"), "recv": ("receive", "Src Rank")}.get(what, ("", ""))
+    peer = args.get(end, -1)
+    peer = peer if isinstance(peer, int) and 0 <= peer < MOST_RANKS else -1
+    named = args.get("Process Group Name"), args.get("Process Group Description")
+    group = None
+    if named != (None, None):
+        everyone = named[1] == "default_pg" or (not named[1] and named[0] in ("0", "default_pg"))
+        ranks = str(args.get("Process Group Ranks", ""))
+        group = (False, "", "") if everyone else (True, str(named[0] or named[1]), ranks)
+    sequence = args.get("Seq")
+    sequence = sequence if isinstance(sequence, int) else None
+    size = _size(args) * max(_whole(args, "In msg nelems") or _whole(args, "Out msg nelems"), 0)
+    kind = kind or ("collective" if "Collective name" in args else "communication")
+    return _Call(file, row, start, kind, what, min(size, 2**62), peer, group, sequence)
+
+
+def _size(args: Mapping[str, Any]) -> int:
+    """Return the bytes of an element, 0 where the type is not known."""
+    dtype = str(args.get("dtype"))
+    return 1 if dtype.startswith("Float8") else SIZES.get(dtype, 0)
+
+
+def _whole(args: Mapping[str, Any], key: str) -> int:
+    value = args.get(key, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _put(rows: Rows, call: _Call) -> None:
+    """Make a row that of a communication."""
+    values = {
+        "stream": STREAMS.index("communication"),
+        "kind": KINDS.index(call.kind),
+        "name": rows.names.setdefault(call.name, len(rows.names)),
+        "bytes": call.bytes,
+        "peer": call.peer,
+    }
+    for column, value in values.items():
+        rows.columns[column][call.row] = value
+
+
+def _rank(trace: JsonTrace, file: int, tell: Tell) -> tuple[int, int]:
+    """Return the rank that a trace is of, and of how many."""
+    about = trace.about.get("distributedInfo")
+    about = about if isinstance(about, dict) else {}
+    rank, size = about.get("rank"), about.get("world_size", 0)
+    if rank is None:
+        tell(f"{trace.path}: does not say its rank (distributedInfo): taken as rank {file}.")
+        return file, 0
+    if not (isinstance(rank, int) and isinstance(size, int) and 0 <= rank < MOST_RANKS > size):
+        raise SpecError(
+            f"{trace.path}: distributedInfo: rank {rank!r} of {size!r}: expected numbers."
+        )
+    return rank, size
+
+
+def _match(rows: Rows, calls: Sequence[_Call], ranks: Sequence[int], tell: Tell) -> None:
+    """Give what belongs together one match: see the head of this file."""
+    together: dict[Any, dict[int, list[_Call]]] = defaultdict(lambda: defaultdict(list))
+    for call in sorted(calls, key=lambda call: call.start):
+        if call.group and call.kind == "collective":
+            together[call.group, call.name, call.number][call.file].append(call)
+        elif call.peer >= 0:
+            ends = (ranks[call.file], call.peer)
+            ends = ends if call.kind == "send" else ends[::-1]
+            together[call.group, ends, "messages"][call.kind == "send"].append(call)
+    same, alone = 0, 0
+    for (_, _, how), lists in together.items():
+        lengths = {len(list_) for list_ in lists.values()}
+        if (how is None and len(lengths) > 1) or (how == "messages" and len(lists) == 1):
+            alone += sum(map(len, lists.values()))
+            continue
+        if how == "messages":
+            alone += max(lengths) - min(lengths)
+        for of_each in zip(*lists.values(), strict=False):
+            for call in of_each:
+                rows.columns["match"][call.row] = same
+            same += 1
+    if alone:
+        tell(
+            f"{alone:,} communications are matched with none: other ranks' files have more, or none."
+        )
