@@ -35,15 +35,14 @@ class Outlet:
     ) -> None:
         self.comm, self.training, self.calls = comm, training, calls
         self.depth, self.samples = workflow.coupling.depth, workflow.batch
-        self.given = 0  # batches
+        self.given = self.freed = 0  # batches given, and those of them that everybody has taken out
         self._room = np.empty(0)
         self._rooms = [comm.Irecv(self._room, to, ROOM) for to in training]
         self._under_way: list[tuple[Any, Floats]] = []
 
     def give(self, made: Floats) -> None:
         """Wait for room, then send a batch on its way; `made`: (2, samples, rows, grid)."""
-        if self.given >= self.depth:
-            self._wait_for_room()
+        self._wait_for_room()
         start = self.calls.now()
         for place, to in enumerate(self.training):
             part = np.ascontiguousarray(made[:, share(self.samples, place, len(self.training))])
@@ -54,6 +53,10 @@ class Outlet:
         self.given += 1
         self.calls.add("wait", "give a batch", start, self.calls.now())
 
+    def has_room(self) -> bool:
+        """Whether a batch may be given now."""
+        return self.given < self.freed + self.depth or self._freed_one()
+
     def carry_on(self) -> None:
         """Let messages under way move, and forget those that have arrived."""
         self._under_way = [each for each in self._under_way if not each[0].Test()]
@@ -62,33 +65,33 @@ class Outlet:
         """Wait until all batches have arrived, and all are taken out."""
         start = self.calls.now()
         wait_until(self._all_arrived)
-        for _ in range(min(self.depth, self.given)):
-            self._take_rooms()
+        while self.freed < self.given:
+            wait_until(self._freed_one)
         for request in self._rooms:
             request.Cancel()
             request.Wait()
         self.calls.add("wait", "all done", start, self.calls.now())
 
     def _wait_for_room(self) -> None:
-        start = self.calls.now()
-        self._take_rooms()
-        for to in self.training:
-            self.calls.got("MPI_Wait", start, 0, to, ROOM, self.given - self.depth)
-        self.calls.add("wait", "wait for room", start, self.calls.now())
+        start, freed = self.calls.now(), self.freed
+        wait_until(self.has_room)
+        if self.freed > freed:
+            for to in self.training:
+                self.calls.got("MPI_Wait", start, 0, to, ROOM, freed)
+            self.calls.add("wait", "wait for room", start, self.calls.now())
 
     def _all_arrived(self) -> bool:
         self.carry_on()
         return not self._under_way
 
-    def _take_rooms(self) -> None:
-        """Wait until all training ranks have taken the oldest batch out."""
-
-        def done() -> bool:
-            self.carry_on()
-            return all(request.Test() for request in self._rooms)
-
-        wait_until(done)
+    def _freed_one(self) -> bool:
+        """Whether all training ranks have taken the oldest batch out by now."""
+        self.carry_on()
+        if not all(request.Test() for request in self._rooms):
+            return False
+        self.freed += 1
         self._rooms = [self.comm.Irecv(self._room, to, ROOM) for to in self.training]
+        return True
 
 
 class Inlet:
