@@ -4,9 +4,11 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
+from numpy import ndarray
+
 from lib_dlhpc.timeline.point_to_point import Call, number_of
 from lib_dlhpc.timeline.recorder import Recorder
-from lib_dlhpc.timeline.requests import Open, opened
+from lib_dlhpc.timeline.requests import opened
 from lib_dlhpc.timeline.sizes import size_of
 
 # Where the root stands among the arguments; None: there is no root.
@@ -63,21 +65,21 @@ def made(call: Call, name: str, recorder: Recorder, wrap: Callable[[Any, Any], A
 
 
 def _blocking(call: Call, name: str, root: int | None, alone: bool, recorder: Recorder) -> Call:
-    event = number_of(recorder, "collective", name)
+    event, add = number_of(recorder, "collective", name), recorder.add
+    size_in = _pickled if name.islower() else _contribution
 
-    def collective(self: Any, *arguments: Any, **named: Any) -> Any:
+    def traced(self: Any, *arguments: Any, **named: Any) -> Any:
         order = APART if alone else next(self._calls)
         start = perf_counter_ns()
         result = call(self, *arguments, **named)
         stop = perf_counter_ns()
-        peer = -1
-        if root is not None:
-            peer = self._ranks[arguments[root] if len(arguments) > root else named.get("root", 0)]
-        size = _contribution(arguments, named)
-        recorder.add(event, start, stop, size, peer, self._number, 0, order)
+        peer = -1 if root is None else _root(self, root, arguments, named)
+        data = arguments[0] if arguments else None
+        size = data.nbytes if type(data) is ndarray else size_in(arguments, named)
+        add(event, start, stop, size, peer, self._number, 0, order)
         return result
 
-    return collective
+    return traced
 
 
 def _begun(
@@ -85,29 +87,39 @@ def _begun(
 ) -> Call:
     event, persistent = number_of(recorder, "collective", name), name.endswith("_init")
 
-    def begin(self: Any, *arguments: Any, **named: Any) -> Any:
+    def traced(self: Any, *arguments: Any, **named: Any) -> Any:
         order = APART if alone else next(self._calls)
         request = call(self, *arguments, **named)
-        peer = -1
-        if root is not None:
-            peer = self._ranks[arguments[root] if len(arguments) > root else named.get("root", 0)]
-        what = Open(
-            "collective", recorder, event, self._number, self._ranks, order,
-            _contribution(arguments, named), peer,
-        )  # fmt: skip
+        peer = -1 if root is None else _root(self, root, arguments, named)
+        size = _contribution(arguments, named)
+        what = ("collective", recorder, event, self._number, self._ranks, order, size, peer, 0)
         if not persistent:
             return opened(mpi.Request, request, what)
         request = mpi.Prequest(request)
         request.started = what
         return request
 
-    return begin
+    return traced
+
+
+def _root(comm: Any, place: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+    root = arguments[place] if len(arguments) > place else named.get("root", 0)
+    return int(comm._ranks[root])
 
 
 def _contribution(arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
-    """Return the bytes that a rank gives, or where it gives none, takes; of an object, if it says how many."""
-    data = (
-        *arguments[:2],
-        *(named[name] for name in ("buf", "sendbuf", "recvbuf") if name in named),
-    )
-    return next((size for size in map(size_of, data[:2]) if size), 0)
+    """Return the bytes that a rank gives, or where it gives none, takes."""
+    if named:
+        buffers = [named[name] for name in ("buf", "sendbuf", "recvbuf") if name in named]
+        arguments = (*arguments[: 2 - len(buffers)], *buffers)
+    for data in arguments[:2]:
+        size = size_of(data)
+        if size:
+            return size
+    return 0
+
+
+def _pickled(arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+    """Return the bytes of an object where it says how many it has; how many it is pickled, nobody says."""
+    data = arguments[0] if arguments else named.get("sendobj", named.get("obj"))
+    return int(getattr(data, "nbytes", 0))

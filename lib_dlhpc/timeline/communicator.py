@@ -17,6 +17,7 @@ from lib_dlhpc.timeline.point_to_point import (
     Call,
     irecv,
     isend,
+    isendrecv,
     mprobe,
     probe,
     recv,
@@ -38,7 +39,8 @@ METHODS: tuple[tuple[Callable[[Call, str, Any, Recorder], Call], str], ...] = (
     (recv_init, "Recv_init"),
     (probe, "Probe probe"),
     (mprobe, "Mprobe mprobe Improbe improbe"),
-    (sendrecv, "Sendrecv sendrecv Sendrecv_replace Isendrecv Isendrecv_replace"),
+    (sendrecv, "Sendrecv sendrecv"),
+    (isendrecv, "Sendrecv_replace Isendrecv Isendrecv_replace"),
 )
 MAKERS = {
     "Dup": "Comm_dup", "Dup_with_info": "Comm_dup", "Clone": "Comm_dup",

@@ -50,7 +50,7 @@ def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
         size = UNKNOWN if pickled else size_of(buf)
         peer = self._ranks[dest] if dest >= 0 else -1
         add(event, start, stop, size, peer, self._number, tag, start)
-        what = Open("send", recorder, event, self._number, self._ranks, start, size, peer, tag)
+        what = ("send", recorder, event, self._number, self._ranks, start, size, peer, tag)
         return opened(mpi.Request, request, what)
 
     return traced
@@ -63,7 +63,7 @@ def send_init(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
     def traced(self: Any, buf: Any, dest: int, tag: int = 0) -> Any:
         request = mpi.Prequest(call(self, buf, dest, tag))
         size, peer = size_of(buf), self._ranks[dest] if dest >= 0 else -1
-        what = Open("send", recorder, event, self._number, self._ranks, 0, size, peer, tag)
+        what = ("send", recorder, event, self._number, self._ranks, 0, size, peer, tag)
         request.started = what
         return request
 
@@ -117,25 +117,51 @@ def recv_init(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 
 def sendrecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
-    """A send and a receive at once: a row of each over the call, or over its Wait."""
+    """A send and a receive at once: a row of each over the call."""
     event, received = (number_of(recorder, kind, name) for kind in ("send", "receive"))
-    pickled, waits = name.islower(), not name.startswith("I")
-    order: tuple[str, ...] = ("dest", "sendtag", "recvbuf", "source", "recvtag", "status")
+    add, pickled, any_source, any_tag = recorder.add, name.islower(), mpi.ANY_SOURCE, mpi.ANY_TAG
+
+    def traced(
+        self: Any, sendbuf: Any = None, dest: int = -1, sendtag: int = 0, recvbuf: Any = None,
+        source: int = any_source, recvtag: int = any_tag, status: Any = None, **named: Any,
+    ) -> Any:  # fmt: skip
+        if named:
+            sendbuf = named.pop("sendobj")
+        if status is None:
+            status = mpi.Status()
+        start = perf_counter_ns()
+        result = call(self, sendbuf, dest, sendtag, recvbuf, source, recvtag, status, **named)
+        stop = perf_counter_ns()
+        size, ranks, number = UNKNOWN if pickled else size_of(sendbuf), self._ranks, self._number
+        add(event, start, stop, size, ranks[dest] if dest >= 0 else -1, number, sendtag, start)
+        source = status.source
+        size, peer = (status.Get_count(), ranks[source]) if source >= 0 else (0, -1)
+        add(received, start, stop, size, peer, number, status.tag, start)
+        return result
+
+    return traced
+
+
+def isendrecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
+    """Other exchanges: into the buffer that was sent from, or that do not wait (then see requests.py)."""
+    event, received = (number_of(recorder, kind, name) for kind in ("send", "receive"))
+    waits = not name.startswith("I")
+    words: tuple[str, ...] = ("dest", "sendtag", "recvbuf", "source", "recvtag", "status")
     if name.endswith("replace"):
-        order = ("dest", "sendtag", "source", "recvtag", "status")
+        words = ("dest", "sendtag", "source", "recvtag", "status")
 
     def traced(self: Any, data: Any = None, *arguments: Any, **named: Any) -> Any:
-        for word in ("buf", "sendbuf", "sendobj"):
+        for word in ("buf", "sendbuf"):
             data = named.pop(word, data)
-        given = dict(zip(order, arguments, strict=False)) | named
+        given = dict(zip(words, arguments, strict=False)) | named
         if waits and given.get("status") is None:
             given["status"] = mpi.Status()
         start = perf_counter_ns()
         result = call(self, data, **given)
         stop = perf_counter_ns()
-        size, dest = UNKNOWN if pickled else size_of(data), given["dest"]
-        peer, tag = self._ranks[dest] if dest >= 0 else -1, given.get("sendtag", 0)
-        recorder.add(event, start, stop, size, peer, self._number, tag, start)
+        dest, tag = given["dest"], given.get("sendtag", 0)
+        peer = self._ranks[dest] if dest >= 0 else -1
+        recorder.add(event, start, stop, size_of(data), peer, self._number, tag, start)
         what = _awaited(self, received, start)
         if not waits:
             return opened(mpi.Request, result, what)
@@ -217,4 +243,4 @@ def traced_message(base: Any, mpi: Any) -> type:
 
 def _awaited(comm: Any, event: int, posted: int) -> Open:
     """A receive that has been posted."""
-    return Open("receive", comm._recorder, event, comm._number, comm._ranks, posted)
+    return "receive", comm._recorder, event, comm._number, comm._ranks, posted, 0, -1, 0

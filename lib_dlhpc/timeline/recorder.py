@@ -149,20 +149,27 @@ class Recorder:
 class Region:
     """A stretch of a program under a name: around a block, `with`, or a function, `@`."""
 
-    __slots__ = ("_add", "_event", "_starts")
+    __slots__ = ("_add", "_event", "_outer", "_start")
 
     def __init__(self, name: str, recorder: Recorder) -> None:
         event = recorder._regions.get(name)
         if event is None:
             event = recorder._regions[name] = recorder.number("compute", "region", name)
         self._event, self._add = event, recorder.add
-        self._starts: list[int] = []  # more than one where it is entered again from within
+        self._start = 0
+        self._outer: Any = None
 
     def __enter__(self) -> None:
-        self._starts.append(perf_counter_ns())
+        if self._start:  # entered again from within
+            self._outer = (self._start, self._outer)
+        self._start = perf_counter_ns()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._add(self._event, self._starts.pop(), perf_counter_ns())
+        self._add(self._event, self._start, perf_counter_ns())
+        if self._outer is None:
+            self._start = 0
+        else:
+            self._start, self._outer = self._outer
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         event, add = self._event, self._add

@@ -6,23 +6,14 @@ their rank stood still for them: one row of kind wait a call, and none where it 
 
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from lib_dlhpc.timeline.recorder import Recorder
 
-
-class Open(NamedTuple):
-    """What a request will be a row of: `what` is "send", "receive" or "collective"."""
-
-    what: str
-    recorder: Recorder
-    event: int
-    comm: int
-    world: tuple[int, ...]  # the rank of each rank of the communicator
-    order: int
-    size: int = 0
-    peer: int = -1
-    tag: int = 0
+# What a request will be a row of: "send", "receive" or "collective"; whose and which event; the number of its
+# communicator and the rank of each of that one's ranks; then order, bytes, peer and tag. A tuple, for one
+# with names takes five times as long to make, and there is one for each message.
+Open: TypeAlias = tuple[str, Recorder, int, int, tuple[int, ...], int, int, int, int]
 
 
 def traced_request(base: type, mpi: Any) -> type:
@@ -71,30 +62,33 @@ def _done(requests: Iterable[tuple[Any, Any]], call: str, start: int, stop: int)
         if what is None:
             continue
         request.opened = None
-        if what.what == "send":
+        kind, recorder, event, comm, _, order, size, peer, _ = what
+        if kind == "send":
             sends.append(what)
             continue
         others += 1
-        if what.what == "collective":
-            what.recorder.add(
-                what.event, start, stop, what.size, what.peer, what.comm, 0, what.order
-            )
+        if kind == "collective":
+            recorder.add(event, start, stop, size, peer, comm, 0, order)
         elif not status.Is_cancelled():
             receive(what, status, start, stop)
     if sends and not others:
-        one = sends[0]
-        event = one.recorder.number("communication", "wait", f"MPI_{call.capitalize()}")
-        size = sum(max(send.size, 0) for send in sends)
-        peer = one.peer if len({send.peer for send in sends}) == 1 else -1
-        one.recorder.add(event, start, stop, size, peer, one.comm)
+        _waited(sends, call, start, stop)
+
+
+def _waited(sends: list[Open], call: str, start: int, stop: int) -> None:
+    """Take down that a rank stood still for its own sends."""
+    _, recorder, _, comm, *_ = sends[0]
+    event = recorder.number("communication", "wait", f"MPI_{call.capitalize()}")
+    size, peers = sum(max(send[6], 0) for send in sends), {send[7] for send in sends}
+    recorder.add(event, start, stop, size, peers.pop() if len(peers) == 1 else -1, comm)
 
 
 def receive(what: Open, status: Any, start: int, stop: int) -> None:
     """Take down what has been received, from whom and how much its status says."""
+    _, recorder, event, comm, world, order, *_ = what
     source = status.source
-    peer = what.world[source] if source >= 0 else -1
-    size = status.Get_count() if source >= 0 else 0
-    what.recorder.add(what.event, start, stop, size, peer, what.comm, status.tag, what.order)
+    size, peer = (status.Get_count(), world[source]) if source >= 0 else (0, -1)
+    recorder.add(event, start, stop, size, peer, comm, status.tag, order)
 
 
 def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
@@ -181,11 +175,12 @@ def _started(request: Any, start: int, stop: int) -> None:
     what: Open | None = getattr(request, "started", None)
     if what is None:
         return
-    if what.what == "collective":  # matches by which it is, and by how often it has been started
-        what = what._replace(order=what.order + (1 << 32))
-        request.started = what
-        request.opened = what
+    kind, recorder, event, comm, world, order, size, peer, tag = what
+    if kind == "collective":  # matches by which it is, and by how often it has been started
+        order += 1 << 32
+        request.started = (kind, recorder, event, comm, world, order, size, peer, tag)
+        request.opened = request.started
         return
-    request.opened = what._replace(order=start)
-    if what.what == "send":
-        what.recorder.add(what.event, start, stop, what.size, what.peer, what.comm, what.tag, start)
+    request.opened = (kind, recorder, event, comm, world, start, size, peer, tag)
+    if kind == "send":
+        recorder.add(event, start, stop, size, peer, comm, tag, start)

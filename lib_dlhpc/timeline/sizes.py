@@ -8,13 +8,15 @@ def size_of(data: Any) -> int:
     size = getattr(data, "nbytes", None)
     if size is not None:
         return int(size)
+    if data is None or isinstance(data, int):  # MPI.IN_PLACE, MPI.BOTTOM
+        return 0
     if isinstance(data, (bytes, bytearray)):
         return len(data)
     if isinstance(data, (list, tuple)) and data:
         return _counted(data)
     try:
         return memoryview(data).nbytes
-    except TypeError:  # None, MPI.IN_PLACE, MPI.BOTTOM
+    except TypeError:
         return 0
 
 

@@ -10,7 +10,8 @@ never guessed from a name:
                           with a peer >= 0 one row a message, rank to peer, while it is under way:
                           detail within it, which adds to no measure
                           send, receive, collective: a call of a program that was recorded, from entering
-                          it to leaving it; peer is the other end, or the root where there is one
+                          it to leaving it; peer is the other end, or the root where there is one;
+                          what did not block is a row over its Wait. wait: a Probe, or a Wait for sends
     stream input          a batch being fetched; stream checkpoint: a checkpoint being written
     stream host           what the processor does beside an accelerator whose work is on stream compute
 

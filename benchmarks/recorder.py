@@ -1,0 +1,227 @@
+"""What recording costs: an event, against an empty loop; a step of the trainer, against one without a recorder.
+
+    python benchmarks/recorder.py [--batch 8]
+
+All variants take turns in one process. An event's cost is also given in readings of the clock (an event needs
+two), for clocks differ more between machines than anything else. Wanted: below 1 us an event, below 3 % of a
+step of the smallest experiment.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+os.environ.update(THREADS)  # before numpy starts its threads
+
+import numpy as np  # noqa: E402
+
+from lib_dlhpc.spec.experiment import loads  # noqa: E402
+from lib_dlhpc.timeline.communicator import trace_comm  # noqa: E402
+from lib_dlhpc.timeline.recorder import Recorder, Region  # noqa: E402
+
+EXPERIMENT = Path(__file__).parents[1] / "labs" / "experiments" / "digits.toml"
+MANY, TURNS = 20_000, 15
+Loop = Callable[[int], None]
+
+
+def turns(loops: dict[str, Loop], many: int = MANY) -> dict[str, float]:
+    """Return the median over turns of the CPU ns of one pass through each loop."""
+    found: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(TURNS):
+        for name, loop in loops.items():
+            start = time.process_time_ns()
+            loop(many)
+            found[name].append((time.process_time_ns() - start) / many)
+    return {name: median(times) for name, times in found.items()}
+
+
+def bare(many: int) -> None:
+    for _ in range(many):
+        pass
+
+
+def clock(many: int) -> None:
+    for _ in range(many):
+        perf_counter_ns()
+
+
+def block(many: int) -> None:
+    log = Recorder()
+    for _ in range(many):
+        with Region("step", log):
+            pass
+
+
+def function(many: int) -> None:
+    log = Recorder()
+
+    @Region("step", log)
+    def step() -> None:
+        pass
+
+    for _ in range(many):
+        step()
+
+
+def packed(many: int) -> None:
+    add = Recorder().add
+    for number in range(many):
+        add(1, perf_counter_ns(), perf_counter_ns(), 8, 3, 0, 1, number)
+
+
+def tuples(many: int) -> None:
+    """The same as a list of tuples, made into columns at the end."""
+    rows: list[tuple[int, ...]] = []
+    for number in range(many):
+        rows.append((1, perf_counter_ns(), perf_counter_ns(), 8, 3, 0, 1, number))
+    np.array(rows)
+
+
+def columns(many: int) -> None:
+    """The same in columns that are there beforehand."""
+    table = np.zeros((8, many), np.int64)
+    event, start, stop, size, peer, comm, tag, order = table
+    for number in range(many):
+        event[number] = 1
+        start[number] = perf_counter_ns()
+        stop[number] = perf_counter_ns()
+        size[number] = 8
+        peer[number] = 3
+        comm[number] = 0
+        tag[number] = 1
+        order[number] = number
+
+
+def calls(comm: Any) -> dict[str, tuple[int, Loop]]:
+    """Return loops of MPI calls on one rank, and how many events a pass has."""
+    from mpi4py import MPI
+
+    out, back, one = np.zeros(1), np.zeros(1), np.zeros(1)
+
+    def sendrecv(many: int) -> None:
+        for _ in range(many):
+            comm.Sendrecv(out, 0, 0, back, 0, 0)
+
+    def waitall(many: int) -> None:
+        for _ in range(many):
+            MPI.Request.Waitall([comm.Irecv(back, 0), comm.Isend(out, 0)])
+
+    def pickled(many: int) -> None:
+        for _ in range(many):
+            comm.isend(1, 0)
+            comm.recv()
+
+    def allreduce(many: int) -> None:
+        for _ in range(many):
+            comm.Allreduce(out, one)
+
+    return {
+        "Sendrecv": (2, sendrecv),
+        "Irecv, Isend, Waitall": (2, waitall),
+        "isend, recv": (2, pickled),
+        "Allreduce": (1, allreduce),
+    }
+
+
+def events() -> None:
+    """Print what an event costs."""
+    loops: dict[str, Loop] = {
+        "bare": bare, "clock": clock, "with region": block, "@region": function,
+        "a row: packed (ours)": packed, "a row: list of tuples": tuples,
+        "a row: numpy columns": columns,
+    }  # fmt: skip
+    found = turns(loops)
+    tick = found["clock"] - found["bare"]
+    print(f"one reading of the clock: {tick:.0f} ns\n")
+    print(f"{'an event':<26} {'ns':>6} {'clocks':>7}   wanted")
+    for name in list(loops)[2:]:
+        cost = found[name] - found["bare"]
+        print(f"{name:<26} {cost:>6.0f} {cost / tick:>7.1f}   below 1000 ns")
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        print("calls of MPI: no mpi4py here")
+        return
+    plain, recorder = calls(MPI.COMM_SELF.Dup()), Recorder()
+    traced = calls(trace_comm(MPI.COMM_SELF.Dup(), recorder))
+    for name, (many, loop) in traced.items():
+        both = turns({"plain": plain[name][1], "traced": loop}, MANY // 10)
+        recorder.clear()
+        cost = (both["traced"] - both["plain"]) / many
+        print(
+            f"{name:<26} {cost:>6.0f} {cost / tick:>7.1f}   below 1000 ns; call {both['plain']:.0f}"
+        )
+
+
+class Silent:
+    """No recorder at all, not even its clock."""
+
+    on, sent = False, 0
+
+    def now(self) -> float:
+        return 0.0
+
+    def nothing(self, *arguments: Any) -> None:
+        pass
+
+    add = begin_bucket = end_bucket = message = leave_out = nothing
+
+
+def steps(batch: int) -> None:
+    """Print what recording adds to a step of the trainer."""
+    from lib_dlhpc.train import trainer
+    from lib_dlhpc.train.alone import Alone
+    from lib_dlhpc.train.record import Recorder as TrainersRecorder
+
+    text = EXPERIMENT.read_text(encoding="utf-8").replace("batch = 64", f"batch = {batch}")
+    experiment = loads(text)
+    precision = trainer.precision_of(experiment)
+    data, network = (
+        trainer.load(experiment, precision),
+        trainer.Network(experiment.model, precision),
+    )
+    optimizer = trainer.Optimizer("momentum", experiment.training)
+    recorders = {"none": Silent(), "off": TrainersRecorder(), "on": TrainersRecorder()}
+    recorders["off"].on = False
+    ranks = {}
+    for name, recorder in recorders.items():
+        exchange = trainer.exchange_of(experiment, network.gradients, Alone(), recorder)
+        ranks[name] = trainer.Ranks(
+            experiment, Alone(), data, network, optimizer, exchange.__enter__(), recorder
+        )
+    indices = np.arange(batch)
+    found: dict[str, list[int]] = {name: [] for name in ranks}
+    for number in range(600):
+        for name, rank in ranks.items():
+            start = time.perf_counter_ns()
+            rank._step(number, 0.0, indices)
+            found[name].append(time.perf_counter_ns() - start)
+    none = median(found["none"])
+    rows = len(recorders["on"].rows) / 600
+    print(
+        f"\na step of {EXPERIMENT.name}, batch {batch}, one rank: {none / 1e3:.0f} us, {rows:.0f} rows"
+    )
+    for name in ("off", "on"):
+        # Neighbours in time, for the machine's moods last longer than a step.
+        pairs = zip(found[name], found["none"], strict=True)
+        print(
+            f"recorder {name:<17} {median(a / b for a, b in pairs) - 1:>+6.1%}           below 3 %"
+        )
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--batch", type=int, default=8, help="samples of a step; default: 8")
+    batch = options.parse_args().batch
+    events()
+    steps(batch)
+
+
+if __name__ == "__main__":
+    main()
