@@ -1,7 +1,10 @@
 """Real ranks in a network laboratory: MPI takes its links, allreduces are predicted, runs train and are cancelled."""
 
 import json
+import os
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,14 +50,19 @@ def test_who_has_no_patience_leaves_nobody():
     with network(2, "1 Gb/s", 0) as net:
         with pytest.raises(subprocess.TimeoutExpired):
             net.run(2, "-c", "import time; time.sleep(1000)", patience=1)
-        mine = Path(f"/proc/{net.pid}/ns/pid").readlink()
-    left = []
+        deadline = time.monotonic() + PATIENCE
+        while inside(net) != [net.pid]:
+            assert time.monotonic() < deadline, inside(net)
+            time.sleep(0.05)
+
+
+def inside(net):
+    """The processes that are in a laboratory."""
+    mine, found = os.readlink(f"/proc/{net.pid}/ns/pid"), []
     for pid in psutil.pids():
-        try:
-            left += [pid] if Path(f"/proc/{pid}/ns/pid").readlink() == mine else []
-        except OSError:
-            continue
-    assert left == []
+        with suppress(OSError):  # it has ended, or is another user's
+            found += [pid] if os.readlink(f"/proc/{pid}/ns/pid") == mine else []
+    return found
 
 
 def test_a_link_of_its_own_is_slow():
