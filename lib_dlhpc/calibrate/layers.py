@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibrate.robust import HIGH, LOW, Floats, Points, calm, typical
+from lib_dlhpc.calibrate.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
@@ -139,23 +139,28 @@ def _overhead(
     steps = np.concatenate(
         [np.asarray(s) - w for s, w in zip(run["seconds"], run["wait"], strict=True)]
     )
-    low, middle, high = (max(0.0, float(np.quantile(steps, q)) - inside) for q in (0.1, 0.5, 0.8))
+    low, middle, high = (max(0.0, float(np.quantile(steps, q)) - inside) for q in (0.1, SHARE, 0.8))
     return middle, (low, high)
 
 
 def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[float, float]]:
-    """Return sigma over mean of a step's compute time, from how much the slowest of the ranks exceeds their mean."""
+    """Return sigma over mean of a step's compute time, from how much the slowest of the ranks exceeds their mean.
+
+    The number is that of the ranks' own seconds; on the wall's clock, which others disturb, it may be more.
+    """
     if ranks == 1:
         return 0.0, (0.0, 0.0)
-    shares = []
-    for case in cases:
-        steps = np.asarray(case["steps"], float)
-        shares.append(float(np.median(steps.max(axis=0) / steps.mean(axis=0) - 1)))
-    sigma = np.array(shares) / float(largest_of(ranks))
-    return float(np.median(sigma)), (
-        float(np.quantile(sigma, LOW)),
-        float(np.quantile(sigma, HIGH)),
+    sigma, wall = (
+        np.array([_beyond(np.asarray(case[which], float)) for case in cases]) / largest_of(ranks)
+        for which in ("steps", "wall")
     )
+    middle = float(np.median(sigma))
+    return middle, (float(np.quantile(sigma, LOW)), max(middle, float(np.median(wall))))
+
+
+def _beyond(steps: Floats) -> float:
+    """Return by what share the slowest rank's step exceeds the mean; steps: (ranks, steps)."""
+    return float(np.median(steps.max(axis=0) / steps.mean(axis=0) - 1))
 
 
 def _inverse(value: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from lib_dlhpc.calibrate.fit import least_error
 from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
-FITTED = ("message", "ring", "recursive_doubling")
+FITTED = ("message", "ring", "recursive_doubling", "library")  # the last as if it were a ring
 STEP = 1.2  # times the time of the line before it: then a step is one
 BETTER = 0.7  # of the error with one line: then two lines are better
 
@@ -58,7 +58,7 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
         bandwidth,
         step,
         jump,
-        {kind: errors[kinds == kind] for kind in FITTED},
+        {kind: errors[kinds == kind] for kind in FITTED if kind in kinds},
     )
 
 
@@ -103,7 +103,7 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
     """Return how often a point has the latency and how many bytes pass, and how many bytes are added up."""
     if what == "message":
         return (1.0, float(size)), 0.0
-    if what == "ring":
+    if what in ("ring", "library"):
         share = (ranks - 1) / ranks * size
         return (2.0 * (ranks - 1), 2 * share), share
     whole = int(log2(ranks))

@@ -13,7 +13,7 @@ from lib_dlhpc.calibrate.fit import least_error
 
 TRIES = 60
 LOW, HIGH = 0.05, 0.95
-SHARE = 0.4  # of the calm repeats lie below what is taken: others only ever make it longer
+SHARE = 0.3  # of the calm repeats lie below what is taken: others only ever make it longer
 Floats = Any
 
 

@@ -1,6 +1,7 @@
 """Prices that every engine shares: what compute, a bucket, a batch of input and a link cost.
 
 compute.py            layer times by roofline; optimiser update
+paces.py              layers at a pace that was measured
 buckets.py            gradient buckets, and when backward has filled them
 segments.py           what recomputation makes again, and from what
 work.py               one device's part of a step of data parallelism

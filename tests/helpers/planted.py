@@ -1,85 +1,104 @@
-"""Traces of MPI programs by construction: ranks with exact clocks, so that every wait is known beforehand."""
+"""What the programs of a calibration would tell of a machine whose numbers are known."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import numpy as np
 
-from lib_dlhpc.timeline import Timeline, from_rows
+from lib_dlhpc.calibrate.machine import PROBE, WORKER
+from lib_dlhpc.calibrate.worker import EDGES, MESSAGES, REDUCED, SUMS
+from lib_dlhpc.costs import paces
+from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.pace import Pace
+from lib_dlhpc.train.probe import NETWORKS, TINY
 
-LATENCY, BANDWIDTH = 1e-5, 1e9  # s, B/s
+KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
+UPDATES = {name: Pace(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
+LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
+RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
+WAIT = 10e-6
 
 
-class Ranks:
-    """Operations are told one after another, rank by rank where they matter; `trace` is what a recorder sees."""
+def pace(kind):
+    rate = 8e10 if kind in KINDS else float("inf")
+    return Pace(KINDS.get(kind, 4e-6), rate, 1e10, 2e-5, rate, 8e9)
 
-    def __init__(self, ranks: int, pace: Callable[[int, int], float] = lambda *_: 1.0) -> None:
-        """pace(source, target): how many times as long messages take."""
-        self.clock = [0.0] * ranks
-        self.rows: list[tuple[Any, ...]] = []
-        self.pace, self.matches = pace, 0
 
-    def compute(self, seconds: Sequence[float] | float, rank: int | None = None) -> None:
-        """All ranks compute, one number each or one for all; or only `rank`."""
-        ranks = range(len(self.clock)) if rank is None else [rank]
-        for k in ranks:
-            self.clock[k] += seconds[k] if isinstance(seconds, Sequence) else seconds
+class Planted:
+    """Repeats are off by `noise`, the first of all tenfold while others take the cores."""
 
-    def message(self, source: int, target: int, size: int, eager: bool = True) -> None:
-        """A send and its receive; neither rank does anything else meanwhile."""
-        took = (LATENCY + size / BANDWIDTH) * self.pace(source, target)
-        sent, came = self.clock[source], self.clock[target]
-        if eager:
-            left, got = sent + LATENCY / 10, max(came, sent + took)
-        else:
-            left = got = max(came, sent) + took
-        self._row(source, "send", "MPI_Send", sent, left, size, target)
-        self._row(target, "receive", "MPI_Recv", came, got, size, source)
-        self.clock[source], self.clock[target] = left, got
-        self.matches += 1
+    def __init__(self, ranks=2, noise=0.0, rounds=9, step=0, seed=0):
+        self.ranks, self.noise, self.rounds, self.step = ranks, noise, rounds, step
+        self.dice = np.random.default_rng(seed)
+        self.others = [1.5] + [0.1] * (rounds - 1)
 
-    def shift(self, size: int, far: int = 1) -> None:
-        """All send to the rank `far` ahead, then all receive from behind."""
-        ranks = len(self.clock)
-        sent = list(self.clock)
-        first = self.matches
-        for rank in range(ranks):
-            self._row(rank, "send", "MPI_Send", sent[rank], sent[rank] + LATENCY / 10, size,
-                      (rank + far) % ranks)  # fmt: skip
-            self.matches += 1
-        for rank in range(ranks):
-            source = (rank - far) % ranks
-            self.matches = first + source
-            came = sent[rank] + LATENCY / 10
-            took = (LATENCY + size / BANDWIDTH) * self.pace(source, rank)
-            got = max(came, sent[source] + took)
-            self._row(rank, "receive", "MPI_Recv", came, got, size, source)
-            self.clock[rank] = got
-        self.matches = first + ranks
+    def each(self, seconds):
+        """Repeats of one measurement."""
+        drawn = seconds * np.exp(self.noise * self.dice.standard_normal(self.rounds))
+        drawn[0] *= 10
+        return drawn.tolist()
 
-    def together(self, name: str = "MPI_Allreduce", size: int = 8, root: int = -1) -> None:
-        """A collective: n-to-n, or by its name from or to a root."""
-        came = list(self.clock)
-        took = LATENCY + size / BANDWIDTH
-        for rank, begin in enumerate(came):
-            if name == "MPI_Bcast":
-                end = max(begin, came[root]) + took
-            elif name == "MPI_Reduce":
-                end = (max(came) if rank == root else begin) + took
-            else:
-                end = max(came) + took
-            self._row(rank, "collective", name, begin, end, size, root)
-            self.clock[rank] = end
-        self.matches += 1
+    def raw(self):
+        return {PROBE: self.probe(), WORKER: self.worker()}
 
-    def region(self, rank: int, name: str, start: float) -> None:
-        """What `rank` did since `start` was `name`."""
-        self.rows.append((rank, "compute", "region", name, start, self.clock[rank]))
+    def probe(self):
+        cases = [self.case(table, batch) for table, batches in NETWORKS for batch in batches]
+        model = read_model({"family": "mlp", "widths": TINY["widths"]})
+        inside = self.layers(model, TINY["batch"])
+        moved = 4 * UPDATE_TRAFFIC["momentum"] * model.parameters
+        step = sum(map(sum, inside)) + 5e-6 + moved / 2e10 + OVERHEAD + WAIT
+        run = {**TINY, "seconds": [[step] * 50] * self.ranks, "wait": [WAIT] * self.ranks}
+        held = {"ranks": self.ranks, "resident": [6e7] * self.ranks, "others": self.others}
+        return {**held, "cases": cases, "run": run}
 
-    def trace(self) -> Timeline:
-        """What was recorded."""
-        return from_rows(self.rows, len(self.clock), "measured").sorted()
+    @staticmethod
+    def layers(model, batch):
+        each = [pace(paces.kind_of(layer)) for layer in model.layers]
+        return [part.tolist() for part in paces.seconds(model, each, batch, 4)]
 
-    def _row(
-        self, rank: int, kind: str, name: str, start: float, stop: float, size: int, peer: int
-    ) -> None:
-        row = (rank, "communication", kind, name, start, stop, size, peer, 0, self.matches)
-        self.rows.append(row)
+    def case(self, table, batch):
+        model = read_model(table)
+        ahead, back = self.layers(model, batch)
+        ranks = []
+        for _ in range(self.ranks):
+            columns = [np.array([self.each(t) for t in part]).T.tolist() for part in (ahead, back)]
+            moved = {name: 4 * UPDATE_TRAFFIC[name] * model.parameters for name in UPDATES}
+            updates = {n: self.each(5e-6 + size / 2e10) for n, size in moved.items()}
+            ranks.append(
+                [
+                    {
+                        "forward": columns[0][n],
+                        "backward": columns[1][n],
+                        "loss": 1e-5,
+                        "updates": {name: each[n] for name, each in updates.items()},
+                    }
+                    for n in range(self.rounds)
+                ]
+            )
+        whole = (sum(ahead) + sum(back)) * self.dice.normal(1, JITTER, (self.ranks, 4000))
+        steps = whole.tolist()
+        return {"model": table, "batch": batch, "rounds": ranks, "steps": steps, "wall": steps}
+
+    def worker(self):
+        points = []
+
+        def add(what, size, seconds):
+            points.append({"what": what, "size": size, "seconds": self.each(seconds)})
+
+        for kind, rate in (("float32", RATE), ("float64", RATE / 2)):
+            for edge in EDGES:
+                add(f"gemm {kind}", edge, FIXED + 2 * edge**3 / rate)
+        add("call", 4, CALL)
+        for size in SUMS:
+            add("sum", size, CALL + 3 * size / SUMMED)
+            add("copy", size, CALL + 2 * size / SUMMED)
+        for size in MESSAGES if self.ranks > 1 else ():
+            late = 10 * LATENCY if 0 < self.step <= size else 0.0
+            add("message", size, LATENCY + late + size / BANDWIDTH)
+        share = (self.ranks - 1) / self.ranks
+        for size in REDUCED if self.ranks > 1 else ():
+            ring = 2 * (self.ranks - 1) * LATENCY + 2 * share * size / BANDWIDTH
+            add("ring", size, ring + share * size * 3 / SUMMED)
+            add("library", size, ring + share * size * 3 / SUMMED)
+            if self.ranks == 2:
+                doubling = LATENCY + size / BANDWIDTH + size * 3 / SUMMED
+                add("recursive_doubling", size, doubling)
+        return {"ranks": self.ranks, "others": self.others, "points": points}

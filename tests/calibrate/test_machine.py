@@ -1,0 +1,181 @@
+"""A calibration finds the machine that its numbers come from, says how sure it is, and refuses what makes no sense."""
+
+import json
+import tomllib
+from subprocess import CompletedProcess, TimeoutExpired
+
+import numpy as np
+import planted
+import pytest
+from planted import Planted
+
+from lib_dlhpc.calibrate.machine import PROBE, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
+from lib_dlhpc.calibrate.messages import protocol_step
+from lib_dlhpc.calibrate.robust import Points
+from lib_dlhpc.calibrate.workspace import CalibrationError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.experiment import load
+from lib_dlhpc.spec.machine import read_machine
+from lib_dlhpc.spec.measured import foreign, load_measured, measured_on
+
+TRUE = {
+    "device.launch": planted.CALL,
+    "device.memory_bandwidth": planted.SUMMED,
+    "device.overhead": planted.OVERHEAD,
+    "intra_node.latency": planted.LATENCY,
+    "intra_node.bandwidth": planted.BANDWIDTH,
+    "device.slowdown": 1.0,
+}
+
+
+def value(machine, key):
+    for name in key.split("."):
+        machine = machine[name] if isinstance(machine, dict) else getattr(machine, name)
+    return machine
+
+
+def test_without_noise_all_that_was_planted_is_found():
+    found = fit_machine(Planted().raw())
+    machine = found.machine
+    for key, true in TRUE.items():
+        assert value(machine, key) == pytest.approx(true, rel=1e-3), key
+    rate = machine.device.peak["fp32"] * machine.device.efficiency
+    assert rate == pytest.approx(planted.RATE, rel=0.02)
+    assert machine.device.half_work == pytest.approx(
+        (planted.FIXED - planted.CALL) * rate, rel=0.05
+    )
+    assert machine.jitter == pytest.approx(planted.JITTER, rel=0.2)
+    assert machine.device.reserved_memory == 6e7
+    assert machine.progress is False
+    for kind in ("conv", "dense", "attention", "relu", "adam"):
+        assert found.layers.errors[kind] == pytest.approx(0, abs=1e-6), kind
+    dense, true = machine.device.layers["dense"], planted.pace("dense")
+    for name in vars(true):
+        assert getattr(dense, name) == pytest.approx(getattr(true, name), rel=1e-3), name
+    assert np.abs(found.layers.steps).max() < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_and_a_disturbed_round_move_it_little_and_stay_within_the_intervals(seed):
+    machine = fit_machine(Planted(noise=0.05, seed=seed).raw()).machine
+    for key, true in TRUE.items():
+        low, high = machine.measured.intervals[key]
+        assert low <= value(machine, key) <= high, key
+        assert low <= true * 1.1 and true * 0.9 <= high, key
+        assert value(machine, key) == pytest.approx(true, rel=0.25), key
+
+
+def test_a_lone_rank_says_nothing_of_messages():
+    found = fit_machine(Planted(ranks=1).raw())
+    assert not [key for key in found.machine.measured.intervals if key.startswith("intra_node")]
+    assert found.machine.jitter == 0
+    assert any("no messages were measured" in line for line in as_lines(found))
+
+
+def test_more_ranks_have_the_ring_s_own_coefficients():
+    machine = fit_machine(Planted(ranks=3).raw()).machine
+    assert machine.intra_node.latency == pytest.approx(planted.LATENCY, rel=1e-3)
+    assert machine.intra_node.bandwidth == pytest.approx(planted.BANDWIDTH, rel=1e-3)
+
+
+@pytest.mark.parametrize("step", [1024, 8192, 65536])
+def test_the_step_of_a_protocol_is_found_where_it_is(step):
+    found = fit_machine(Planted(step=step).raw()).messages
+    assert found.step == step
+    assert found.jump == pytest.approx(10 * planted.LATENCY, rel=0.2)
+
+
+def test_a_straight_line_has_no_step():
+    sizes = [2**k for k in range(3, 20)]
+    assert protocol_step(sizes, [1e-6 + size / 1e9 for size in sizes]) == (0, 0.0)
+    assert protocol_step(sizes[:2], [1e-6, 2e-6]) == (0, 0.0)
+
+
+def test_intervals_hold_the_scatter_over_sizes_and_not_only_that_of_repeats():
+    sizes = np.array([2.0**k for k in range(10)])
+    bent = 1 + 0.3 * np.sin(np.arange(10))  # no line fits, and every repeat is the same
+    terms = np.stack([np.ones(10), sizes], axis=1)
+    points = Points(terms, np.repeat(((5 + sizes) * bent)[:, None], 5, axis=1))
+    x = points.fit()
+    (low, high), _ = points.intervals(x, lambda values: values)
+    assert high / low > 1.3
+
+
+def test_the_table_goes_through_a_file_and_over_an_experiment(tmp_path, repository):
+    found = fit_machine(Planted(noise=0.02).raw())
+    path = tmp_path / "machine.toml"
+    path.write_text(as_toml(found), encoding="utf-8")
+    machine = load_measured(path)
+    assert foreign(machine) == []
+    for key in found.machine.measured.intervals:
+        assert value(machine, key) == pytest.approx(value(found.machine, key), rel=1e-3), key
+    assert machine.device.layers.keys() == found.machine.device.layers.keys()
+    experiment = load(repository / "labs" / "experiments" / "digits.toml")
+    here = experiment.set({"machine.nodes": 1})
+    laid = measured_on(here.machine, machine)
+    assert laid.device.layers == machine.device.layers
+    assert laid.device.memory == here.machine.device.memory
+    assert read_machine(tomllib.loads(path.read_text())["machine"]) == machine
+    assert predict(experiment).step_time > 0
+
+
+def test_what_is_shown_names_step_errors_and_intervals():
+    found = fit_machine(Planted(step=8192).raw())
+    text = "\n".join(as_lines(found))
+    assert "messages take another way from 8.19 kB on" in text
+    assert "message: latency" in text and "median error  gemm" in text
+    assert "90 % interval" in text and "18 networks" in text
+    told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
+    assert told["protocol_step"]["size"] == 8192
+    assert set(told["raw"]) == {PROBE, WORKER}
+    assert len(told["networks"]) == 18
+
+
+def answering(**changes):
+    """A way to start ranks that writes what was planted."""
+
+    def run(ranks, *arguments, patience):
+        _, module, file, seconds = arguments
+        assert patience > float(seconds)
+        raw = Planted(ranks=changes.get("started", ranks)).raw()[module]
+        if changes.get("writes", True):
+            with open(file, "w", encoding="utf-8") as out:
+                json.dump(raw, out)
+        status = changes.get("status", 0)
+        return CompletedProcess(arguments, status, "", changes.get("said", ""))
+
+    return run
+
+
+def test_both_programs_are_asked_on_all_ranks():
+    raw = measure_machine(2, 10.0, answering())
+    assert set(raw) == {PROBE, WORKER}
+    assert fit_machine(raw).machine.measured.ranks == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started": 1}, "2 ranks were asked for, and 1 started"),
+        ({"status": 1, "said": "first\nno room"}, "on 2 ranks failed: no room"),
+        ({"writes": False}, "failed: no output"),
+    ],
+)
+def test_what_goes_wrong_on_ranks_is_told(changes, said):
+    with pytest.raises(CalibrationError, match=said):
+        measure_machine(2, 10.0, answering(**changes))
+
+
+def test_ranks_that_hang_are_told():
+    def hangs(ranks, *arguments, patience):
+        raise TimeoutExpired(arguments, patience)
+
+    with pytest.raises(CalibrationError, match="did not end in time"):
+        measure_machine(2, 10.0, hangs)
+
+
+@pytest.mark.parametrize(("ranks", "seconds"), [(0, 10.0), (2, 0.0), (2, float("inf")), (2, 1.0)])
+def test_numbers_that_make_no_sense_are_refused(ranks, seconds):
+    with pytest.raises(CalibrationError, match="expected"):
+        measure_machine(ranks, seconds, answering())
