@@ -79,7 +79,11 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     ways = of.terms[name]
     measured, predicted = ways.get(MEASURED, 0.0), ways.get("predicted", 0.0)
     share = f"{abs(off) / of.step[MEASURED]:.0%} of the step"
-    factor = f", {measured / predicted:.1f} times" if predicted > 0 and measured > 0 else ""
+    factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
     told = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
     why = (MORE if off > 0 else LESS).get(name)
     return f"{told}: {why}." if why else f"{told}."
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"

@@ -39,7 +39,9 @@ def compared_chart() -> dict[str, Any]:
         x=alt.X("low:Q", title=title), x2="high:Q"
     )
     edges = [
-        ends.mark_tick(thickness=2, size=9, yOffset=8).encode(x=alt.X(f"{edge}:Q", title=title))
+        ends.mark_tick(thickness=2, size=9, yOffset=8, color="currentColor").encode(
+            x=alt.X(f"{edge}:Q", title=title)
+        )
         for edge in ("low", "high")
     ]
     sums = alt.Chart(alt.NamedData("sums")).mark_text(align="left", dx=6, fontWeight="bold", **HALO)

@@ -1,0 +1,93 @@
+"""The explorer's section "Run this here": why not, where it cannot be; a real run and its comparison, where it can."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.explore.serve import served
+from lib_dlhpc.spec.errors import SpecError
+
+pytestmark = pytest.mark.browser
+
+DRAWN = "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === {}"
+DIGITS = """
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 1
+batch = {batch}
+"""
+
+
+@pytest.fixture(scope="module")
+def explorer(
+    repository: Path, chromium: Any, require: Any, tmp_path_factory: Any
+) -> Iterator[tuple[str, int]]:
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        with served(repository / "modules" / "00_what_if_explorer.ipynb", preheat=1) as server:
+            yield server
+
+
+@pytest.fixture
+def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    page = open_page(explorer[0])
+    page.wait_for_function(DRAWN.format(6))
+    page.get_by_role("button", name="Run this here").focus()
+    page.keyboard.press("Enter")
+    return page
+
+
+def use(page: Any, text: str) -> None:
+    file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": text.encode()}
+    page.locator(".dlhpc-file input[type=file]").set_input_files(file)
+
+
+def test_what_is_too_large_for_this_machine_says_why(page: Any, eventually: Any) -> None:
+    results, run = (
+        page.locator(".dlhpc-results"),
+        page.get_by_role("button", name="Run", exact=True),
+    )
+    eventually(lambda: "Cannot be run here." in results.inner_text())
+    assert "imagenet" in results.inner_text() and run.is_disabled()
+    use(page, DIGITS.format(batch=32))
+    eventually(lambda: "Nothing run yet." in results.inner_text())
+    assert run.is_enabled()
+
+
+def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
+    page: Any, eventually: Any
+) -> None:
+    results = page.locator(".dlhpc-results")
+    use(page, DIGITS.format(batch=32))
+    eventually(lambda: "Nothing run yet." in results.inner_text())
+    page.get_by_role("button", name="Run", exact=True).click()
+    eventually(lambda: "off by: predicted" in results.inner_text(), what="the run")
+    page.wait_for_function(DRAWN.format(7))
+    text = results.inner_text()
+    for words in (
+        "measured here",
+        "simulated (events)",
+        "one step",
+        "backward",
+        "was not measured",
+    ):
+        assert words in text
+    told = page.locator(".dlhpc-plot[aria-label*='measured here']").get_attribute("aria-label")
+    assert "One step: predicted" in told
+    element = "document.documentElement"
+    assert page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0
+    use(page, DIGITS.format(batch=64))
+    eventually(lambda: "measured here" not in results.inner_text())
