@@ -9,7 +9,10 @@ import sys
 from lib_dlhpc.commands.trace_run import add_run
 from lib_dlhpc.spec.errors import SpecError
 
-FILE = "a timeline (.npz), a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2 archive"
+FILE = (
+    "a timeline (.npz), a run folder, a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2"
+    " archive"
+)
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -30,7 +30,7 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
     """
     if not paths:
         raise SpecError("No trace is named.")
-    files = [Path(path) for path in paths]
+    files = [_in_run(Path(path)) for path in paths]
     found = [_format_of(path) for path in files]
     if len(files) > 1 and set(found) != {"chrome"}:
         other = files[[name == "chrome" for name in found].index(False)]
@@ -66,6 +66,12 @@ def _format_of(path: Path) -> str:
     if not path.exists():
         raise SpecError(f"{path}: no such file.")
     return "otf2" if path.is_dir() else _by_name(path)
+
+
+def _in_run(path: Path) -> Path:
+    """Return the timeline of a run folder, any other path as it is."""
+    inside = path / "timeline.npz"
+    return inside if inside.is_file() else path
 
 
 def _by_name(path: Path) -> str:

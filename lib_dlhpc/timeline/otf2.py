@@ -27,6 +27,10 @@ from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
 
 ANCHOR = "traces.otf2"
 TICKS = 10**9  # a second
+CHUNKS = {
+    "chunk_size_events": 2**18,
+    "chunk_size_definitions": 2**22,
+}  # bytes that each location holds
 MOST = 2**62  # ticks: 146 years
 OURS = "timeline of dlhpc"  # class of the root of the system tree
 WORLD, COMM = "MPI_COMM_WORLD", "communicator "
@@ -70,7 +74,7 @@ def write_otf2(timeline: Timeline, path: Path) -> None:
     table = timeline.select(order)
     with replacing(path) as temporary:
         temporary.mkdir()
-        with otf2.writer.open(str(temporary), timer_resolution=TICKS) as archive:
+        with otf2.writer.open(str(temporary), **CHUNKS, timer_resolution=TICKS) as archive:
             _write(otf2, archive, table, (start[order], stop[order]), zero)
 
 

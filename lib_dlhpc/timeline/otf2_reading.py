@@ -84,7 +84,7 @@ def read_otf2(path: Path, tell: Tell) -> Timeline:
     told: list[str] = []
     with _silent() as said:
         try:
-            with otf2.reader.open(str(file)) as archive:
+            with otf2.reader.open(str(file), batch_events=4096) as archive:
                 timeline = _Reading(otf2, archive).timeline(told.append)
         except SpecError as error:
             raise SpecError(f"{file}: {error}") from None
