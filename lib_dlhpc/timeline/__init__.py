@@ -15,6 +15,7 @@ formats.py    read and write: files of any format, by the end of the name
 recorder.py   region and Recorder: what a rank does, taken down as it does it
 communicator.py  trace_comm: a communicator whose calls are taken down, with point_to_point.py,
                   collectives.py, requests.py and sizes.py
+reads.py      trace_reads: a store whose reads are taken down
 collecting.py collect: what all ranks took down as a Timeline, with clocks.py (one clock for all) and
                   matching.py (which receive got which send)
 overview.py   what a trace has, in words
@@ -26,6 +27,7 @@ from lib_dlhpc.timeline.collecting import collect
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.critical import critical_path
 from lib_dlhpc.timeline.measure import Measured, breakdown, exposed, idle, span, waits
+from lib_dlhpc.timeline.reads import trace_reads
 from lib_dlhpc.timeline.recorder import Recorder, region
 from lib_dlhpc.timeline.table import KINDS, STREAMS, Event, Timeline, columns, from_rows, join
 
@@ -49,5 +51,6 @@ __all__ = [
     "region",
     "span",
     "trace_comm",
+    "trace_reads",
     "waits",
 ]
