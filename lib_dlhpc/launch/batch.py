@@ -97,7 +97,7 @@ def launch_words(ticket: Ticket) -> list[str]:
     start = {
         "mpirun": ["mpirun", "-n", number],
         "srun": ["srun", "--mpi=pmi2", "-n", number],
-        "ibrun": ["ibrun", "-n", number],
+        "ibrun": ["ibrun", "-n", number, "-o", "0"],  # from the first place on
         "jsrun": ["jsrun", "-n", number],
     }[ticket.site.launcher]
     return [*start, sys.executable, "-m", WORKER]

@@ -28,8 +28,8 @@ LONGEST = 500  # characters of one text
 # The same characters that Python's shlex.quote leaves as they are; no text begins as an option does.
 SIGNS = "letters, digits and @ % + = : , . / - _, and begins with a letter, a digit, / or _"
 _WORD = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9@%+=:,./_-]*")
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 # Options of a scheduler that come from the run itself, or that would have it run something else.
 OURS = (
     "account", "array", "bcast", "chdir", "error", "export", "get-user-env", "input", "job-name", "nodes",
