@@ -53,18 +53,19 @@ def assemble(parts: Sequence[Part], ranks: int) -> Timeline:
     """Return the Timeline of what `ranks` ranks took down; parts of some may be missing."""
     names: dict[str, int] = {}
     comms: dict[str, int] = {WORLD: 0}
-    tables = [_columns(part, names, comms) for part in parts]
-    if tables:
-        table = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
-    else:
-        table = {name: np.zeros(0, np.int64) for name in (*COLUMNS, "tag", "order")}
+    nobody = Part(0, np.zeros(0, ROW), ())
+    tables = [_columns(part, names, comms) for part in (nobody, *parts)]
+    table = {name: np.concatenate([one.pop(name) for one in tables]) for name in list(tables[0])}
     _match(table)
     zero = int(table["start"].min(initial=2**63 - 1))
     for edge in ("start", "stop"):
         table[edge] = (table[edge] - zero) / 1e9
     np.maximum(table["bytes"], 0, out=table["bytes"])  # what nobody could tell
-    typed = {name: table[name].astype(kind) for name, kind in COLUMNS.items()}
-    return check(Timeline(**typed, names=tuple(names), ranks=ranks, source="measured").sorted())
+    order = np.lexsort((table["start"], table["rank"]))
+    typed = {
+        name: table.pop(name)[order].astype(kind, copy=False) for name, kind in COLUMNS.items()
+    }
+    return check(Timeline(**typed, names=tuple(names), ranks=ranks, source="measured"))
 
 
 def read_part(path: Path, rank: int) -> Part:
@@ -92,19 +93,19 @@ def _columns(part: Part, names: dict[str, int], comms: dict[str, int]) -> dict[s
     stream = np.array([STREAMS.index(stream) for stream, _, _ in words], np.int8)
     kind = np.array([KINDS.index(kind) for _, kind, _ in words], np.int8)
     name = np.array([names.setdefault(name, len(names)) for _, _, name in words], np.int32)
-    comm = np.array([comms.setdefault(key, len(comms)) for key in part.comms or [WORLD]])
+    comm = np.array([comms.setdefault(key, len(comms)) for key in part.comms or [WORLD]], np.int32)
     table: dict[str, NDArray[Any]] = {
-        "rank": np.full(len(event), part.rank),
+        "rank": np.full(len(event), part.rank, np.int32),
         "stream": stream[event],
         "kind": kind[event],
         "name": name[event],
         "comm": comm[part.rows["comm"]],
-        "match": np.full(len(event), -1),
+        "match": np.full(len(event), -1, np.int64),
     }
     for edge in ("start", "stop"):
         table[edge] = on_rank_0(part.rows[edge].astype(np.int64), part.clocks)
     for column in ("bytes", "peer", "tag", "order"):
-        table[column] = part.rows[column].astype(np.int64)
+        table[column] = part.rows[column].copy()
     return table
 
 
