@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.stragglers import slowest
-from lib_dlhpc.spec.workflow import Costs, Workflow, most
+from lib_dlhpc.spec.workflow import Costs, Workflow, most, share
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,10 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     def trained(samples: float) -> float:
         return costs.update + costs.sample * samples
 
-    edges = min(simulating - 1, 2)  # a rank in the middle has two neighbours
-    halo = small_steps * edges * message(simulation.field_bytes / simulation.grid)
+    edges, width = min(simulating - 1, 2), simulation.width(simulating)  # two neighbours at most
+    exchanges = batch * simulation.sampling * (-(-simulation.substeps // width) if width else 0)
+    halo = exchanges * edges * message(width * simulation.field_bytes / simulation.grid)
+    rows = rows_computed(workflow, simulating)
     given = (
         training * costs.latency
         + size * most(simulation.grid, simulating) / simulation.grid * costs.byte
@@ -63,10 +65,17 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     summed = sum(2 * (training - 1) * message(each / training) for each in sizes)
     return (
         Side(
-            simulating, compute(most(simulation.grid, simulating)),
-            compute(simulation.grid / simulating), halo, given,
+            simulating, compute(max(rows)), compute(sum(rows) / simulating), halo, given,
         ),
         Side(
             training, trained(most(batch, training)), trained(batch / training), summed, taken,
         ),
     )  # fmt: skip
+
+
+def rows_computed(workflow: Workflow, simulating: int) -> list[int]:
+    """Return the rows that each of so many ranks computes: its own, and those it takes from neighbours."""
+    grid, width = workflow.simulation.grid, workflow.simulation.width(simulating)
+    own = [share(grid, rank, simulating) for rank in range(simulating)]
+    taken = [width * ((rank > 0) + (rank < simulating - 1)) for rank in range(simulating)]
+    return [part.stop - part.start + more for part, more in zip(own, taken, strict=True)]

@@ -13,7 +13,7 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import Event
 
-from lib_dlhpc.costs.coupled import Side, sides_of
+from lib_dlhpc.costs.coupled import Side, rows_computed, sides_of
 from lib_dlhpc.spec.workflow import Costs, Workflow, share
 from lib_dlhpc.timeline import Timeline, from_rows
 from lib_dlhpc.timeline.coupled import ROOM, SAMPLES
@@ -47,9 +47,8 @@ class _Played:
         self.buffer = simpy.Store(self.env)
         self.left, self.right = sides_of(workflow, costs, ranks)
         self.rows: list[tuple[Any, ...]] = []
-        grid, batch = workflow.simulation.grid, workflow.batch
-        self.rows_of = _shares(grid, self.left.ranks)
-        self.samples_of = _shares(batch, self.right.ranks)
+        self.rows_of = np.array(rows_computed(workflow, self.left.ranks), dtype=np.float64)
+        self.samples_of = _shares(workflow.batch, self.right.ranks)
 
     def simulation(self, who: range) -> Generator[Event, Any, None]:
         """Make all batches, and wait where there is no room for one."""

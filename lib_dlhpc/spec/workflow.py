@@ -36,6 +36,7 @@ class Simulation:
     sampling: int = whole(default=2)  # a sample every so many steps
     restart: int = whole(default=20)  # steps from one first field to the next
     substeps: int = whole(default=1)
+    halo: int = whole(default=1)  # rows that neighbours exchange at once; see `width`
     diffusivity: float = number(default=1.0, positive=True)  # of a square of side 1, in 1/s
     stability: float = number(
         default=0.8, positive=True, most=1.0
@@ -51,6 +52,15 @@ class Simulation:
     def small_step(self) -> float:
         """The s of a small step: h^2 / (4 diffusivity), the largest stable one, times stability / substeps."""
         return self.stability * self.spacing**2 / (4 * self.diffusivity) / self.substeps
+
+    def width(self, ranks: int) -> int:
+        """The rows that a rank takes from each neighbour, 0 where it has none.
+
+        With w rows more than its own a rank can take w small steps before it needs its neighbours again: it
+        computes these rows as well, and sends one message in place of w (Demmel et al. 2008, "Avoiding
+        communication in sparse matrix computations"). No more than a rank has, or a step has small steps.
+        """
+        return min(self.halo, self.substeps, self.grid // ranks) if ranks > 1 else 0
 
     @property
     def samples(self) -> int:

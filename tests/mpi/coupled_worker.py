@@ -16,10 +16,10 @@ COMM = MPI.COMM_WORLD
 TAKING = 77  # tag: I am about to take a batch out
 
 
-def blocks_equal_the_whole() -> None:
-    """Every rank's rows are those of a run on one rank, bit for bit."""
-    for grid in (COMM.size, 11, 16):
-        simulation = Simulation(grid=grid, substeps=3) if grid >= 4 else Simulation(grid=4)
+def blocks_equal_the_whole(halo: int) -> None:
+    """Every rank's rows are those of a run on one rank, bit for bit, however many rows are exchanged at once."""
+    for grid in (max(COMM.size, 4), 11, 16):
+        simulation = Simulation(grid=grid, substeps=3, halo=halo)
         own, whole = Heat(simulation, COMM), Heat(simulation)
         for heat in (own, whole):
             heat.begin(first_field(simulation, 0))
@@ -28,7 +28,8 @@ def blocks_equal_the_whole() -> None:
             own.step(lambda start, stop, told=exchanges: told.append(stop - start), MPI.Wtime)
             whole.step()
         assert np.array_equal(own.field, whole.field[own.rows])
-        assert len(exchanges) == (21 if grid >= 4 else 7) * (COMM.size > 1)
+        width = min(halo, 3, grid // COMM.size)
+        assert len(exchanges) == 7 * -(-3 // width) * (COMM.size > 1)
 
 
 def samples_arrive_whole_and_in_order(depth: int) -> None:
@@ -67,7 +68,8 @@ def samples_arrive_whole_and_in_order(depth: int) -> None:
 
 
 if __name__ == "__main__":
-    blocks_equal_the_whole()
+    for rows in (1, 2, 3, 9):
+        blocks_equal_the_whole(rows)
     for deep in (1, 3, 50):
         samples_arrive_whole_and_in_order(deep)
     if COMM.rank == 0:
