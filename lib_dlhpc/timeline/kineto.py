@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
 from lib_dlhpc.timeline.rows import Rows
@@ -39,13 +40,16 @@ RUNTIMES = {
     f"{name}_{part}" for name in ("cuda", "xpu", "privateuse1") for part in ("runtime", "driver")
 }
 HOST = {"cpu_op", "user_annotation", "python_function", "mtia_runtime", "glow_runtime"} | RUNTIMES
-HOSTS = ": they repeat those of the host"
-REPEATED = {"gpu_user_annotation": HOSTS, "cuda_sync": HOSTS, "cuda_event": HOSTS}
-BY_NAME = "kernels without 'Collective name' are taken for communication by their own name"
+REPEATED = {"gpu_user_annotation", "cuda_sync", "cuda_event"}
 NAMED = ("ncclKernel", "ncclDevKernel", "ncclDevFunc", "rcclKernel", "rcclDevKernel")
-SIZES = {"Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "UInt16": 2, "Half": 2, "BFloat16": 2}
-SIZES |= {"Int": 4, "UInt32": 4, "Float": 4, "ComplexHalf": 4, "Long": 8, "UInt64": 8, "Double": 8}
-SIZES |= {"ComplexFloat": 8, "ComplexDouble": 16}
+SIZES = {
+    "bool": 1,
+    **dict.fromkeys(("byte", "char", "int8", "uint8"), 1),
+    **dict.fromkeys(("short", "int16", "uint16", "half", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int", "int32", "uint32", "float", "float32", "complexhalf"), 4),
+    **dict.fromkeys(("long", "int64", "uint64", "double", "float64", "complexfloat"), 8),
+    "complexdouble": 16,
+}  # of PyTorch's types, as either of its ways writes them
 MOST_RANKS = 10**7
 
 
@@ -99,12 +103,12 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
 
 def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
     """Add the rows of a file; return what is known of its communication."""
-    on_device, on_host, odd = list[_Call](), list[_Call](), Counter[str]()
-    first, has_device = len(rows), False
-    for count, event in enumerate(trace.events()):
+    on_device, on_host, first, has_device = list[_Call](), list[_Call](), len(rows), False
+    left_out, by_name, unknown = Counter[str](), 0, Counter[str]()
+    for number_of, event in enumerate(trace.events()):
         category, name = str(event.get("cat", "none")), str(event.get("name", ""))
         if event.get("ph") != "X" or category not in DEVICE | COPY | HOST:
-            odd[f"events of category {category}"] += event.get("ph") == "X"
+            left_out[category] += event.get("ph") == "X"
             continue
         args = event["args"] if isinstance(event.get("args"), dict) else {}
         named = "Collective name" in args
@@ -117,10 +121,10 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
             stream = "host" if category in HOST else "input" if category in COPY else "compute"
             rows.add(file, stream, "region", name, start, stop)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise SpecError(f"{trace.path}: event {count}: {error}.") from None
+            raise SpecError(f"{trace.path}: event {number_of}: {error}.") from None
         has_device |= category not in HOST
-        odd[BY_NAME] += guessed
-        odd[f"communications of unknown dtype {args.get('dtype')}"] += named and not _size(args)
+        by_name += guessed
+        unknown[str(args.get("dtype"))] += named and not _size(args)
     if not has_device:
         host, compute = STREAMS.index("host"), STREAMS.index("compute")
         streams = rows.columns["stream"]
@@ -128,10 +132,14 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
     calls = on_device if has_device else on_host
     for call in calls:
         _put(rows, call)
-    for what, times in odd.items():
-        if times:
-            left = " are left out" if what.startswith("events") else ""
-            tell(f"{trace.path}: {times:,} {what}{left}{REPEATED.get(what.split()[-1], '')}.")
+    for category, times in (+left_out).items():
+        why = ", a copy of the host's" if category in REPEATED else ""
+        tell(f"{trace.path}: left out: {count(times, 'event')} of category {category}{why}.")
+    for dtype, times in (+unknown).items():
+        tell(f"{trace.path}: {count(times, 'communication')} of dtype {dtype}: bytes not known.")
+    if by_name:
+        kernels = f"{count(by_name, 'kernel')} without 'Collective name'"
+        tell(f"{trace.path}: {kernels} taken for communication by name.")
     return calls
 
 
@@ -162,8 +170,8 @@ def _call(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -
 
 def _size(args: Mapping[str, Any]) -> int:
     """Return the bytes of an element, 0 where the type is not known."""
-    dtype = str(args.get("dtype"))
-    return 1 if dtype.startswith("Float8") else SIZES.get(dtype, 0)
+    dtype = str(args.get("dtype")).lower().removeprefix("c10::")
+    return 1 if dtype.startswith("float8") else SIZES.get(dtype, 0)
 
 
 def _whole(args: Mapping[str, Any], key: str) -> int:
@@ -223,5 +231,5 @@ def _match(rows: Rows, calls: Sequence[_Call], ranks: Sequence[int], tell: Tell)
             same += 1
     if alone:
         tell(
-            f"{alone:,} communications are matched with none: other ranks' files have more, or none."
+            f"{count(alone, 'communication')} without match: other ranks' files have more, or none."
         )

@@ -12,16 +12,17 @@ A thread is no stream: what two threads of a process do at once overlaps. Needs 
 """
 
 import ctypes
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from io import StringIO
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.lanes import in_order
 from lib_dlhpc.timeline.otf2 import ANCHOR, library
@@ -151,7 +152,7 @@ class _Reading:
         self.rows = Rows(ticks=True)
         self.messages: dict[Any, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
         self.collectives: dict[Any, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        self.left_out: Counter[str] = Counter()
+        self.odd: Counter[tuple[str, str]] = Counter()
 
     def timeline(self, tell: Tell) -> Timeline:
         """Return all events of processes."""
@@ -161,12 +162,12 @@ class _Reading:
         asked: dict[tuple[Any, int], int] = {}
         last: dict[Any, int] = {}
         seen: Counter[Any] = Counter()
-        order = count()
+        order = itertools.count()
         for location, event in self.archive.events:
             stack, what = stacks.get(location), type(event).__name__
             seen[location] += 1
             if stack is None:
-                self.left_out["events of no process"] += 1
+                self.odd["event", "of no process left out"] += 1
                 continue
             time = last[location] = event.time - base
             if what == "Enter":
@@ -182,19 +183,18 @@ class _Reading:
             elif what in REQUESTS:
                 asked[location, event.request_id] = next(order)
             elif what not in PLAIN:
-                self.left_out[f"events {what}"] += 1
+                self.odd["event", f"{what} left out"] += 1
         self._check(seen)
         for location, stack in stacks.items():
-            self.left_out["regions that are not left: taken to their location's last event"] += len(
+            self.odd["region", "that is never left: as if at the last event of its thread"] += len(
                 stack
             )
             while stack:
                 self._close(location, stack.pop(), last[location])
         if not self.about:
             self._match()
-        for what, number in self.left_out.items():
-            if number:
-                tell(f"{number:,} {what}." if ":" in what else f"{number:,} {what} are left out.")
+        for (noun, what), times in (+self.odd).items():
+            tell(f"{count(times, noun)} {what}.")
         return self._table(clock.timer_resolution)
 
     def _check(self, seen: Counter[Any]) -> None:
@@ -206,7 +206,7 @@ class _Reading:
             if missing > 0 and self.about:
                 said = f"{number:,} of {location.number_of_events:,} events"
                 raise SpecError(f"cannot be read: {said} of location {location.name!r} are there.")
-            self.left_out["events that the archive counts and does not have"] += max(missing, 0)
+            self.odd["event", "that the archive counts but does not have"] += max(missing, 0)
 
     def _table(self, ticks: int) -> Timeline:
         starts = self.rows.columns["start"]
@@ -218,10 +218,10 @@ class _Reading:
 
     def _leave(self, location: Any, stack: list[_Call], region: Any, stop: int) -> None:
         if not any(call.region is region for call in stack):
-            self.left_out["leaves of regions that were not entered"] += 1
+            self.odd["leave", "of what was not entered"] += 1
             return
         while stack[-1].region is not region:
-            self.left_out["regions that are not left: taken to the end of what is around them"] += 1
+            self.odd["region", "that is never left: as if with the region around it"] += 1
             self._close(location, stack.pop(), stop)
         self._close(location, stack.pop(), stop)
 
@@ -267,14 +267,14 @@ class _Reading:
             self.messages[comm, ends, event.msg_tag][kind == "receive"].append(row)
 
     def _match(self) -> None:
-        match, number = self.rows.columns["match"], count()
+        match, number = self.rows.columns["match"], itertools.count()
         for both in self.messages.values():
             sends, receives = map(sorted, both)
             for pair in zip(sends, receives, strict=False):
                 same = next(number)
                 for _, row in pair:
                     match[row] = same
-            self.left_out["sends or receives without the other"] += abs(len(sends) - len(receives))
+            self.odd["message", "with one end only"] += abs(len(sends) - len(receives))
         for of_rank in self.collectives.values():
             lists = [sorted(rows) for rows in of_rank.values()]
             for calls in zip(*lists, strict=False):
@@ -282,6 +282,6 @@ class _Reading:
                 for _, row in calls:
                     match[row] = same
             most = max(map(len, lists))
-            self.left_out["collectives that not all ranks made"] += sum(
+            self.odd["collective call", "that another rank has not"] += sum(
                 most - len(x) for x in lists
             )

@@ -106,6 +106,23 @@ def old_form(text):
     return re.sub(r'"ts": ([0-9.]+)', whole, text.replace(f'"baseTimeNanoseconds": {BASE}, ', ""))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        ("Float", 4),
+        ("float32", 4),
+        ("c10::BFloat16", 2),
+        ("Float8_e4m3fn", 1),
+        ("Long", 8),
+        ("Byte", 1),
+    ],
+)
+def test_bytes_are_those_of_the_elements(tmp_path, dtype, size):
+    call = collective("allreduce", 0, 1, dtype=dtype, Seq=0)
+    (event,) = read(save(tmp_path, "a.json", trace(call, world=1)))
+    assert event.bytes == 1000 * size
+
+
 @pytest.mark.parametrize("form", [str, old_form])
 def test_times_are_exact_to_the_nanosecond_and_begin_at_zero(tmp_path, form):
     (tmp_path / "a.json").write_text(form(json.dumps(trace(*STEP, world=1))))
@@ -136,9 +153,7 @@ def test_without_a_number_collectives_match_by_counting_only_if_all_have_as_many
     b = save(tmp_path, "b.json", trace(*calls[1:], rank=1))
     said = []
     assert set(rows(read(a, b, tell=said.append), "match")) == {(-1,)}
-    assert said == [
-        "5 communications are matched with none: other ranks' files have more, or none."
-    ]
+    assert said == ["5 communications without match: other ranks' files have more, or none."]
 
 
 def test_a_window_that_began_later_still_matches_by_number(tmp_path):
@@ -187,9 +202,7 @@ def test_older_kernels_are_known_by_their_name_and_that_is_told(tmp_path):
     path, said = save(tmp_path, "a.json", trace(old, world=1)), []
     (event,) = read(path, tell=said.append)
     assert (event.stream, event.kind, event.match) == ("communication", "communication", -1)
-    assert said == [
-        f"{path}: 1 kernels without 'Collective name' are taken for communication by their own name."
-    ]
+    assert said == [f"{path}: 1 kernel without 'Collective name' taken for communication by name."]
 
 
 def test_without_an_accelerator_the_host_computes(tmp_path):
@@ -219,9 +232,9 @@ def test_what_is_left_out_is_told(tmp_path):
     (event,) = read(path, tell=said.append)
     assert event.bytes == 0
     assert said == [
-        f"{path}: 1 events of category gpu_user_annotation are left out: they repeat those of the host.",
-        f"{path}: 2 events of category brand_new are left out.",
-        f"{path}: 1 communications of unknown dtype Quaternion.",
+        f"{path}: left out: 1 event of category gpu_user_annotation, a copy of the host's.",
+        f"{path}: left out: 2 events of category brand_new.",
+        f"{path}: 1 communication of dtype Quaternion: bytes not known.",
         "Of 4 ranks these have no file, and no events: 1, 2, 3.",
     ]
 

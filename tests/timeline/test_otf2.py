@@ -323,11 +323,11 @@ def test_what_is_odd_is_told_and_the_rest_is_read(tmp_path):
         (e.name, round(e.start * 1e6), round(e.stop * 1e6)) for e in table if e.rank == 0
     ] == kept
     for what in (
-        "1 leaves of regions that were not entered",
-        "1 regions that are not left: taken to the end of what is around",
-        "1 regions that are not left: taken to their location's last event",
-        "1 events MeasurementOnOff",
-        "1 sends or receives without the other",
+        "1 leave of what was not entered",
+        "1 region that is never left: as if with the region around it",
+        "1 region that is never left: as if at the last event of its thread",
+        "1 event MeasurementOnOff",
+        "1 message with one end only",
     ):
         assert sum(what in sentence for sentence in said) == 1, (what, said)
     assert all("traces.otf2: " in sentence for sentence in said)
