@@ -255,6 +255,7 @@ def written() -> str:
         large_batch_drawings,
         memory_wall_drawings,
         model_parallel_drawings,
+        network_lab_drawings,
     )
 
     others = (
@@ -268,6 +269,7 @@ def written() -> str:
         large_batch_drawings,
         memory_wall_drawings,
         model_parallel_drawings,
+        network_lab_drawings,
     )
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
     shown = {name: draw() for name, draw in drawings.items()}

@@ -25,7 +25,7 @@ ALGORITHMS = ("ring", "recursive_doubling", "rabenseifner")
 SIZES = (4096, 32_768, 131_072, 524_288, 1_048_576)  # B
 LARGEST = 2**26  # B
 PATIENCE = 300.0  # s until the ranks are given up
-FINE = 100  # sizes at which a predicted crossing is looked for
+FINE, CALLS = 60, 3  # sizes at which a predicted crossing is looked for; calls back to back
 WITHIN = 0.15  # error that a prediction should keep to
 
 
@@ -162,24 +162,34 @@ def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossov
         )
     names = tuple(dict.fromkeys(row.algorithm for row in rows))
     sizes = sorted({row.size for row in rows})
-    grid = 4 * np.unique(np.geomspace(sizes[0] / 4, sizes[-1] / 4, FINE).astype(int))
-    fine: dict[str, tuple[list[float], list[float]]] = {}
-    for name in names:
-        plans = [schedule(name, ranks, int(size) // 4) for size in grid]
-        fine[name] = (
-            [seconds(plan, found, 3) for plan in plans],
-            [price(plan, latency, 1 / bandwidth).total for plan in plans],
-        )
-    taken = {name: [row.measured for row in rows if row.algorithm == name] for name in names}
-    crossings = tuple(
-        Crossing(
-            *(one, other),
-            crossing(sizes, taken[one], taken[other]),
-            *(crossing(grid.tolist(), fine[one][k], fine[other][k]) for k in (0, 1)),
-        )
-        for one, other in combinations(names, 2)
-    )
-    return Crossover(ranks, bandwidth, latency, found, tuple(rows), crossings)
+    fine = grid(sizes)
+    crossings = []
+    for one, other in combinations(names, 2):
+        taken = [[row.measured for row in rows if row.algorithm == name] for name in (one, other)]
+        ours = [foretold(name, ranks, fine, found) for name in (one, other)]
+        books = [textbook(name, ranks, fine, bandwidth, latency) for name in (one, other)]
+        where = crossing(sizes, *taken), crossing(fine, *ours), crossing(fine, *books)
+        crossings.append(Crossing(one, other, *where))
+    return Crossover(ranks, bandwidth, latency, found, tuple(rows), tuple(crossings))
+
+
+def grid(sizes: Sequence[int]) -> list[int]:
+    """Return many sizes in B from the first to the last of these."""
+    elements = np.geomspace(sizes[0] // 4, sizes[-1] // 4, FINE).round().astype(int)
+    return [4 * int(each) for each in np.unique(elements)]
+
+
+def foretold(name: str, ranks: int, sizes: Sequence[int], found: Messages) -> list[float]:
+    """Return the s of an algorithm at sizes in B, as the ping-pong's findings have it."""
+    return [seconds(schedule(name, ranks, size // 4), found, CALLS) for size in sizes]
+
+
+def textbook(
+    name: str, ranks: int, sizes: Sequence[int], bandwidth: float, latency: float
+) -> list[float]:
+    """Return the s of an algorithm at sizes in B, from bandwidth in B/s and latency in s alone."""
+    plans = [schedule(name, ranks, size // 4) for size in sizes]
+    return [price(plan, latency, 1 / bandwidth).total for plan in plans]
 
 
 def _run(net: Network, task: dict[str, Any], patience: float) -> dict[str, Any]:

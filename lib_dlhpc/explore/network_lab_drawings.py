@@ -1,0 +1,52 @@
+"""The drawing of the network laboratory, in Altair; drawings.py writes it to static/drawings.json."""
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+
+from lib_dlhpc.explore.allreduce_charts import LINES
+from lib_dlhpc.explore.allreduce_drawings import SECONDS
+from lib_dlhpc.explore.drawings import SI, _axis, _finished, _tooltip
+from lib_dlhpc.launch.network.crossover import ALGORITHMS
+
+NAMES = "replace(replace(datum.label, '_', ' '), 'rab', 'Rab')"
+
+
+def slow_network_chart() -> dict[str, Any]:
+    """Time over message size: what was measured as symbols, lines as predicted, dotted as the textbook has it."""
+    x = alt.X("size:Q", title="message, the buffer of each rank").scale(
+        type="log", nice=False, padding=10
+    )
+    x = x.axis(_axis(labelExpr=SI.format("B"), tickCount=6, grid=False))
+    y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False, padding=6)
+    y = y.axis(_axis(labelExpr=SECONDS, tickCount=6))
+    legend = alt.Legend(
+        title=None, orient="none", legendX=0, legendY=-28, direction="horizontal",
+        columnPadding=16, symbolSize=110, symbolOpacity=1, labelExpr=NAMES,
+    )  # fmt: skip
+    looks = [LINES[name] for name in ALGORITHMS]
+    colour = alt.Color("algorithm:N", legend=legend).scale(
+        domain=list(ALGORITHMS), range=[look[0] for look in looks]
+    )
+    shape = alt.Shape("algorithm:N", legend=legend).scale(
+        domain=list(ALGORITHMS), range=[look[2] for look in looks]
+    )
+    lines = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    predicted = lines.transform_filter("datum.way == 'predicted'").mark_line(strokeWidth=2)
+    textbook = lines.transform_filter("datum.way == 'textbook'")
+    textbook = textbook.mark_line(strokeWidth=1.5, strokeDash=[2, 3])
+    points = alt.Chart(alt.NamedData("points")).mark_point(filled=True, size=110, opacity=1)
+    points = points.encode(
+        x=x, y=y, color=colour, shape=shape, tooltip=_tooltip("name", "told", "foretold", "error")
+    )
+    return _finished(
+        alt.layer(textbook, predicted, points),
+        "Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)",
+        300, left=74, top=56, bottom=44,
+        table={"points": {"name": "", "size": "message (B)", "seconds": "measured (s)",
+                          "foretold": "predicted", "error": "error"}},
+    )  # fmt: skip
+
+
+DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {"slow_network": slow_network_chart}
