@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.spans import in_order, union
+from lib_dlhpc.timeline.spans import covered, in_order
 from lib_dlhpc.timeline.table import Timeline
 
 Floats: TypeAlias = NDArray[Any]
@@ -85,13 +85,13 @@ def exposed(timeline: Timeline) -> Floats:
     timeline = in_order(timeline)
     work = timeline.where("compute", *WORK)
     talk = timeline.where("communication")
-    return _covered(timeline, work | talk) - _covered(timeline, work)
+    return covered(timeline, work | talk) - covered(timeline, work)
 
 
 def idle(timeline: Timeline) -> Floats:
     """Return the seconds in which each rank does not compute, from first to last event, shape (ranks,)."""
     timeline = in_order(timeline)
-    return span(timeline) - _covered(timeline, timeline.where("compute", *WORK))
+    return span(timeline) - covered(timeline, timeline.where("compute", *WORK))
 
 
 def waits(timeline: Timeline) -> Floats:
@@ -118,8 +118,3 @@ def _sums(table: Timeline, step: NDArray[np.int64], kind: str) -> Floats:
     at = table.rank[rows].astype(np.int64) * steps + step[rows]
     seconds = (table.stop - table.start)[rows]
     return np.bincount(at, weights=seconds, minlength=table.ranks * steps).reshape(-1, steps)
-
-
-def _covered(timeline: Timeline, rows: NDArray[np.bool_]) -> Floats:
-    """Return for each rank of a table in order the seconds in which at least one of its rows is going on."""
-    return union(timeline, rows).total()

@@ -1,14 +1,18 @@
 """Stretches of time of each rank that do not overlap, and questions about them that arrays answer at once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.table import Timeline
+from lib_dlhpc.timeline.table import KINDS, Timeline
 
 Floats: TypeAlias = NDArray[Any]
+CHUNK = 1_000_000  # rows
+CALLS = [KINDS.index(kind) for kind in ("send", "receive", "collective")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,32 +48,90 @@ class Spans:
 
 def union(table: Timeline, rows: NDArray[np.bool_]) -> Spans:
     """Return the time in which at least one of the rows of a table in order is going on."""
-    rank, start, stop = table.rank[rows], table.start[rows], table.stop[rows]
-    if not len(rank):
-        nothing = np.zeros(0)
-        return Spans(rank, nothing, nothing, nothing, table.ranks)
-    low = start.min()
-    shift = rank * (1.001 * (stop.max() - low) + 1e-9) - low
-    begin, done = start + shift, np.maximum.accumulate(stop + shift)
-    new = np.ones(len(rank), np.bool_)
-    new[1:] = begin[1:] > done[:-1]
-    del begin
-    first = np.flatnonzero(new)
-    if len(first) < len(rank):
-        del done
-        stop = np.maximum.reduceat(stop, first)
-        rank, start = rank[first], start[first]
+    parts = [_union(table.select(part), rows[part]) for part in chunks(table)]
+    if not parts:
+        return Spans(table.rank, table.start, table.stop, table.start, table.ranks)
+    rank, start, stop = (np.concatenate(column) for column in zip(*parts, strict=True))
     length = stop - start
-    return Spans(rank, start, stop, np.cumsum(length) - length, table.ranks)
+    until = np.cumsum(length)
+    until -= length
+    return Spans(rank, start, stop, until, table.ranks)
+
+
+def covered(table: Timeline, rows: NDArray[np.bool_]) -> Floats:
+    """Return for how long at least one of the rows of a table in order is going on, s of each rank, (ranks,)."""
+    seconds = np.zeros(table.ranks)
+    for part in chunks(table):
+        rank, start, stop = _union(table.select(part), rows[part])
+        seconds += np.bincount(rank, weights=stop - start, minlength=table.ranks)
+    return seconds
+
+
+def chunks(table: Timeline) -> Iterator[slice]:
+    """Yield the rows of a table in order, some ranks at a time, so that what is worked out in between stays small."""
+    edges = np.searchsorted(table.rank, np.arange(table.ranks + 1)).tolist()
+    begin = 0
+    for low, high in pairwise(edges):
+        if high - begin > CHUNK and low > begin:
+            yield slice(begin, low)
+            begin = low
+    if edges[-1] > begin:
+        yield slice(begin, edges[-1])
 
 
 def in_order(timeline: Timeline) -> Timeline:
-    """Return the rows by rank, then by start, what encloses before what it encloses; itself if it is so."""
+    """Return the rows by rank, then by start, what encloses before what it encloses; itself if it is so.
+
+    Of two calls that begin together one took no time: it was first.
+    """
     rank, start, stop = timeline.rank, timeline.start, timeline.stop
-    step = np.diff(rank)
-    same = step == 0
-    later = start[1:] > start[:-1]
-    later |= (start[1:] == start[:-1]) & (stop[1:] <= stop[:-1])
-    if bool((step >= 0).all()) and bool((later | ~same).all()):
+    if _is_in_order(rank, start, stop):
         return timeline
-    return timeline.select(np.lexsort((-stop, start, rank)))
+    order = np.argsort(
+        start
+    )  # the quick sort, which keeps nothing in place; ties are put right below
+    narrow = np.uint16 if timeline.ranks <= 1 << 16 else np.int32
+    order = order[np.argsort(rank[order].astype(narrow), kind="stable")]
+    begin, who = start[order], rank[order]
+    tie = np.zeros(len(order), np.bool_)
+    same = (begin[1:] == begin[:-1]) & (who[1:] == who[:-1])
+    tie[1:] |= same
+    tie[:-1] |= same
+    at = np.flatnonzero(tie)
+    if len(at):
+        among = order[at]
+        call = np.isin(timeline.kind[among], CALLS)
+        end = np.where(call, stop[among], -stop[among])
+        order[at] = among[np.lexsort((among, end, call, begin[at], who[at]))]
+    return timeline.select(order)
+
+
+def _is_in_order(rank: NDArray[np.int32], start: Floats, stop: Floats) -> bool:
+    step = np.diff(rank)
+    if (step < 0).any():
+        return False
+    later = start[1:] > start[:-1]
+    later |= step > 0
+    at = np.flatnonzero(
+        ~later
+    )  # begin together on one rank: the longer first, or nothing before something
+    if (start[at + 1] < start[at]).any():
+        return False
+    return bool(((stop[at + 1] <= stop[at]) | (stop[at] == start[at])).all())
+
+
+def _union(table: Timeline, rows: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Return rank, start and stop of the stretches that the rows make together."""
+    rank, start, stop = table.rank[rows], table.start[rows], table.stop[rows]
+    if not len(rank):
+        return rank, start, stop
+    low = start.min()
+    shift = rank * (1.001 * (stop.max() - low) + 1e-9) - low
+    done = np.maximum.accumulate(stop + shift)
+    new = np.ones(len(rank), np.bool_)
+    new[1:] = (start + shift)[1:] > done[:-1]
+    first = np.flatnonzero(new)
+    if len(first) < len(rank):
+        stop = np.maximum.reduceat(stop, first)
+        rank, start = rank[first], start[first]
+    return rank, start, stop

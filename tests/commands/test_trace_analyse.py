@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from planted import Ranks
+from mpi_world import Ranks
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.timeline import from_rows

@@ -43,9 +43,9 @@ class Efficiency:
 def efficiency(found: Calls, busy: Busy) -> Efficiency:
     """Return the efficiencies of a run; all are 0 where nothing is computed."""
     seconds, span = busy.seconds, busy.end - busy.begin
-    most = float(seconds.max(initial=0.0))
+    most = min(float(seconds.max(initial=0.0)), span)  # but for rounding it is so
     if not most:
         return Efficiency(0.0, 0.0, 0.0, span)
     ideal = (replay if busy.calls else buckets).ideal_seconds(found, busy)
     ideal = min(max(ideal, most), span)
-    return Efficiency(float(seconds.mean()) / most, most / ideal, ideal / span, ideal)
+    return Efficiency(min(float(seconds.mean()) / most, 1.0), most / ideal, ideal / span, ideal)

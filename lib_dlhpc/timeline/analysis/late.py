@@ -7,31 +7,29 @@ import numpy as np
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
-from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, arrivals
-from lib_dlhpc.timeline.table import Timeline
+from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame
 
 
 def late_messages(found: Calls, late: AllWaits, span: float) -> list[Finding]:
     """Return senders and receivers that let others wait for messages."""
-    said = (
-        ("late sender", late.late_sender, "for messages that it sends late"),
-        ("late receiver", late.late_receiver, "to hand over messages that it receives late"),
-    )
     return [
         finding
-        for kind, waits, why in said
-        for finding in _late_messages(found.table, kind, waits, why, span)
+        for of_sender in (True, False)
+        for finding in _late_messages(found, late, of_sender, span)
     ]
 
 
-def _late_messages(
-    table: Timeline, kind: str, waits: Waits, why: str, span: float
-) -> Iterator[Finding]:
-    for cause, parts in sorted(_guilty(table, waits, span).items()):
-        rows = np.concatenate([part for _, _, part in parts])
-        seconds = sum(seconds for seconds, _, _ in parts)
-        most, who = max((seconds, who) for seconds, who, _ in parts)
-        worst = int(waits.row[rows[np.argmax(waits.direct[rows])]])
+def _late_messages(found: Calls, late: AllWaits, of_sender: bool, span: float) -> Iterator[Finding]:
+    table = found.table
+    kind = "late sender" if of_sender else "late receiver"
+    why = "for messages that it sends late" if of_sender else "to take messages from them"
+    waits = late.late_sender if of_sender else late.late_receiver
+    for cause, parts in sorted(_guilty(found, late, of_sender, span).items()):
+        rows = np.concatenate([rows for _, _, rows, _ in parts])
+        direct = np.concatenate([direct for _, _, _, direct in parts])
+        seconds = sum(seconds for seconds, *_ in parts)
+        most, who = max((seconds, who) for seconds, who, *_ in parts)
+        worst = int(waits.row[rows[np.argmax(direct)]])
         one = len(parts) == 1
         others = f"Rank {who} waits" if one else f"{len(parts)} ranks wait"
         most_of = "" if one else f"; rank {who} most, {said(most)}"
@@ -39,23 +37,32 @@ def _late_messages(
         yield Finding(kind, cause, seconds, place(table, worst), sentence, who)
 
 
-def _guilty(table: Timeline, waits: Waits, span: float) -> dict[int, list[tuple[float, int, Rows]]]:
-    """Return for each late rank what each who waits for it waits: seconds, who, entries of `waits`."""
-    ranks = table.ranks
+def _guilty(
+    found: Calls, late: AllWaits, of_sender: bool, span: float
+) -> dict[int, list[tuple[float, int, Rows, Floats]]]:
+    """Return for each late rank what each who waits for it waits: seconds, who, messages, s of each."""
+    table, ranks = found.table, found.table.ranks
+    waits = late.late_sender if of_sender else late.late_receiver
+    guilty: dict[int, list[tuple[float, int, Rows, Floats]]] = {}
+    if waits.seconds.sum() < LEAST * span:
+        return guilty
     pair = table.rank[waits.cause].astype(np.int64) * ranks + table.rank[waits.row]
-    total = np.bincount(pair, weights=waits.direct, minlength=0)
-    suspects = np.flatnonzero(total >= LEAST * span)
+    suspects = np.flatnonzero(np.bincount(pair, weights=waits.seconds) >= LEAST * span)
     if not len(suspects):
-        return {}
-    mine = np.flatnonzero(np.isin(pair, suspects))
-    mine = mine[np.argsort(pair[mine], kind="stable")]
-    guilty: dict[int, list[tuple[float, int, Rows]]] = {}
-    for rows in np.split(mine, np.flatnonzero(np.diff(pair[mine])) + 1):
-        verdict = judge(waits.lag[rows], waits.direct[rows], span)
+        return guilty
+    # What goes the other way between two ranks tells when they last met.
+    turned = suspects % ranks * ranks + suspects // ranks
+    chosen = np.flatnonzero(np.isin(pair, np.concatenate([suspects, turned])))
+    whose = blame(found, late, chosen, of_sender)
+    order = np.argsort(pair[chosen], kind="stable")
+    number = pair[chosen[order]]
+    for part in np.split(order, np.flatnonzero(np.diff(number)) + 1):
+        verdict = judge(whose.lag[part], whose.direct[part], span)
         if verdict is not None:
-            cause, who = divmod(int(pair[rows[0]]), ranks)
-            rows = rows[verdict.counted & (waits.direct[rows] > 0)]
-            guilty.setdefault(cause, []).append((verdict.seconds, who, rows))
+            cause, who = divmod(int(pair[chosen[part[0]]]), ranks)
+            part = part[verdict.counted & (whose.direct[part] > 0)]
+            entry = (verdict.seconds, who, chosen[part], whose.direct[part])
+            guilty.setdefault(cause, []).append(entry)
     return guilty
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.timeline.spans import chunks
 from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
 
 MOST_LEVELS = 200
@@ -28,25 +29,33 @@ class Regions:
 
 def regions(table: Timeline) -> Regions:
     """Return the seconds of each name on each rank, of a table in order (spans.in_order)."""
-    stack = np.flatnonzero(on_stack(table)).astype(np.int32)
-    parent = parents(table.rank[stack], table.start[stack], table.stop[stack])
-    length = table.stop - table.start
-    own = length.copy()
-    within = parent >= 0
-    inner = length[stack[within]]
-    own[stack] -= np.bincount(parent[within], weights=inner, minlength=len(stack))
-    again = np.zeros(len(table), np.bool_)
-    again[stack] = _within_itself(table.name[stack], parent)
-    names, ranks = len(table.names), table.ranks
-    at = table.name.astype(np.int64) * ranks + table.rank
-    shape, cells = (names, ranks), names * ranks
-    exclusive = np.bincount(at, weights=np.maximum(own, 0.0), minlength=cells).reshape(shape)
-    inclusive = np.bincount(at, weights=np.where(again, 0.0, length), minlength=cells)
-    calls = np.bincount(at, minlength=cells).reshape(shape)
+    shape = (len(table.names), table.ranks)
+    inclusive, exclusive = np.zeros(shape), np.zeros(shape)
+    calls = np.zeros(shape, np.int64)
+    for part in chunks(table):
+        _add(table.select(part), inclusive, exclusive, calls)
     used = np.flatnonzero(calls.sum(axis=1))
     used = used[np.argsort(-exclusive[used].sum(axis=1), kind="stable")]
     words = tuple(table.names[name] for name in used)
-    return Regions(words, inclusive.reshape(shape)[used], exclusive[used], calls[used])
+    return Regions(words, inclusive[used], exclusive[used], calls[used])
+
+
+def _add(table: Timeline, inclusive: Floats, exclusive: Floats, calls: NDArray[np.int64]) -> None:
+    """Add what some ranks do."""
+    stack = np.flatnonzero(on_stack(table))
+    parent = parents(table.rank[stack], table.start[stack], table.stop[stack])
+    length = table.stop - table.start
+    own = length.copy()
+    within = np.flatnonzero(parent >= 0)
+    inner = np.bincount(parent[within], weights=length[stack[within]], minlength=len(stack))
+    own[stack] = np.maximum(own[stack] - inner, 0.0)
+    ranks = table.ranks
+    at = table.name.astype(np.int64) * ranks + table.rank
+    cells = len(table.names) * ranks
+    exclusive += np.bincount(at, weights=own, minlength=cells).reshape(-1, ranks)
+    length[stack[_within_itself(table.name[stack], parent)]] = 0.0
+    inclusive += np.bincount(at, weights=length, minlength=cells).reshape(-1, ranks)
+    calls += np.bincount(at, minlength=cells).reshape(-1, ranks)
 
 
 def on_stack(table: Timeline) -> NDArray[np.bool_]:

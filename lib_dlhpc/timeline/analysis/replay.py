@@ -161,8 +161,10 @@ def play(plan: Plan, begin: Floats) -> Floats:
     has begun.
     """
     begun = np.full(len(plan.before), -1.0)
-    joined = np.zeros(len(plan.members), np.int64)
-    complete = np.zeros(len(plan.members))
+    # One more, which is complete from the beginning: what -1 points at.
+    joined = np.zeros(len(plan.members) + 1, np.int64)
+    needed = np.append(plan.members, 0)
+    complete = np.zeros(len(needed))
     clock = begin.copy()
     at = plan.first.copy()
     active = np.arange(len(at))
@@ -178,12 +180,11 @@ def play(plan: Plan, begin: Floats) -> Floats:
         needs, meets = plan.needs[row], plan.meets[row]
         other = begun[needs]
         ready = (needs < 0) | (other >= 0)
-        ready &= (meets < 0) | (joined[meets] >= plan.members[meets])
+        ready &= joined[meets] >= needed[meets]
         if not ready.any():  # a trace that cannot be: let everybody go on
             ready[:] = True
         time = np.where(needs >= 0, np.maximum(time, other), time)
-        if len(complete):
-            time = np.where(meets >= 0, np.maximum(time, complete[meets]), time)
+        time = np.maximum(time, complete[meets])
         moved = active[ready]
         clock[moved] = time[ready]
         at[moved] += 1

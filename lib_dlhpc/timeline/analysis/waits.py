@@ -9,7 +9,7 @@ and Computation: Practice and Experience 22(6), 2010, sections on wait-state ana
                         root, until the last of the others has joined (Scalasca stops at the first)
 
 No wait is longer than the call it is in. What a late rank had itself stood still for others since it last met the
-one that waits, or since its last n-to-n collective, is not its own doing: `lag` and `direct` leave it out, after
+one that waits, or since its last n-to-n collective, is not its own doing: `blame` leaves it out, after
 D. Böhme, M. Geimer, F. Wolf, L. Arnold, "Identifying the root causes of wait states in large-scale parallel
 applications", ICPP 2010 (in the simplest form: waits in between for messages, and as the root of n-to-1).
 """
@@ -28,77 +28,82 @@ from lib_dlhpc.timeline.analysis.calls import (
     Rows,
     latest,
 )
+from lib_dlhpc.timeline.table import Timeline
 
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """One entry a call in which somebody may have waited for somebody.
-
-    row waits, for cause; seconds of waiting; direct: what of them is cause's own doing; lag: how much later
-    than the waiting one the other came, less than 0 where it came first (own doing only as well).
-    """
+    """One entry a call in which somebody may have waited: the row that waits, the row it waits for, and s."""
 
     row: Rows
     cause: Rows
     seconds: Floats
-    direct: Floats
-    lag: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class AllWaits:
-    """Waits of each kind of a table, and the seconds each rank waits, (ranks,) by kind."""
+    """Waits of each kind of a table, the seconds each rank waits, (ranks,) by kind, and who was held up when."""
 
     late_sender: Waits
     late_receiver: Waits
     collective: Waits
     per_rank: dict[str, Floats]
+    held: "Held"
 
 
 def waits(found: Calls, busy: Busy) -> AllWaits:
     """Return what everybody waits for, of calls put together."""
     table, sends, receives = found.table, found.sends, found.receives
-    start, stop = table.start, table.stop
+    sent, came = table.start[sends], table.start[receives]
+    late = np.clip(np.minimum(sent, table.stop[receives]) - came, 0.0, None)
+    unmet = np.where(table.stop[sends] > came, np.clip(came - sent, 0.0, None), 0.0)
     at, cause, seconds = _collectives(found, busy)
-    sent, came = start[sends], start[receives]
-    late = np.clip(np.minimum(sent, stop[receives]) - came, 0.0, None)
-    blocked = stop[sends] > came
-    unmet = np.where(blocked, np.clip(came - sent, 0.0, None), 0.0)
-    rooted = found.table.peer[at] == table.rank[at]  # n-to-1 is where a root can wait
-    held = _Held(found, [(receives, late), (sends, unmet), (at[rooted], seconds[rooted])])
-    own_sender = held.since_they_met(found, of_sender=True) if len(sends) else late
-    own_receiver = held.since_they_met(found, of_sender=False) if len(sends) else unmet
-    sender = Waits(
-        receives, sends, late, np.clip(late - own_sender, 0.0, None), sent - came - own_sender
-    )
-    # A send that returned at once tells nothing of when its receive began.
-    gap = np.where(blocked, came - sent, np.minimum(came - sent, 0.0))
-    receiver = Waits(
-        sends, receives, unmet, np.clip(unmet - own_receiver, 0.0, None), gap - own_receiver
-    )
-    together = Waits(at, cause, seconds, seconds, np.zeros(len(at)))
+    rooted = table.peer[at] == table.rank[at]  # n-to-1 is where a root can wait
+    held = Held(found, [(receives, late), (sends, unmet), (at[rooted], seconds[rooted])])
+    per_rank = {
+        "late sender": _by_rank(found, receives, late),
+        "late receiver": _by_rank(found, sends, unmet),
+        "wait at collective": _by_rank(found, at, seconds),
+    }
     return AllWaits(
-        sender,
-        receiver,
-        together,
-        {
-            "late sender": _by_rank(found, receives, late),
-            "late receiver": _by_rank(found, sends, unmet),
-            "wait at collective": _by_rank(found, at, seconds),
-        },
+        Waits(receives, sends, late),
+        Waits(sends, receives, unmet),
+        Waits(at, cause, seconds),
+        per_rank,
+        held,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Blame:
+    """What of waits is the doing of those waited for: s of each, and how much later than the waiting one it came.
+
+    lag is less than 0 where the one that waits came later itself.
+    """
+
+    direct: Floats
+    lag: Floats
+
+
+def blame(found: Calls, late: AllWaits, chosen: Rows, of_sender: bool) -> Blame:
+    """Return the blame for messages, chosen by their place in sends; all of the pairs that are chosen from."""
+    table, sends, receives = found.table, found.sends[chosen], found.receives[chosen]
+    seconds = (late.late_sender if of_sender else late.late_receiver).seconds[chosen]
+    gap = table.start[sends] - table.start[receives]
+    if not of_sender:
+        # A send that returned at once tells nothing of when its receive began.
+        blocked = table.stop[sends] > table.start[receives]
+        gap = np.where(blocked, -gap, np.minimum(-gap, 0.0))
+    own = late.held.since_they_met(table, sends, receives, of_sender)
+    return Blame(np.clip(seconds - own, 0.0, None), gap - own)
 
 
 def arrivals(found: Calls, late: AllWaits) -> Floats:
-    """Return when each member joined its collective, less what it had waited for messages since the last, s."""
-    waits = late.collective
-    rooted = found.table.peer[waits.row] == found.table.rank[waits.row]
-    stood = [(kind.row, kind.seconds) for kind in (late.late_sender, late.late_receiver)]
-    held = _Held(found, [*stood, (waits.row[rooted], waits.seconds[rooted])])
-    return found.table.start[found.members] - held.since_collective(found.members)
+    """Return when each member joined its collective, less what it had been held up since the last n-to-n, s."""
+    return found.table.start[found.members] - late.held.since_collective(found.members)
 
 
-class _Held:
+class Held:
     """How long each rank has stood still, up to every row. waits: rows and their s."""
 
     def __init__(self, found: Calls, waits: list[tuple[Rows, Floats]]) -> None:
@@ -124,9 +129,10 @@ class _Held:
         """Return the seconds since the last n-to-n collective of the rank, up to each of the rows."""
         return np.asarray(self.until[rows] - self.until[self.met[rows]])
 
-    def since_they_met(self, found: Calls, of_sender: bool) -> Floats:
+    def since_they_met(
+        self, table: Timeline, sends: Rows, receives: Rows, of_sender: bool
+    ) -> Floats:
         """Return the seconds that one side of each message stood still since both sides last met."""
-        table, sends, receives = found.table, found.sends, found.receives
         mine = sends if of_sender else receives
         low = np.minimum(table.rank[sends], table.rank[receives]).astype(np.int64)
         pair = low * table.ranks + np.maximum(table.rank[sends], table.rank[receives])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from planted import Ranks
+from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
