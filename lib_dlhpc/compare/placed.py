@@ -59,7 +59,13 @@ def placed(
     own = replace(
         experiment,
         machine=replace(here, nodes=nodes, devices_per_node=room),
-        strategy=replace(experiment.strategy, nodes=1, devices_per_node=many, batch=batch),
+        strategy=replace(
+            experiment.strategy,
+            nodes=1,
+            devices_per_node=many,
+            batch=batch,
+            data=experiment.strategy.data if is_shared_out(experiment) else 0,
+        ),
         calibration=Calibration(),
     )
     return Placed(own.set({}), tuple(notes), cores())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from lib_dlhpc.train.check import check
 RANKS = (
     "ranks"  # an axis that is no field of an experiment: ranks that share out the samples of a step
 )
+PARTS = ("data", "tensor", "pipeline", "spatial")  # into which a run is shared out
+DEVICES = "strategy.devices_per_node"
 MOST = 64  # settings; each is a run
 
 
@@ -91,6 +94,7 @@ def sweep(
 ) -> Sweep:
     """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
 
+    Devices follow where only the parts of a network are swept: strategy.tensor = 2 is on twice as many.
     Every setting is run `repeats` times, turn by turn, so that a machine that grows slow grows slow for all.
     folder: runs are kept in a folder each below it. Other arguments are those of `compare`. A setting that
     cannot be run is a row that says why. Raises SpecError for axes that cannot be, and where no setting can.
@@ -98,7 +102,7 @@ def sweep(
     settings = _settings(axes)
     told: list[Foretold | str] = []
     for setting in settings:
-        fields = {name: value for name, value in setting.items() if name != RANKS}
+        fields = _fields(experiment, setting)
         many = setting.get(RANKS, ranks)
         try:
             here = placed(what_if(experiment, fields) if fields else experiment, many, machine)
@@ -136,6 +140,20 @@ def interleaved(
             except (JobError, SpecError) as error:
                 runs[number] = str(error)
     return runs
+
+
+def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to change for a setting, the devices that it needs among them."""
+    fields = {name: value for name, value in setting.items() if name != RANKS}
+    if not any(f"strategy.{part}" in fields for part in PARTS) or DEVICES in fields:
+        return fields
+    shares = [fields.get(f"strategy.{p}", getattr(experiment.strategy, p)) for p in PARTS]
+    if not all(type(share) is int for share in shares):
+        return fields  # whoever reads them says what is wrong
+    devices = prod(max(share, 1) for share in shares)
+    if devices > experiment.machine.devices_per_node:
+        fields["machine.devices_per_node"] = devices
+    return fields | {"strategy.nodes": 1, DEVICES: devices}
 
 
 def _row(setting: Mapping[str, Any], told: Foretold | str, runs: list[Steps] | str) -> Row:

@@ -98,6 +98,10 @@ def test_ranks_share_out_the_samples_of_a_step(digits):
     assert "33 samples in place of 32: 11 on each of 3 ranks" in " ".join(three.notes)
 
 
+def test_replicas_follow_the_ranks(digits):
+    assert int(placed(digits.set({"strategy.data": 1}), 2).experiment.devices) == 2
+
+
 def test_a_run_of_many_nodes_is_placed_on_this_one(digits):
     two = digits.set({"machine.nodes": 2, "strategy.nodes": 2, "strategy.devices_per_node": 2})
     here = placed(two).experiment

@@ -68,3 +68,21 @@ def test_errors_are_of_those_that_are_known(mpi, digits):
     (row,) = sweep(digits, {"ranks": [1]}, steps=4).rows
     assert errors([row.comparison], "predicted") == [abs(row.comparison.error("predicted"))]
     assert inside([row.comparison]) == (0, 0)  # nothing was measured, so there is no band
+
+
+@pytest.mark.parametrize("part", ["data", "tensor", "pipeline"])
+def test_devices_follow_the_parts_of_a_network(mpi, digits, part):
+    found = sweep(digits, {f"strategy.{part}": [1, 2]}, steps=4)
+    assert [row.problem for row in found.rows] == ["", ""]
+    assert [row.comparison.placed.ranks for row in found.rows] == [1, 2]
+
+
+def test_devices_that_are_swept_as_well_are_left_alone(digits):
+    axes = {"strategy.tensor": [2], "strategy.devices_per_node": [3]}
+    with pytest.raises(SpecError, match="does not make the 3 devices"):
+        sweep(digits, axes)
+
+
+def test_a_part_that_is_no_number_is_told(digits):
+    with pytest.raises(SpecError, match=r"strategy\.tensor"):
+        sweep(digits, {"strategy.tensor": ["two"]})
