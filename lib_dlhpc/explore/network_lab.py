@@ -16,7 +16,7 @@ from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, Crossover, gri
 from lib_dlhpc.launch.network.crossover import foretold as foretold_by
 from lib_dlhpc.spec.units import format_quantity
 
-RANKS = 4
+RANKS, CURVE = 4, 24  # points of a line
 RATES = (5e6, 10e6, 20e6, 50e6, 100e6, 200e6, 500e6)  # bit/s
 DELAYS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 10e-3)  # s
 LOAD = 5e6  # B/s of bandwidth that a size is for: slower networks get smaller messages
@@ -95,7 +95,7 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
     points: dict[str, list[Any]] = {
         n: [] for n in ("algorithm", "name", "size", "seconds", "told", "foretold", "error")
     }
-    fine = grid(SIZES)
+    fine = grid(SIZES, CURVE)
     for name in ALGORITHMS:
         curves = {"textbook": textbook(name, RANKS, fine, bandwidth, latency)}
         if found:

@@ -173,9 +173,9 @@ def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossov
     return Crossover(ranks, bandwidth, latency, found, tuple(rows), tuple(crossings))
 
 
-def grid(sizes: Sequence[int]) -> list[int]:
-    """Return many sizes in B from the first to the last of these."""
-    elements = np.geomspace(sizes[0] // 4, sizes[-1] // 4, FINE).round().astype(int)
+def grid(sizes: Sequence[int], count: int = FINE) -> list[int]:
+    """Return so many sizes in B, from the first to the last of these."""
+    elements = np.geomspace(sizes[0] // 4, sizes[-1] // 4, count).round().astype(int)
     return [4 * int(each) for each in np.unique(elements)]
 
 
