@@ -16,18 +16,21 @@ FORETOLD = ("predicted", "rounds", "events")
 
 def as_text(of: "Sweep") -> str:
     """Return the rows, the errors over those that are judged, and what is to be known."""
-    names = [name.rpartition(".")[2] for name in of.axes]
-    cells = [[*names, *FORETOLD, MEASURED, "90 % band", *(f"{way} off" for way in FORETOLD), ""]]
-    for row in of.rows:
-        setting = [str(value) for value in row.setting.values()]
-        if row.comparison is None:
-            cells.append([*setting, row.problem])
-        else:
-            cells.append([*setting, *_cells(row.comparison)])
-    lines = table(cells)
+    lines = table(cells(of))
     found = [row.comparison for row in of.rows if row.comparison]
     notes = dict.fromkeys(note for each in found for note in each.notes)
     return "\n".join([*lines, "", *summary(of), *(f"note: {note}" for note in notes)])
+
+
+def cells(of: "Sweep") -> list[list[str]]:
+    """Return a head and a row of words for each setting; one that could not be run is shorter and says why."""
+    names = [name.rpartition(".")[2] for name in of.axes]
+    rows = [[*names, *FORETOLD, MEASURED, "90 % band", *(f"{way} off" for way in FORETOLD), ""]]
+    for row in of.rows:
+        setting = [str(value) for value in row.setting.values()]
+        told = _cells(row.comparison) if row.comparison else [row.problem]
+        rows.append([*setting, *told])
+    return rows
 
 
 def table(cells: list[list[str]]) -> list[str]:

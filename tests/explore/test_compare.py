@@ -20,6 +20,7 @@ from lib_dlhpc.explore.compare_charts import (
     foretold_state,
     swept_state,
 )
+from lib_dlhpc.explore.compare_sweep import swept
 from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict.replays import replay
@@ -109,16 +110,17 @@ def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
     panel = compared(digits(), begin=begin, thread=Now)
     click(panel, "Run this here")
     assert "Cancelled." in words(panel)
+    assert not button(panel, "Run this here").disabled
     assert not (tmp_path / "run").exists()
 
 
 def test_what_the_trainer_cannot_run_says_why_and_has_no_button_to_press() -> None:
     panel = RunHere()
     panel.follow(replay("goyal-2017").experiment)
-    assert panel.run.disabled
-    assert "Cannot be run here." in panel.said.value and "imagenet" in panel.said.value
+    assert panel.panel.run.disabled
+    assert "Cannot be run here." in panel.panel.said.value and "imagenet" in panel.panel.said.value
     panel.follow(digits())
-    assert not panel.run.disabled
+    assert not panel.panel.run.disabled
 
 
 def test_more_ranks_than_cores_can_take_turns_are_refused() -> None:
@@ -130,7 +132,7 @@ def test_more_ranks_than_cores_can_take_turns_are_refused() -> None:
 def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin: Any) -> None:
     panel = RunHere(begin=begin, thread=Now)
     panel.follow(digits())
-    panel.run.click()
+    panel.panel.run.click()
     assert panel.found is not None and "measured here" in words(panel.widget)
     panel.follow(digits())
     assert panel.found is not None
@@ -183,6 +185,20 @@ def test_a_sweep_has_a_point_for_each_setting_and_way() -> None:
     assert {setting.split()[0] for setting in points["setting"]} == {"16", "32"}
     assert points["seconds"][0] == rows[0].comparison.step["predicted"]
     assert "in the median" in summary
+
+
+def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
+    panel = swept(digits(), {"strategy.batch": [16, 32, "x"]}, begin=begin, thread=Now)
+    assert "3 settings" in words(panel)
+    click(panel, "Run them here")
+    told = words(panel)
+    assert "in the median" in told and "strategy.batch" in told and "90 % band" in told
+
+
+def test_a_sweep_from_a_page_that_cannot_be_is_told() -> None:
+    panel = swept(digits(), {"strategy.bach": [1]}, thread=Now)
+    assert not click(panel, "Run them here").disabled
+    assert "Did you mean" in words(panel)
 
 
 @pytest.mark.parametrize("name", compare_drawings.DRAWINGS)
