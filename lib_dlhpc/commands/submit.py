@@ -93,9 +93,11 @@ def _sweep(options: argparse.Namespace) -> int:
 
 def _ranks(experiment: "Experiment", asked: int | None) -> int:
     """Return the number of ranks, of a run that can be trained on them. Raises SpecError."""
+    from lib_dlhpc.predict import on_ranks
     from lib_dlhpc.train.check import check, check_ranks
 
     check(experiment)
+    on_ranks.check_fits(experiment)
     ranks = int(experiment.devices + experiment.servers) if asked is None else asked
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
@@ -136,6 +138,7 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
+    from lib_dlhpc.predict import on_ranks
 
     state = ""
     try:
@@ -144,7 +147,10 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
                 state = now
                 print(f"dlhpc: {job.label} is {state}.", file=sys.stderr, flush=True)
             time.sleep(PAUSE)
-        print(as_text(experiment, job, job.wait(), where=f"in {job.label}"))
+        result = job.wait()
+        text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
+        predicted = on_ranks.check_fits(experiment)
+        print("\n".join([text, *on_ranks.beside(experiment, predicted, result), where]))
     except KeyboardInterrupt:
         told = (
             f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."

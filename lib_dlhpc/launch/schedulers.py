@@ -127,7 +127,12 @@ def ask(scheduler: str, native: str) -> Answer:
     """Return how a job is, as the scheduler has it."""
     try:
         return ASK[scheduler](native)
-    except (ValueError, KeyError, IndexError) as error:  # words that nobody foresaw
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:  # words that nobody foresaw
         return Answer(None, f"{scheduler} says what is not understood: {error!r}")
 
 

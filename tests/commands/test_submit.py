@@ -1,0 +1,131 @@
+"""`dlhpc submit` and `dlhpc jobs`, on this machine: what they print, and their exit status."""
+
+import os
+import sys
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.launch import attach
+from lib_dlhpc.spec.errors import SpecError
+
+SHORT = """
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 50
+[storage]
+tier = "ssd"
+[run]
+epochs = 2
+"""
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch, require):
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.toml").write_text(SHORT)
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+def test_a_job_is_waited_for_and_told_as_a_run_is(tmp_path, capsys):
+    assert main(["submit", "e.toml", "--to", "local", "-n", "2", "--out", "run", "--wait"]) == 0
+    out, err = capsys.readouterr()
+    assert "mlp-digits on digits, 2 ranks in local job" in out and "test accuracy" in out
+    assert "one step" in out and f"all of it is in {tmp_path}/run" in out
+    assert "is done." in err and "Traceback" not in err
+    assert main(["jobs"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["JOB", "STATE", "AGE", "RANKS", "RUN", "FOLDER"]
+    assert "done" in out and str(tmp_path / "run") in out
+    assert main(["jobs", "why", "run"]) == 0
+    assert "is done" in capsys.readouterr().out
+    assert main(["jobs", "cancel", "run"]) == 0
+    assert "was done before" in capsys.readouterr().out
+
+
+def test_a_job_is_listed_cancelled_and_resumed(tmp_path, capsys):
+    long = ["--set", "run.epochs=10000", "run.checkpoint_interval=1e-9"]
+    assert main(["submit", "e.toml", "-n", "1", "--out", "run", *long]) == 0
+    out = capsys.readouterr().out
+    assert f"dlhpc jobs why {tmp_path}/run" in out
+    job = attach("run")
+    while not (job.folder / "snapshot.npz").exists():
+        assert job.state in ("queued", "running"), job.why()
+    assert main(["jobs", "list", str(tmp_path)]) == 0
+    assert "running" in capsys.readouterr().out
+    assert main(["jobs", "cancel", "run"]) == 0
+    assert "is cancelled" in capsys.readouterr().out
+    assert main(["submit", "--resume", "run", "--time", "2s", "--wait"]) == 1
+    assert "time limit of 2 s" in capsys.readouterr().err
+    assert main(["jobs", "why", "run"]) == 1
+    assert "--resume" in capsys.readouterr().out
+
+
+def test_a_sweep_is_a_folder_of_runs(tmp_path, capsys):
+    words = ["--sweep", "strategy.batch=25,50", "--out", "many", "-n", "1", "--wait"]
+    assert main(["submit", "e.toml", *words]) == 0
+    out = capsys.readouterr().out
+    assert out.count("test accuracy") == 2
+    names = sorted(path.name for path in (tmp_path / "many").iterdir())
+    assert names == ["strategy.batch=25", "strategy.batch=50"]
+    assert main(["jobs", "list", "many"]) == 0
+    assert capsys.readouterr().out.count("done") == 2
+
+
+def test_what_is_piped_is_no_terminal_and_nothing_else_is_listed(capsys, tmp_path):
+    assert main(["jobs"]) == 0 and "No jobs" in capsys.readouterr().out
+    assert main(["jobs", "list", str(tmp_path)]) == 0 and "No jobs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["submit"], "name an experiment"),
+        (["submit", "no.toml"], "no such file"),
+        (["submit", "--resume", "x"], "no such"),
+        (["submit", "e.toml", "--to", "slrm"], "Did you mean 'slurm'"),
+        (["submit", "e.toml", "--site", "stampede3"], "--account"),
+        (["submit", "e.toml", "--site", "no-such"], "no site of that name"),
+        (["submit", "e.toml", "--to", "pbs", "--site", "laptop"], "site laptop has local"),
+        (["submit", "e.toml", "--account", "a;b"], "site.account = 'a;b'"),
+        (["submit", "e.toml", "--partition", "$(touch x)"], "site.partition"),
+        (["submit", "e.toml", "--time", "soon"], "time limit = 'soon'"),
+        (["submit", "e.toml", "--out", "a", "--resume", "b"], "name one of them"),
+        (["submit", "e.toml", "-n", "0"], "--ranks 0"),
+        (["submit", "e.toml", "--sweep", "strategy.batch"], "expected KEY=A,B"),
+        (["submit", "e.toml", "--sweep", "strategy.batch=8,16"], "--out"),
+        (["submit", "e.toml", "--sweep", "strategy.bach=8", "--out", "o"], "strategy.bach"),
+        (["submit", "e.toml", "--sweep", "run.seed=$(touch x)", "--out", "o"], "run.seed"),
+        (["jobs", "why", "nowhere"], "no such run folder"),
+        (["jobs", "cancel", "."], "holds no job"),
+        (["jobs", "list", "nowhere"], "no such folder"),
+    ],
+)
+def test_mistakes_are_one_line(words, told, capsys, tmp_path):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert told in err and err.count("\n") == 1 and not out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.toml"]
+
+
+def test_help_is_light():
+    import subprocess
+
+    told = "import sys; from lib_dlhpc.cli import main\ntry:\n    main(['submit', '--help'])\n"
+    told += "except SystemExit:\n    print([m for m in ('psij', 'mpi4py', 'simpy') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("[]\n") and "--site" in run.stdout

@@ -1,0 +1,378 @@
+"""Jobs of this machine, and what holds for jobs wherever they go: folders, names, states, mistakes."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
+from lib_dlhpc.launch import jobs as jobs_module
+from lib_dlhpc.launch.jobs import ENDS, STATES, TICKET, remembered
+from lib_dlhpc.launch.local import Job
+from lib_dlhpc.launch.schedulers import ASK, Answer, ask
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import loads
+
+PATIENCE = 180  # s; all of it is taken on a very busy machine only
+SHORT = loads("""
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 50
+[storage]
+tier = "ssd"
+[run]
+epochs = 2
+""")
+LONG = SHORT.set({"run.epochs": 10_000})
+HERE = "jobs of this machine need POSIX"
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason=HERE)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch, require):
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+def until(holds, job):
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, (job.state, job.why())
+        time.sleep(0.02)
+
+
+def left(folder):
+    """The processes of the run in a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def ended(job):
+    until(lambda: job.state in ENDS and not left(job.folder), job)
+    return job.state
+
+
+def test_a_job_of_this_machine_has_the_face_of_a_run(tmp_path):
+    face = {name for name in dir(Job) if not name.startswith("_")} | {"folder"}
+    job = submit(SHORT, 2, folder=tmp_path / "run")
+    assert face <= set(dir(job))
+    assert job.state in ("queued", "running")
+    result = job.wait()
+    assert result["ranks"] == 2 and result["accuracy"] > 0.5 and ended(job) == "done"
+    assert [row["epoch"] for row in job.metrics() if "test_loss" in row] == [1.0, 2.0]
+    assert stat.S_IMODE(job.folder.stat().st_mode) == 0o700
+    assert attach(str(job.folder)).wait() == result and "is done" in job.why()
+
+
+def test_without_a_name_a_folder_is_made_here(tmp_path):
+    job = submit(SHORT, 1)
+    assert job.folder.parent == tmp_path and job.folder.name.startswith("dlhpc-")
+    assert job.wait()["ranks"] == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "$(touch x)", "`touch x`", "a'b", 'a"b', "a\ntouch x", "a;touch x", "ä", "-x"]
+)
+def test_a_folder_of_any_name_is_itself_here_and_refused_elsewhere(tmp_path, name, monkeypatch):
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for program in ("sbatch", "qsub", "bsub", "flux"):
+        (bin_ / program).write_text("#!/bin/sh\ntouch called\n")
+        (bin_ / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    if name != "-x":  # below another folder it is no option
+        for to in ("slurm", "pbs", "lsf", "flux"):
+            with pytest.raises(SpecError, match="run folder"):
+                submit(SHORT, 1, to, folder=tmp_path / name / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin"]
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(name if name != "-x" else f"./{name}")
+    job = submit(SHORT.set({"run.epochs": 1}), 1, folder=tmp_path / name / "run")
+    assert job.wait()["ranks"] == 1
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["run"]
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "state", name}
+
+
+def test_nothing_of_an_experiment_is_in_the_script(tmp_path):
+    """Two runs that have nothing in common but their folder and the program that starts them."""
+    scripts = []
+    for changes in (
+        {},
+        {"model.widths": [64, 16, 10], "run.seed": 5, "strategy.optimizer": "adam"},
+    ):
+        job = submit(SHORT.set(changes), 1, folder="run")
+        token = json.loads((job.folder / TICKET).read_text())["token"]
+        scripts.append((job.folder / "job/start.sh").read_text().replace(token, "TOKEN"))
+        job.wait()
+        job.folder.rename(tmp_path / token)
+    assert scripts[0] == scripts[1]
+    with pytest.raises(SpecError):
+        submit(SHORT.set({"model.name": "$(touch x)"}), 1, folder="evil")
+    assert not (tmp_path / "x").exists() and not (tmp_path / "evil").exists()
+
+
+def test_a_job_is_told_failed_with_its_rank(tmp_path, monkeypatch):
+    folder = tmp_path / "mischief"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
+        "    from lib_dlhpc.train.layers.dense import Dense\n"
+        "    backward = Dense.backward\n"
+        "    def deadly(self, weights, gradients, kept, dy):\n"
+        "        if kept.context.step == 7 and os.environ.get('PMI_RANK') == '1':\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return backward(self, weights, gradients, kept, dy)\n"
+        "    Dense.backward = deadly\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    job = submit(SHORT, 2, folder=tmp_path / "run")
+    with pytest.raises(
+        JobError, match=r"rank 1: Killed: ended from outside \(SIGKILL\) \(step 7\)"
+    ):
+        job.wait()
+    assert ended(job) == "failed"
+    monkeypatch.delenv("PYTHONPATH")
+    assert submit(SHORT, 2, folder=job.folder, resume=True).wait()["ranks"] == 2
+    assert attach(job.folder).state == "done"
+
+
+def test_a_folder_has_one_run_at_a_time(tmp_path):
+    job = submit(LONG, 1, folder=tmp_path / "run")
+    until((job.folder / "snapshot.npz").exists, job)
+    for again in (submit, start):
+        with pytest.raises(SpecError, match="a run is going on there"):
+            again(LONG, 1, folder=job.folder, resume=True)
+    assert job.state == "running"
+    job.cancel()
+    run = start(SHORT, 1, tmp_path / "other")
+    with pytest.raises(SpecError, match=r"holds a run already"):
+        submit(SHORT, 1, folder=tmp_path / "other")
+    run.wait()
+    assert submit(SHORT, 1, folder=tmp_path / "other", resume=True).wait()["samples"] == 0
+    start(SHORT, 1, tmp_path / "other", resume=True).wait()
+    with pytest.raises(SpecError, match="holds no job"):
+        attach(tmp_path / "other")  # by now it is a plain run again
+
+
+def test_many_submit_into_one_folder_at_once_and_one_is_taken(tmp_path):
+    program = (
+        "import sys\nfrom lib_dlhpc.launch import submit\nfrom lib_dlhpc.spec.errors import SpecError\n"
+        "from lib_dlhpc.spec.experiment import load\n"
+        "try:\n    submit(load(sys.argv[1]), 1, folder=sys.argv[2]).wait()\n"
+        "except SpecError as error:\n    print(error)\n    sys.exit(7)\n"
+    )
+    from lib_dlhpc.spec.experiment import dump
+
+    dump(SHORT, tmp_path / "e.toml")
+    words = [sys.executable, "-c", program, str(tmp_path / "e.toml"), str(tmp_path / "run")]
+    crowd = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    told = [process.communicate(timeout=PATIENCE)[0] for process in crowd]
+    assert sorted(process.returncode for process in crowd) == [0, 7, 7, 7], told
+    assert attach(tmp_path / "run").wait()["samples"] == 2 * 1438
+
+
+def test_a_program_that_ends_leaves_its_job_and_one_that_is_killed_takes_it_along(tmp_path):
+    from lib_dlhpc.spec.experiment import dump
+
+    dump(LONG, tmp_path / "e.toml")
+    program = (
+        "import sys\nfrom lib_dlhpc.launch import submit\nfrom lib_dlhpc.spec.experiment import load\n"
+        "submit(load(sys.argv[1]), 2, folder=sys.argv[2])\nsys.stdin.read()\n"
+    )
+    for how in ("ends", "killed"):
+        folder = tmp_path / how
+        words = [sys.executable, "-c", program, str(tmp_path / "e.toml"), str(folder)]
+        owner = subprocess.Popen(words, stdin=subprocess.PIPE)
+        end = time.monotonic() + PATIENCE
+        while not (folder / "snapshot.npz").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        if how == "killed":
+            owner.send_signal(signal.SIGKILL)
+        owner.communicate(timeout=PATIENCE)
+        job = attach(folder)
+        if how == "ends":
+            assert job.state == "running"
+            job.cancel()
+        assert ended(job) == "cancelled"
+        assert ("was killed" in job.why()) == (how == "killed")
+
+
+def test_a_cancelled_job_stays_cancelled_and_a_foreign_process_is_left_alone(tmp_path):
+    job = submit(LONG, 1, folder=tmp_path / "run")
+    until((job.folder / "snapshot.npz").exists, job)
+    job.cancel()
+    path = job.folder / TICKET
+    path.write_text(json.dumps({**json.loads(path.read_text()), "native": str(os.getpid())}))
+    attach(job.folder).cancel()  # must not end the test
+    assert attach(job.folder).state == "cancelled"
+
+
+def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
+    one = submit(SHORT, 1, folder=tmp_path / "one")
+    two = submit(SHORT, 1, folder=tmp_path / "two")
+    assert [job.folder.name for job in remembered()] == ["one", "two"]
+    one.wait(), two.wait()
+    again = submit(SHORT, 1, folder=tmp_path / "one", resume=True)
+    again.wait()
+    for path in sorted((tmp_path / "two").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert [job.folder.name for job in remembered()] == ["one"]
+    place = tmp_path / "state/dlhpc/jobs"
+    assert len(list(place.iterdir())) == 1 and stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"ranks": 0}, "ranks = 0"),
+        ({"to": "slrm"}, "site.scheduler = 'slrm'.*Did you mean 'slurm'"),
+        ({"to": "pbs", "site": Site()}, "--to pbs: site site has slurm"),
+        ({"site": Site(account="?")}, "account = '\\?': yours to fill in"),
+        ({"time_limit": "soon"}, "time limit = 'soon'"),
+        ({"time_limit": 0.1}, "from 1 s"),
+        ({"to": "lsf"}, "there is no bsub here"),
+        ({"resume": True}, "holds no run to resume"),
+        ({"snapshot_every": 0}, "expected a number of steps"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_there(tmp_path, options, told):
+    with pytest.raises(SpecError, match=told):
+        submit(SHORT, **{"ranks": 1, "folder": tmp_path / "new", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attach_names_what_is_not_there(tmp_path):
+    for folder, told in ((tmp_path, "holds no job"), (tmp_path / "x", "no such run folder")):
+        with pytest.raises(SpecError, match=told):
+            attach(folder)
+    (tmp_path / TICKET).write_text('{"token": "x"}')
+    with pytest.raises(SpecError, match="cannot be read"):
+        attach(tmp_path)
+
+
+TOLD = {
+    "slurm": [
+        ("JobId=7 JobState=PENDING Reason=Priority X=1", "queued"),
+        ("JobId=7 JobState=CONFIGURING Reason=None", "queued"),
+        ("JobId=7 JobState=COMPLETING Reason=None", "running"),
+        ("JobId=7 JobState=SUSPENDED Reason=None", "running"),
+        ("JobId=7 JobState=COMPLETED Reason=None", "done"),
+        ("JobId=7 JobState=NODE_FAIL Reason=NodeDown", "failed"),
+        ("JobId=7 JobState=TIMEOUT Reason=TimeLimit", "out of time"),
+        ("JobId=7 JobState=DEADLINE Reason=DeadLine", "out of time"),
+        ("JobId=7 JobState=OUT_OF_MEMORY Reason=OutOfMemory", "out of memory"),
+        ("JobId=7 JobState=CANCELLED Reason=None", "cancelled"),
+        ("JobId=7 JobState=NO_SUCH Reason=None", None),
+    ],
+    "pbs": [
+        ('{"Jobs": {"7.a": {"job_state": "Q", "comment": "Not running"}}}', "queued"),
+        ('{"Jobs": {"7.a": {"job_state": "E"}}}', "running"),
+        ('{"Jobs": {"7.a": {"job_state": "F", "Exit_status": 0}}}', "done"),
+        ('{"Jobs": {"7.a": {"job_state": "F", "Exit_status": 1}}}', "failed"),
+        ('{"Jobs": {"7.a": {"job_state": "F", "Exit_status": -29}}}', "out of time"),
+        ('{"Jobs": {"7.a": {"job_state": "F", "Exit_status": 271}}}', "cancelled"),
+        ('{"Jobs": {"7.a": {"job_state": "F"}}}', "cancelled"),
+        ("{", None),
+    ],
+    "lsf": [
+        ('{"RECORDS": [{"STAT": "PEND", "EXIT_REASON": ""}]}', "queued"),
+        ('{"RECORDS": [{"STAT": "SSUSP", "EXIT_REASON": ""}]}', "running"),
+        ('{"RECORDS": [{"STAT": "DONE", "EXIT_REASON": ""}]}', "done"),
+        ('{"RECORDS": [{"STAT": "EXIT", "EXIT_REASON": ""}]}', "failed"),
+        ('{"RECORDS": [{"STAT": "EXIT", "EXIT_REASON": "TERM_RUNLIMIT: killed"}]}', "out of time"),
+        ('{"RECORDS": [{"STAT": "EXIT", "EXIT_REASON": "TERM_MEMLIMIT: x"}]}', "out of memory"),
+        ('{"RECORDS": [{"STAT": "EXIT", "EXIT_REASON": "TERM_OWNER: x"}]}', "cancelled"),
+        ('{"RECORDS": [{"JOBID": "7", "ERROR": "Job <7> is not found"}]}', ""),
+        ("[]", None),
+    ],
+    "flux": [
+        ("SCHED", "queued"),
+        ("RUN", "running"),
+        ("COMPLETED", "done"),
+        ("FAILED", "failed"),
+        ("CANCELED", "cancelled"),
+        ("TIMEOUT", "out of time"),
+        ("", ""),
+        ("WHAT", None),
+    ],
+}
+PROGRAM = {"slurm": "scontrol", "pbs": "qstat", "lsf": "bjobs", "flux": "flux"}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "said", "state"), [(name, *row) for name, rows in TOLD.items() for row in rows]
+)
+def test_what_a_scheduler_says_is_one_of_our_states(tmp_path, monkeypatch, scheduler, said, state):
+    """Programs that say what the schedulers' manuals say; only Slurm's have been here in earnest."""
+    path = tmp_path / PROGRAM[scheduler]
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    answer = ask(scheduler, "7")
+    assert answer.state == state and state in (*STATES, "", None)
+    assert set(ASK) == set(TOLD)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told", "asked", "end"),
+    [
+        ("done", "done", False, "done"),
+        ("done", "running", False, "failed"),  # PSI/J's scripts end well, whatever the run does
+        ("done", "failed", False, "failed"),
+        ("failed", "out of memory", False, "out of memory"),
+        ("failed", "out of time", False, "out of time"),
+        ("out of time", "cancelled", False, "out of time"),
+        ("out of time", "running", False, "out of time"),
+        ("out of memory", "running", False, "out of memory"),
+        ("out of memory", "failed", False, "out of memory"),
+        ("cancelled", "running", True, "cancelled"),
+        ("cancelled", "queued", False, "cancelled"),
+        ("cancelled", "done", True, "done"),  # it came too late
+        ("failed", "queued", True, "cancelled"),
+        ("", "done", False, "done"),
+        ("", "out of time", False, "out of time"),
+        ("", "running", False, "failed"),
+        ("", "running", True, "cancelled"),
+    ],
+)
+def test_the_scheduler_and_the_job_together_say_how_it_ended(scheduler, told, asked, end):
+    assert jobs_module._end(scheduler, told, asked) == end
+
+
+def test_an_end_is_written_down_for_a_scheduler_forgets(tmp_path, monkeypatch):
+    job = submit(SHORT, 1, folder=tmp_path / "run")
+    job.wait()
+    path = job.folder / TICKET
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "site": {**table["site"], "scheduler": "slurm"}}))
+    monkeypatch.setattr(jobs_module.schedulers, "ask", lambda *_: pytest.fail("it was asked"))
+    assert attach(job.folder).state == "done"
+    status = job.folder / "status.json"
+    status.write_text(json.dumps({"state": "running"}))
+    monkeypatch.setattr(jobs_module.schedulers, "ask", lambda *_: Answer(None, "no answer"))
+    assert BatchJob(job.folder).state == "running"  # nobody knows better
+    monkeypatch.setattr(jobs_module.schedulers, "ask", lambda *_: Answer("", "gone"))
+    assert BatchJob(job.folder).state == "failed" and "gone" in BatchJob(job.folder).why()
