@@ -23,7 +23,9 @@ def add_run(actions: Any) -> None:
         "--out", default="trace.npz", metavar="OUT",
         help="default: trace.npz; other formats by the end of the name, see `dlhpc trace convert`",
     )  # fmt: skip
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="PROGRAM", help="or -m MODULE")
+    rest = argparse.REMAINDER
+    run.add_argument("-m", dest="module", nargs=rest, metavar="MODULE", help="as of python -m")
+    run.add_argument("program", nargs=rest, metavar="PROGRAM", help="a script and its arguments")
     run.set_defaults(command=_run)
 
     gather = actions.add_parser(
@@ -43,7 +45,8 @@ def _run(options: argparse.Namespace) -> int:
     _check(Path(options.out))
     folder = Path(tempfile.mkdtemp(prefix="dlhpc-trace-"))
     try:
-        run = trace_run(options.n, options.words, folder)
+        words = options.program if options.module is None else ["-m", *options.module]
+        run = trace_run(options.n, words, folder)
         _write(run, options.out)
     except SpecError as error:
         if any(folder.iterdir()):

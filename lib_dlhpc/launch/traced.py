@@ -9,7 +9,11 @@ import runpy
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.communicator import trace_comm
@@ -18,6 +22,10 @@ from lib_dlhpc.timeline.recorder import HERE
 PATIENCE = (
     5.0  # s that a rank which has ended waits for the others to end, to compare clocks once more
 )
+MPI_MODULE = "mpi4py.MPI"
+# What launchers tell a process, for programs that do not use MPI: its rank, and how many there are.
+RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
 
 def part_of(folder: Path, rank: int) -> Path:
@@ -26,39 +34,81 @@ def part_of(folder: Path, rank: int) -> Path:
 
 
 class Traced:
-    """The world of a program that is traced, from its start to its end."""
+    """The world of a program that is traced, from when it takes up MPI to its end.
+
+    The program says when that is and how: it may set mpi4py.rc, call MPI.Init itself, or fork before.
+    """
 
     def __init__(self, folder: Path) -> None:
-        from mpi4py import MPI
+        self.folder, self.ended = folder, False
+        self.mpi: Any = None
+        self.own: Any = None  # a communicator: what the tracer says is no message of the program
+        sys.meta_path.insert(0, self)
 
-        self.mpi, self.ended = MPI, False
-        self.own = MPI.COMM_WORLD.Dup()  # what the tracer says is no message of the program
-        HERE.keep_in(part_of(folder, self.own.rank))
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Be asked for a module that is imported; see that MPI is traced when it is there."""
+        if name != MPI_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                load(module)
+                self._loaded(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+    def _loaded(self, mpi: Any) -> None:
+        self.mpi = mpi
+        vars(mpi).update({name: self._then(getattr(mpi, name)) for name in ("Init", "Init_thread")})
+        vars(mpi).update(Finalize=self._finalizing(mpi.Finalize))
+        if mpi.Is_initialized():
+            self._begin()
+
+    def _begin(self) -> None:
+        self.own = self.mpi.COMM_WORLD.Dup()
+        HERE.on = True  # also in a process that was forked
+        HERE.keep_in(part_of(self.folder, self.own.rank))
         HERE.told(ranks=self.own.size)
-        self._finalize = MPI.Finalize
-        vars(MPI).update(COMM_WORLD=trace_comm(MPI.COMM_WORLD), Finalize=self._finalize_traced)
+        self.mpi.COMM_WORLD = trace_comm(self.mpi.COMM_WORLD)
+
+    def _then(self, init: Callable[..., Any]) -> Callable[..., Any]:
+        def initialize(*arguments: Any) -> Any:
+            level = init(*arguments)
+            self._begin()
+            return level
+
+        return initialize
+
+    def _finalizing(self, finalize: Callable[[], None]) -> Callable[[], None]:
+        def finalize_traced() -> None:
+            self.end("done")
+            finalize()
+
+        return finalize_traced
 
     def end(self, how: str) -> None:
         """Note how the program ended on this rank, and what its clock says by now."""
         if self.ended:
             return
         self.ended, HERE.on = True, False
+        if self.own is None:  # no MPI: regions at most
+            HERE.keep_in(part_of(self.folder, _told(RANK, 0)))
+            HERE.told(ranks=_told(RANKS, 1))
         HERE.told(ended=how)
-        if not self.mpi.Is_finalized() and self._all_here():
+        if self.own is not None and not self.mpi.Is_finalized():
+            self._meet()
             HERE.clock(offset(self.own))
 
-    def _all_here(self) -> bool:
-        """Wait for the other ranks to end; not for ever: one may be no more, or wait for a message."""
-        request, until = self.own.Ibarrier(), time.monotonic() + PATIENCE
+    def _meet(self) -> None:
+        """Wait for the other ranks to end, as MPI's own end does: asleep, for they may need the core."""
+        request = self.own.Ibarrier()
         while not request.Test():
-            if time.monotonic() > until:
-                return False
             time.sleep(1e-3)
-        return True
-
-    def _finalize_traced(self) -> None:
-        self.end("done")
-        self._finalize()
 
 
 def main(words: list[str]) -> None:
@@ -90,10 +140,14 @@ def _run(program: str, arguments: list[str]) -> None:
         runpy.run_path(program, run_name="__main__")
 
 
+def _told(names: tuple[str, ...], otherwise: int) -> int:
+    return next((int(os.environ[name]) for name in names if name in os.environ), otherwise)
+
+
 def _abort(traced: Traced, how: str) -> None:
     """End all ranks where one has failed, as `python -m mpi4py` does: they would wait for it for ever."""
-    HERE.told(ended=how)
-    if traced.own.size > 1 and not traced.mpi.Is_finalized():
+    if traced.own is not None and traced.own.size > 1 and not traced.mpi.Is_finalized():
+        HERE.told(ended=how)
         traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()

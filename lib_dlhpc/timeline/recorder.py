@@ -60,8 +60,11 @@ class Recorder:
         self._start(path)
 
     def keep_in(self, path: Path) -> None:
-        """Take down what comes from now on in a file; what was in memory is forgotten."""
+        """Go on in a file, and put there what has been taken down so far."""
+        rows = self.rows()
         self._start(path)
+        for row in rows:
+            self._write_on(row.tobytes())
 
     def number(self, stream: str, kind: str, name: str) -> int:
         """Return the number of an event with these words."""

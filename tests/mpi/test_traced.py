@@ -129,6 +129,41 @@ def test_however_it_ends_what_was_done_before_is_there(mpiexec, tmp_path, how, s
     assert ("rank 1" in run.stderr) == bool(lost)
 
 
+LATE = """
+import mpi4py, os, sys
+mpi4py.rc.initialize = False
+from lib_dlhpc.timeline import region
+with region("before MPI"):
+    pass
+if hasattr(os, "fork") and os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+from mpi4py import MPI
+assert not MPI.Is_initialized()
+MPI.Init_thread(MPI.THREAD_FUNNELED)
+assert MPI.Query_thread() == MPI.THREAD_FUNNELED
+MPI.COMM_WORLD.Barrier()
+"""
+WITHOUT = """
+from lib_dlhpc.timeline import region
+with region("no MPI"):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(LATE, ["before MPI", "MPI_Barrier"]), (WITHOUT, ["no MPI"])],
+)
+def test_the_program_says_when_mpi_begins(mpiexec, tmp_path, text, names):
+    """It may set how, fork first, or do without; a rank is still the rank that its launcher says."""
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    run, table = traced(tmp_path, str(tmp_path / "program.py"), ranks=2)
+    assert run.returncode == 0, run.stderr
+    for rank in range(2):
+        assert [event.name for event in table if event.rank == rank] == names
+    assert "rank" not in run.stderr.replace("2 ranks", "")
+
+
 def test_a_folder_of_what_ranks_left_is_put_together_by_whoever_has_it(mpiexec, tmp_path):
     run = trace_run(2, ["-m", "timeit", "-n", "1", "pass"], tmp_path / "kept")
     assert run.status == 0 and not run.lost and len(run.timeline) == 0
