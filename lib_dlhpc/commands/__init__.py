@@ -4,6 +4,7 @@
     compare      predicted, simulated and measured, side by side: `dlhpc compare`
     experiment   what most commands are about: a file or a replay, and --set
     jobs         what was submitted: list it, say why, cancel: `dlhpc jobs`
+    network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`
     snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
                  snapshots_names: what the names in a store stand for
     submit       the same run as a job of a batch system: `dlhpc submit`

@@ -10,6 +10,7 @@ schedulers.py  Slurm, PBS, LSF, Flux: hand in (PSI/J), ask, end
 folder.py  a run folder: one run at a time, and what it says of itself
 mpi.py     which mpiexec starts ranks here
 trace_run.py  trace_run: a program on ranks with its MPI calls recorded; traced.py is what runs on each
+network/   ranks in private networks of this machine, behind links of a chosen bandwidth and latency
 """
 
 from lib_dlhpc.launch.jobs import BatchJob, attach
