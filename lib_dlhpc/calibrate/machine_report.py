@@ -1,6 +1,7 @@
 """A calibrated machine as TOML, with where it comes from; what was measured as a short table, or as JSON."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -145,9 +146,11 @@ def _table(machine: Machine) -> dict[str, Any]:
         for parent in parents:
             place, source = place.setdefault(parent, {}), source[parent]
         place[last] = _rounded(source[last], field_of(key)["unit"])
-        if parents[:1] == ["storage"]:
-            place.setdefault("scope", source["scope"])
-            place.setdefault("servers", source["servers"])
+        if parents[:1] == ["storage"]:  # also what has no interval, as it may be unlimited
+            tier = machine.storage[parents[1]]
+            own = {item.name: item.default for item in fields(tier) if item.name != "name"}
+            kept = {name: source[name] for name in own if getattr(tier, name) != own[name]}
+            place.update(kept | place)
     layers = to_table(machine.device)["layers"]
     table["device"]["layers"] = {
         kind: {

@@ -9,6 +9,7 @@ import planted
 import pytest
 from planted import Planted
 
+from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.machine import PROBE, WORKER, fit_machine, measure_machine
 from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibrate.messages import protocol_step
@@ -16,7 +17,7 @@ from lib_dlhpc.calibrate.robust import Points
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import load
-from lib_dlhpc.spec.machine import read_machine
+from lib_dlhpc.spec.machine import StorageTier, read_machine
 from lib_dlhpc.spec.measured import foreign, load_measured, measured_on
 
 TRUE = {
@@ -120,16 +121,31 @@ def test_the_table_goes_through_a_file_and_over_an_experiment(tmp_path, reposito
     assert predict(experiment).step_time > 0
 
 
+def test_storage_that_was_measured_beside_it_is_a_tier_of_the_machine(tmp_path):
+    tier = StorageTier(1e9, "node", name="disk", servers="one", read_latency=6e-5, read_rate=5e4)
+    ends = {"bandwidth": (8e8, 2e9), "read_latency": (5e-5, 7e-5), "read_rate": (1e4, np.inf)}
+    found = fit_machine(Planted().raw(), Fit(tier, ends, (0.0,)))
+    path = tmp_path / "machine.toml"
+    path.write_text(as_toml(found), encoding="utf-8")
+    laid = measured_on(read_machine("laptop"), load_measured(path))
+    disk = laid.storage["disk"]
+    assert (disk.scope, disk.servers, disk.bandwidth) == ("node", "one", 1e9)
+    assert disk.read_latency == pytest.approx(6e-5)
+    assert disk.read_rate == 5e4  # its interval has no upper end
+    assert laid.measured.intervals["storage.disk.bandwidth"] == (8e8, 2e9)
+    assert laid.storage["ssd"] == read_machine("laptop").storage["ssd"]
+
+
 def test_what_is_shown_names_step_errors_and_intervals():
     found = fit_machine(Planted(step=8192).raw())
     text = "\n".join(as_lines(found))
     assert "messages take another way from 8.19 kB on" in text
     assert "message: latency" in text and "median error  gemm" in text
-    assert "90 % interval" in text and "18 networks" in text
+    assert "90 % interval" in text and "19 networks" in text
     told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
     assert told["protocol_step"]["size"] == 8192
     assert set(told["raw"]) == {PROBE, WORKER}
-    assert len(told["networks"]) == 18
+    assert len(told["networks"]) == 19
 
 
 def answering(**changes):
