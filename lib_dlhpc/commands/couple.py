@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult
     from lib_dlhpc.predict.coupled import CoupledPrediction
     from lib_dlhpc.spec.workflow import Workflow
+    from lib_dlhpc.timeline.analysis import Finding
 
 MOST_RANKS = 256
+MOST_FINDINGS = 3
 WORTH = 0.03  # of the run's time: what a better placement must save to be tried
 
 
@@ -138,6 +140,7 @@ def as_dict(
         result = way.result
         table = {key: getattr(result, key) for key in ("ranks", "cores", "seconds", "steps")}
         table |= {"errors": list(result.errors), "diffusivity": result.diffusivity}
+        table |= {"findings": [finding.sentence for finding in _findings(way)]}
         table |= {"costs": asdict(result.costs), "terms": way.terms}
         return table | {"predicted": asdict(way.predicted), "waited": way.waited}
 
@@ -171,9 +174,16 @@ def _waits(way: ThreeWays) -> list[str]:
             lines.append(f"Rank {rank} waits {waited:.3g} s {name.removeprefix('wait ')}: {why}")
     if not lines:
         lines.append("Nobody waits for the other side.")
+    lines += [f"In the trace: {finding.sentence}" for finding in _findings(way)]
     p, c = way.predicted.produce, way.predicted.consume
-    lines[-1] += f" A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."
-    return lines
+    return [*lines, f"A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."]
+
+
+def _findings(way: ThreeWays) -> "list[Finding]":
+    """Return what the analysis of any trace finds in this one, the costliest first."""
+    from lib_dlhpc.timeline.analysis import analyse
+
+    return analyse(way.result.timeline).findings[:MOST_FINDINGS]
 
 
 _WHY = {

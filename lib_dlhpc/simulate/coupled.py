@@ -47,6 +47,7 @@ class _Played:
         self.buffer = simpy.Store(self.env)
         self.left, self.right = sides_of(workflow, costs, ranks)
         self.rows: list[tuple[Any, ...]] = []
+        self.simulating, self.training_ranks = workflow.sides(ranks)
         self.rows_of = np.array(rows_computed(workflow, self.left.ranks), dtype=np.float64)
         self.samples_of = _shares(workflow.batch, self.right.ranks)
 
@@ -57,7 +58,11 @@ class _Played:
             since = self.env.now
             yield self.room.get(1)
             self.wait(who, ROOM, since)
+            if number >= self.workflow.coupling.depth:
+                self.messages(GOT_ROOM, number - self.workflow.coupling.depth, since)
+            since = self.env.now
             yield from self.pause(who, "give a batch", self.left.between)
+            self.messages(GAVE_BATCH, number, since)
             yield self.buffer.put(number)
 
     def training(self, who: range) -> Generator[Event, Any, None]:
@@ -69,6 +74,8 @@ class _Played:
             since = self.env.now
             yield self.buffer.get()
             self.wait(who, SAMPLES, since)
+            self.messages(GOT_BATCH, number, since)
+            self.messages(GAVE_ROOM, number, self.env.now)
             yield self.room.put(1)
             yield from self.train(who)
 
@@ -136,11 +143,38 @@ class _Played:
         for rank in who:
             self.row(rank, "wait", name, since, self.env.now)
 
+    def messages(self, what: tuple[str, str, bool], number: int, since: float) -> None:
+        """Take down one end of the messages of a batch, or of the news that there is room, until now.
+
+        On separate ranks only: where all do both, in turn, nobody waits for the other side.
+        """
+        kind, side, batch = what
+        size = 2 * self.workflow.batch * self.workflow.simulation.field_bytes
+        for place, giver in enumerate(self.simulating):
+            for other, taker in enumerate(self.training_ranks):
+                own, peer = (giver, taker) if side == "simulation" else (taker, giver)
+                pairs = len(self.simulating) * len(self.training_ranks)
+                pair = place * len(self.training_ranks) + other
+                match = 2 * (number * pairs + pair) + batch
+                row = (
+                    own,
+                    "communication",
+                    kind,
+                    "batch" if batch else "room",
+                    since,
+                    self.env.now,
+                )
+                self.rows.append((*row, size // pairs if batch else 0, peer, 0, match))
+
     def row(self, rank: int, kind: str, name: str, start: float, stop: float) -> None:
         """Take down what lasted longer than nothing."""
         if stop > start:
             self.rows.append((rank, "compute", kind, name, float(start), float(stop)))
 
+
+# What is sent and received between the sides: the kind of its row, by whom, and whether it is a batch.
+GAVE_BATCH, GOT_BATCH = ("send", "simulation", True), ("receive", "training", True)
+GAVE_ROOM, GOT_ROOM = ("send", "training", False), ("receive", "simulation", False)
 
 # How a training step is drawn: forward a third, backward nearly two, and the update.
 _PARTS = {1: np.array([0.0, 1.0]), 3: np.array([0.0, 0.33, 0.97, 1.0])}

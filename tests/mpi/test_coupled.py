@@ -10,6 +10,7 @@ from small_workflow import small
 
 from lib_dlhpc.launch import JobError
 from lib_dlhpc.launch.coupled import run_coupled
+from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.coupled import coupled_terms
 
 WORKER = Path(__file__).with_name("coupled_worker.py")
@@ -70,6 +71,8 @@ def test_where_the_simulation_is_slow_training_waits_or_trains_again(mpiexec):
     assert slow["wait"].steps == 6 < slow["again"].steps
     waited = coupled_terms(slow["wait"].timeline)["wait for samples"]
     assert waited[0] == 0 < waited[1]
+    late = [one for one in analyse(slow["wait"].timeline).findings if one.kind == "late sender"]
+    assert [one.rank for one in late] == [0]
 
 
 def test_files_stay_where_they_are_wanted_and_what_goes_wrong_is_told(mpiexec, tmp_path):

@@ -8,7 +8,8 @@ from small_workflow import small
 
 from lib_dlhpc.predict.coupled import predict_coupled
 from lib_dlhpc.simulate.coupled import simulate_coupled
-from lib_dlhpc.timeline.coupled import TERMS, coupled_terms, mean_terms
+from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.coupled import ROOM, SAMPLES, TERMS, coupled_terms, mean_terms
 
 PLACEMENTS = [
     ("shared", 1, 1),
@@ -76,3 +77,35 @@ def test_the_simulation_is_never_further_ahead_than_the_buffer_is_deep():
     assert (taken >= given - 1e-12).all()
     ahead = [int((given <= at).sum() - number) for number, at in enumerate(taken)]
     assert max(ahead) == workflow.coupling.depth
+
+
+@pytest.mark.parametrize(
+    ("point", "kind", "waits"), [(1e-6, "late sender", SAMPLES), (1e-11, "late sender", ROOM)]
+)
+def test_the_analysis_of_any_trace_finds_who_is_waited_for(point, kind, waits):
+    workflow = small("separate", 1)
+    costs = replace(workflow.costs, point=point, small_step=0.0)
+    timeline = simulate_coupled(workflow, costs, 2)
+    finding = next(one for one in analyse(timeline).findings if one.kind == kind)
+    late, waiting = (0, 1) if waits == SAMPLES else (1, 0)
+    assert finding.rank == late
+    # What a rank waits for its very first batch is the start of the run, and late all the same.
+    assert finding.seconds == pytest.approx(coupled_terms(timeline)[waits][waiting], rel=0.02)
+
+
+def test_every_message_has_two_ends():
+    timeline = simulate_coupled(small("separate", 2), small().costs, 5)
+    ends = {}
+    for row in timeline:
+        if row.stream == "communication":
+            ends.setdefault(row.match, {})[row.kind] = row
+    assert (
+        len(ends)
+        == 2 * 3 * (small().batches + small().batches - small().coupling.depth) + 2 * 3 * 2
+    )
+    whole = [pair for pair in ends.values() if len(pair) == 2]
+    assert len(ends) - len(whole) == 2 * 3 * 2  # nobody asks for the last news that there is room
+    for pair in whole:
+        send, receive = pair["send"], pair["receive"]
+        assert (send.rank, send.peer, send.bytes) == (receive.peer, receive.rank, receive.bytes)
+        assert send.start <= receive.stop
