@@ -21,7 +21,8 @@ def limit(analysis: Analysis) -> str:
     if not analysis.compute.any():
         return f"Nothing is computed in these {span} of {ranks}."
     share = f"on average a rank computes {told.parallel:.0%} of {span}"
-    stalled = float(analysis.stalled.mean()) / analysis.span
+    # Where ranks keep step, all wait for the one that waits for storage.
+    stalled = float(analysis.stalled.max()) / analysis.span
     losses = {
         "Load imbalance": 1 - told.load_balance,
         "Waiting for other ranks": max(1 - told.serialisation - stalled, 0.0),
