@@ -2,6 +2,7 @@
 
     calibrate    measure this machine, for predictions: `dlhpc calibrate io`
     compare      predicted, simulated and measured, side by side: `dlhpc compare`
+    couple       a simulation that feeds training: who waits, and what helps: `dlhpc couple`
     experiment   what most commands are about: a file or a replay, and --set
     jobs         what was submitted: list it, say why, cancel: `dlhpc jobs`
     network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`

@@ -16,6 +16,7 @@ queueing.py           waiting for a server that others use as well: open and clo
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a network that is split
 kept.py               what layers keep for their backward pass
+coupled.py            a batch of a coupled workflow, for the side that makes it and the one that takes it
 state.py              bytes a parameter: weights, gradients, optimiser state
 checkpoints.py        who writes how much, how long training stands still, what a restart takes
 offload.py            what moves out of core, and the way it takes

@@ -8,6 +8,7 @@ origin.py  where its snapshots go, and at whose version it begins
 batch.py   what a job runs: it starts and ends the ranks, and writes down how that went
 schedulers.py  Slurm, PBS, LSF, Flux: hand in (PSI/J), ask, end
 folder.py  a run folder: one run at a time, and what it says of itself
+coupled.py run_coupled: a coupled workflow on ranks of this machine, to its end
 mpi.py     which mpiexec starts ranks here
 trace_run.py  trace_run: a program on ranks with its MPI calls recorded; traced.py is what runs on each
 network/   ranks in private networks of this machine, behind links of a chosen bandwidth and latency

@@ -1,6 +1,7 @@
 """A coupled workflow on the ranks of this machine: a folder with its TOML goes in, result and timeline come out."""
 
 import json
+import subprocess
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from lib_dlhpc.spec.workflow import Costs, Workflow, dumps
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
 
-PATIENCE = 600.0  # s; the largest workflows take minutes
+PATIENCE = 3600.0  # s
 WORKER = "lib_dlhpc.train.coupled.worker"
 
 
@@ -43,7 +44,7 @@ def run_coupled(
 ) -> CoupledResult:
     """Run a workflow on so many MPI ranks; `folder` keeps its files, which are removed otherwise.
 
-    Raises SpecError where the ranks are too few or MPI is missing, JobError when the run fails, TimeoutExpired
+    Raises SpecError where the ranks are too few or MPI is missing, JobError when the run fails or has not ended
     after `patience` s.
     """
     workflow.sides(ranks)
@@ -53,7 +54,10 @@ def run_coupled(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
         words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks))
-        done = run_to_end(ranks, *words, patience=patience)
+        try:
+            done = run_to_end(ranks, *words, patience=patience)
+        except subprocess.TimeoutExpired:
+            raise JobError(f"The workflow has not ended after {patience:g} s.") from None
         if done.returncode:
             raise JobError(f"The workflow failed: {_last_words(done.stderr or done.stdout)}")
         return _read(folder)

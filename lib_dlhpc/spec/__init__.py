@@ -8,6 +8,7 @@ networks/       builders of models from their layers' shapes
 dataset.py      Dataset
 pace.py         Pace: the measured speed of a kind of layer
 strategy.py     Strategy
+workflow.py     Workflow: a simulation that feeds training; Simulation, Coupling, Costs
 catalog.py      finds entries in lib_dlhpc/catalog
 schema.py       TOML tables to dataclasses and back, with errors that help
 units.py        "100 Gb/s" to 12.5e9 B/s and back

@@ -4,6 +4,7 @@ table.py      Timeline: the columns; from_rows, columns and join make one
 measure.py    breakdown: the causes of a step; exposed communication, idle time, waits of each rank
 bubble.py     mark_bubble: what of a pipeline's waits is its bubble
 critical.py   critical_path: the events that make the run as long as it is
+coupled.py    where the ranks of a coupled workflow spend their time
 spans.py      stretches of time of each rank, for questions about millions of events
 analysis/     analyse: matrix, regions, waits, efficiencies, and what is wrong with a run
 formats.py    read and write: files of any format, by the end of the name
