@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.paces import kind_of
 from lib_dlhpc.predict import explain_asynchronous, explain_split
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain_input import explain_input
@@ -24,6 +25,13 @@ ALLREDUCE_FORMULAS = {
     "torus_2d": "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
     "parameter_server": "push n and pull n, one shard on each node: 2 (N-1) α + 2 (N-1)/N n β; Li et al. 2014",
 }
+
+
+# Beside the formula of computing, where paces were measured.
+PACED = (
+    "; layers of a kind whose pace was measured, and such updates: launch + FLOP / rate + bytes / bandwidth,"
+    " each product of backward likewise"
+)
 
 
 def explain(prediction: Breakdown) -> list[Explanation]:
@@ -72,6 +80,8 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
+    if device.layers:
+        inputs += _measured_inputs(p)
     if e.calibration.rate:
         measured = (
             f"{e.calibration.rate:,.1f} samples/s on {count(e.calibration.devices, 'device')}"
@@ -82,13 +92,34 @@ def _compute(p: Breakdown) -> Explanation:
         "compute",
         show(float(p.compute), "s"),
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
-        " backward twice, plus the optimiser's update; scaled to the measured rate if there is one",
+        " backward twice, plus the optimiser's update; scaled to the measured rate if there is one"
+        + (PACED if device.layers else ""),
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
         "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
         " an estimate, a third off in the median of published single-device rates and a factor of two at"
         " worst; with one it is exact at that point.",
     )
+
+
+def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what a calibration adds: which kinds have a pace of their own, what is beside and over all."""
+    device = p.experiment.machine.device
+    met = {kind_of(layer) for layer in p.experiment.model.layers}
+    kinds = sorted({*met, p.experiment.strategy.optimizer} & {*device.layers})
+    return [
+        ("kinds at a measured pace", ", ".join(kinds) or "none of this network", "calibration"),
+        (
+            "a pass outside the layers",
+            show(device.overhead, "s"),
+            source_of(p, "device", "overhead"),
+        ),
+        (
+            "computing over what these say",
+            f"{device.slowdown:.2f}",
+            source_of(p, "device", "slowdown"),
+        ),
+    ]
 
 
 def _straggler(p: Breakdown) -> Explanation:

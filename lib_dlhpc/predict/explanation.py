@@ -7,6 +7,7 @@ from typing import Any
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import load_machine, read_device, read_link
+from lib_dlhpc.spec.measured import field_of
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -23,8 +24,13 @@ class Explanation:
 
 
 def source_of(prediction: Breakdown, owner: str, key: str) -> str:
-    """Return where a number of the machine comes from: the catalog's source, or "given" if it was changed."""
+    """Return where a number of the machine comes from: a calibration, the catalog, or "given" if it was changed."""
     machine = prediction.experiment.machine
+    name = key if owner == "machine" else f"{owner}.{key}"
+    if machine.measured is not None and name in machine.measured.intervals:
+        unit = field_of(name)["unit"]
+        low, high = (show(end, unit) for end in machine.measured.intervals[name])
+        return f"measured on {machine.measured.date}; {low} to {high} with 90 % (calibration)"
     noun: Any = machine if owner == "machine" else getattr(machine, owner)
     kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
     found: dict[str, str] = {}

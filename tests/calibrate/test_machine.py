@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from subprocess import CompletedProcess, TimeoutExpired
 
 import numpy as np
@@ -16,6 +17,7 @@ from lib_dlhpc.calibrate.messages import protocol_step
 from lib_dlhpc.calibrate.robust import Points
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.machine import StorageTier, read_machine
 from lib_dlhpc.spec.measured import foreign, load_measured, measured_on
@@ -195,3 +197,17 @@ def test_ranks_that_hang_are_told():
 def test_numbers_that_make_no_sense_are_refused(ranks, seconds):
     with pytest.raises(CalibrationError, match="expected"):
         measure_machine(ranks, seconds, answering())
+
+
+def test_a_prediction_says_which_of_its_numbers_were_measured(repository):
+    found = fit_machine(Planted().raw())
+    experiment = load(repository / "labs" / "experiments" / "digits.toml")
+    laid = replace(experiment, machine=measured_on(experiment.machine, found.machine))
+    (told,) = (each for each in explain(predict(laid)) if each.name == "compute")
+    inputs = {name: (shown, source) for name, shown, source in told.inputs}
+    assert inputs["memory bandwidth"][1].startswith("measured on 2")
+    assert "(calibration)" in inputs["a pass outside the layers"][1]
+    assert inputs["kinds at a measured pace"][0].startswith("conv, dense, flatten")
+    assert "whose pace was measured" in told.formula
+    (plain,) = (each for each in explain(predict(experiment)) if each.name == "compute")
+    assert "pace" not in plain.formula and "calibration" not in str(plain.inputs)
