@@ -106,13 +106,14 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
     for row in found.rows if found else ():
         _append(points, algorithm=row.algorithm, name=name_of(row.algorithm), size=row.size,
                 seconds=row.measured, told=format_quantity(row.measured, "s"),
-                foretold=format_quantity(row.predicted, "s"), error=f"{row.error:+.0%}")  # fmt: skip
+                foretold=format_quantity(row.predicted, "s"), error=_percent(row.error))  # fmt: skip
     data = {"lines": lines, "points": points}
     if not found:
         return data, "Nothing measured yet; lines by the textbook."
     last = [row for row in found.rows if row.size == found.rows[-1].size]
     told = ", ".join(
-        f"{name_of(r.algorithm)} {format_quantity(r.measured, 's')} ({r.error:+.0%})" for r in last
+        f"{name_of(r.algorithm)} {format_quantity(r.measured, 's')} ({_percent(r.error)})"
+        for r in last
     )
     return (
         data,
@@ -140,6 +141,10 @@ def words(found: Crossover) -> str:
         ),
     ]
     return verdict_html("<br>".join(lines))
+
+
+def _percent(error: float) -> str:
+    return f"{round(100 * error):+d}%".replace("+0%", "0%")
 
 
 def _median(values: Sequence[float]) -> float:

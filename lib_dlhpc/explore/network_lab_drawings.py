@@ -6,10 +6,11 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.allreduce_charts import LINES
-from lib_dlhpc.explore.allreduce_drawings import SECONDS
+from lib_dlhpc.explore.allreduce_drawings import FIRST_DIGIT, SECONDS
 from lib_dlhpc.explore.drawings import SI, _axis, _finished, _tooltip
 from lib_dlhpc.launch.network.crossover import ALGORITHMS
 
+BYTES = f"indexof([1, 2, 5], {FIRST_DIGIT}) >= 0 ? {SI.format('B')} : ''"
 NAMES = "replace(replace(datum.label, '_', ' '), 'rab', 'Rab')"
 
 
@@ -18,7 +19,7 @@ def slow_network_chart() -> dict[str, Any]:
     x = alt.X("size:Q", title="message, the buffer of each rank").scale(
         type="log", nice=False, padding=10
     )
-    x = x.axis(_axis(labelExpr=SI.format("B"), tickCount=6, grid=False))
+    x = x.axis(_axis(labelExpr=BYTES, tickCount=6, grid=False))
     y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False, padding=6)
     y = y.axis(_axis(labelExpr=SECONDS, tickCount=6))
     legend = alt.Legend(

@@ -1,0 +1,37 @@
+"""The panel of the network laboratory on a page: lines at once, and what is measured when the button is pressed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.launch.network import available
+
+pytestmark = pytest.mark.browser
+
+PANEL = "from lib_dlhpc.explore.network_lab import network_lab\nnetwork_lab()"
+LINES = "document.querySelectorAll('.dlhpc-plot[data-serial] .mark-line path').length"
+SYMBOLS = (
+    "document.querySelectorAll('.dlhpc-plot[data-serial] .mark-symbol.layer_2_marks path').length"
+)
+
+
+@pytest.mark.slow
+def test_what_is_measured_is_drawn(
+    require: Callable[[object, str], None],
+    serve: Callable[..., tuple[str, int]],
+    open_page: Callable[..., Any],
+    notebook: Callable[..., Path],
+    tmp_path: Path,
+    eventually: Callable[..., Any],
+) -> None:
+    require(available() == "", available())
+    page = open_page(serve(notebook(tmp_path / "panel.ipynb", PANEL))[0])
+    eventually(lambda: page.evaluate(LINES) >= 3, "lines of the textbook")
+    assert page.evaluate(SYMBOLS) == 0
+    page.get_by_role("button", name="Measure on 4 ranks").click()
+    page.get_by_text("are at work behind these links").wait_for()
+    eventually(lambda: page.get_by_text("Ping-pong.").count(), "the measurement")
+    eventually(lambda: page.evaluate(SYMBOLS) == 15, "a symbol for each size and algorithm")
+    assert page.evaluate(LINES) == 6
