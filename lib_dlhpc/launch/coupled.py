@@ -1,6 +1,7 @@
 """A coupled workflow on the ranks of this machine: a folder with its TOML goes in, result and timeline come out."""
 
 import json
+import os
 import subprocess
 import tempfile
 from contextlib import ExitStack
@@ -53,7 +54,7 @@ def run_coupled(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlhpc-couple-")))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
-        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks))
+        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks), str(os.getpid()))
         try:
             done = run_to_end(ranks, *words, patience=patience)
         except subprocess.TimeoutExpired:

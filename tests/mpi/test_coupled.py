@@ -1,8 +1,12 @@
 """Coupled runs on real ranks: what is trained does not depend on who does what, and waits are who they should be."""
 
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from small_workflow import small
 
 from lib_dlhpc.launch import JobError
 from lib_dlhpc.launch.coupled import run_coupled
+from lib_dlhpc.spec.workflow import dumps
 from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.coupled import coupled_terms
 
@@ -83,3 +88,38 @@ def test_files_stay_where_they_are_wanted_and_what_goes_wrong_is_told(mpiexec, t
     wild = replace(workflow, experiment=workflow.experiment.set({"training.rate": 1e300}))
     with pytest.raises(JobError, match="no number any more"):
         run_coupled(wild, 2, patience=PATIENCE)
+
+
+def test_ranks_end_with_whoever_started_them(mpiexec, require, tmp_path):
+    require(Path("/proc/self").exists(), "no processes to look at")
+    long = small("shared")
+    long = replace(long, simulation=replace(long.simulation, steps=10**7))
+    code = (
+        "import sys; from pathlib import Path; from lib_dlhpc.spec.workflow import load;"
+        "from lib_dlhpc.launch.coupled import run_coupled;"
+        "run_coupled(load(sys.argv[1]), 2, Path(sys.argv[2]))"
+    )
+    (tmp_path / "long.toml").write_text(dumps(long), encoding="utf-8")
+    words = [sys.executable, "-c", code, str(tmp_path / "long.toml"), str(tmp_path / "run")]
+    with subprocess.Popen(words) as starter:
+        wait_for(lambda: len(ranks_of(tmp_path)) >= 2)
+        starter.kill()
+    wait_for(lambda: not ranks_of(tmp_path))
+
+
+def ranks_of(folder):
+    """The processes whose command line names the folder and the worker."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            text = path.read_bytes().decode(errors="replace")
+            if "coupled.worker" in text and str(folder) in text:
+                found.append(path.parent.name)
+    return found
+
+
+def wait_for(what):
+    end = monotonic() + PATIENCE
+    while not what():
+        assert monotonic() < end
+        sleep(0.1)

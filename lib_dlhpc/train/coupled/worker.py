@@ -1,13 +1,18 @@
-"""What each MPI rank executes: python -m mpi4py -m lib_dlhpc.train.coupled.worker FOLDER RANKS.
+"""What each MPI rank executes: python -m mpi4py -m lib_dlhpc.train.coupled.worker FOLDER RANKS STARTER.
 
-Reads workflow.toml from the folder; rank 0 writes result.json, timeline.npz and weights.npy there.
+Reads workflow.toml from the folder; rank 0 writes result.json, timeline.npz and weights.npy there. When the
+process STARTER is gone, in whatever way it went, so are the ranks.
 """
 
 import json
 import os
 import sys
+import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
+
+WATCH = 0.5  # s
 
 
 def main(folder: Path, expected: int) -> None:
@@ -40,6 +45,28 @@ def main(folder: Path, expected: int) -> None:
     (folder / "result.json").write_text(json.dumps(table), encoding="utf-8")
 
 
+def end_with(process: int) -> None:
+    """End this process when another of this machine is gone."""
+
+    def watch() -> None:
+        while _is_there(process):
+            time.sleep(WATCH)
+        os._exit(1)
+
+    if os.name == "posix":  # elsewhere signal 0 is no question
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def cores() -> int:
     """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -48,4 +75,5 @@ def cores() -> int:
 
 
 if __name__ == "__main__":
+    end_with(int(sys.argv[3]))
     main(Path(sys.argv[1]), int(sys.argv[2]))
