@@ -28,6 +28,7 @@ TICKET, MARK = "job.json", "cancelled.json"  # MARK: someone has asked for its e
 WORK = "job"  # a private folder for the script
 GOODBYE = b"."  # to a job on this machine: whoever submitted it ends, and was not killed
 PAUSE = 0.1  # s between two looks at the folder
+SOON = 0.5  # s between two questions to a scheduler about a job that is about to end
 GRACE = 10.0  # s that a job on this machine has to end when it is asked to
 
 
@@ -106,7 +107,7 @@ class BatchJob:
                 return told if told not in ENDS else "running"
             told = run_folder.read(self.folder / STATUS).get("state", told)  # its last word
         else:
-            answer = self._ask(told in ENDS)
+            answer = self._ask(told in ENDS or (self.folder / MARK).exists())
         if answer.state is None:  # nobody answers: what was known holds
             return told if told not in ENDS else "running"
         if answer.state in ("queued", "running"):
@@ -137,7 +138,6 @@ class BatchJob:
             schedulers.end(self.ticket.site.scheduler, self._native())
         until = time.monotonic() + schedulers.PATIENCE
         while self.state not in ENDS and time.monotonic() < until:
-            self._asked = -1e9
             time.sleep(PAUSE)
 
     def why(self) -> str:
@@ -178,10 +178,11 @@ class BatchJob:
                 write_ticket(self.folder, self.ticket)
         return self.ticket.native
 
-    def _ask(self, now: bool) -> schedulers.Answer:
+    def _ask(self, soon: bool) -> schedulers.Answer:
         """Return the scheduler's answer, at most as old as is fair to ask for: the longer it lasts, the rarer."""
         age = time.time() - self.ticket.submitted
-        if now or time.monotonic() - self._asked > min(max(age / 20, 1.0), 15.0):
+        pause = SOON if soon else min(max(age / 20, 1.0), 15.0)
+        if time.monotonic() - self._asked > pause:
             native = self._native()
             if native:
                 self._answer = schedulers.ask(self.ticket.site.scheduler, native)

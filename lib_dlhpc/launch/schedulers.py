@@ -156,8 +156,10 @@ def _spec(
     psij = _psij()
     nodes = 1 if site.ranks_per_node is None else math.ceil(ranks / site.ranks_per_node)
     per_node = ranks if nodes == 1 else site.ranks_per_node
-    if site.scheduler == "flux":  # which takes tasks only
-        places = psij.ResourceSpecV1(process_count=1, node_count=nodes)
+    if nodes > 1 and site.scheduler == "flux":
+        raise SpecError(f"flux: {nodes} nodes; PSI/J gives a job one, so ranks_per_node is all.")
+    if site.scheduler == "flux":  # where PSI/J knows tasks only: one, that has a core for each rank
+        places = psij.ResourceSpecV1(process_count=1, cpu_cores_per_process=ranks)
     else:
         places = psij.ResourceSpecV1(node_count=nodes, processes_per_node=per_node)
     places.exclusive_node_use = site.exclusive

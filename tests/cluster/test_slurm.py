@@ -292,6 +292,25 @@ def command(folder, *words):
     return [*line, "-n", "2", "--out", str(folder), *words]
 
 
+@pytest.mark.parametrize("to", ["slurm", "local"])
+def test_one_may_stop_waiting(tmp_path, to):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        command(folder, "--to", to, "--wait"), stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + PATIENCE
+    while not (folder / "snapshot.npz").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 130 and f"dlhpc jobs cancel {folder} ends it" in told
+    assert "Traceback" not in told
+    job = attach(folder)
+    assert job.state == "running"
+    job.cancel()
+    assert ended(job) == "cancelled"
+
+
 def test_a_killed_submitter_leaves_its_job_in_slurm(tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(command(folder, "--to", "slurm", "--wait"))

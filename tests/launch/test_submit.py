@@ -264,6 +264,44 @@ def test_mistakes_are_told_before_anything_is_there(tmp_path, options, told):
     assert list(tmp_path.iterdir()) == []
 
 
+FAKE = {
+    "pbs": """
+case $0 in
+*qsub) (PBS_JOBID=7.a bash "$1"; touch ended) >/dev/null 2>&1 & echo 7.a ;;
+*qstat) [ -f ended ] && s='"F", "Exit_status": 0' || s='"R"'
+    echo '{"Jobs": {"7.a": {"job_state": '"$s"'}}}' ;;
+esac""",
+    "lsf": """
+case $0 in
+*bsub) (LSB_JOBID=7 bash "$1"; touch ended) >/dev/null 2>&1 & echo 'Job <7> is submitted' ;;
+*bjobs) [ -f ended ] && s=DONE || s=RUN
+    echo '{"RECORDS": [{"STAT": "'$s'", "EXIT_REASON": ""}]}' ;;
+esac""",
+}
+
+
+@pytest.mark.parametrize("to", FAKE)
+def test_scripts_for_other_schedulers_run(tmp_path, monkeypatch, to):
+    """A stand-in takes the script and runs it: all that can be tried where neither PBS nor LSF is."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name in ("qsub", "qstat", "bsub", "bjobs"):
+        (bin_ / name).write_text(f"#!/bin/bash\ncd {tmp_path}{FAKE[to]}\n")
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    site = Site(scheduler=to, account="A-1", partition="q-2", extra={"m": "e"}, ranks_per_node=1)
+    job = submit(SHORT, 2, to, site, tmp_path / "run", time_limit="61s")
+    assert job.wait()["ranks"] == 2 and job.native_id in ("7.a", "7")
+    (script,) = (job.folder / "job" / to).glob("*.job")
+    text = script.read_text()
+    mark, limit = {"pbs": ("#PBS", "walltime=0:2:0"), "lsf": ("#BSUB", "-W 0:2")}[to]
+    named = f'{mark} -{"N" if to == "pbs" else "J"} "{job.ticket.name}"'
+    lines = [line for line in text.splitlines() if line.startswith(mark)]
+    for words in ("A-1", "q-2", limit, f'{mark} -m "e"', named):
+        assert any(words in line for line in lines), (words, lines)
+    assert stat.S_IMODE(script.stat().st_mode) == 0o600
+
+
 def test_attach_names_what_is_not_there(tmp_path):
     for folder, told in ((tmp_path, "holds no job"), (tmp_path / "x", "no such run folder")):
         with pytest.raises(SpecError, match=told):
