@@ -24,7 +24,7 @@ from lib_dlhpc.train.check import check
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
 ALL = "one step"
-PLAYED = 20  # simulated steps: the jitter evens out
+PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
 SECONDS = 5.0  # of real steps, about
 PAUSE = 0.05  # s between two looks at a run
 
@@ -118,9 +118,10 @@ def foretold(here: Placed) -> Foretold:
     experiment, notes = here.experiment, list(here.notes)
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
+    steps = min(PLAYED, max(4 * PLAYED // here.ranks, 5))
     for fidelity in SIMULATIONS:
         try:
-            ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=PLAYED)).terms
+            ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
         except SpecError as error:
             notes.append(f"fidelity {fidelity} is left out: {error}")
     known = bands(experiment)

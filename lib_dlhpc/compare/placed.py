@@ -54,6 +54,11 @@ def placed(
             f"a step has {batch * shares} samples in place of {int(experiment.global_batch)}:"
             f" {batch} on each of {count(shares, 'rank')}."
         )
+    if experiment.storage.tier:
+        notes.append(
+            f"the trainer has all samples in memory, and reads none from storage.tier ="
+            f" {experiment.storage.tier!r} as the prediction does."
+        )
     nodes = max(int(here.nodes), 1 + int(experiment.servers))
     room = max(int(here.devices_per_node), many)
     own = replace(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.compare.comparison import Comparison
 
 ALL = "one step"
+NAME, TIME, OFF = 26, 10, 11  # characters of the columns
 BAR = 60  # characters of the longest step
 # A letter for each cause, in the order in which a step has them; others are "?".
 LETTERS = {
@@ -86,15 +87,16 @@ def _table(of: "Comparison") -> list[str]:
     """Return the lines of the table: seconds of each way, and how far each is from what was measured."""
     ways = list(of.step)
     foretold = [way for way in ways if way != "measured"]
-    head = "".join(f"{way:>11}" for way in ways) + "   off by, of the measured step:"
     rows: dict[str, Mapping[str, float]] = {ALL: of.step}
     rows |= {f"  {name}": seconds for name, seconds in of.terms.items()}
-    lines = [f"{'':<26}{head}" + "".join(f"{way:>11}" for way in foretold)]
+    over = "off by, of the measured step"
+    left, right = NAME + TIME * len(ways), OFF * len(foretold)
+    lines = [f"{'':{left}}{over:>{right}}", f"{'':{NAME}}" + _row(ways, foretold)]
     for name, seconds in rows.items():
-        shown = "".join(f"{show(seconds[way], 's') if way in seconds else '':>11}" for way in ways)
+        shown = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in foretold]
-        errors = "".join(f"{each / of.step['measured']:>+11.1%}" for each in off)
-        lines.append(f"{name:<26}{shown}{'':<32}{errors}")
+        errors = [f"{each / of.step['measured']:+.1%}" for each in off]
+        lines.append(f"{name:{NAME}}{_row(shown, errors)}")
     lines += [
         f"  {way + ', 90 % band':<30}{show(band[ALL][0], 's')} to {show(band[ALL][1], 's')}"
         for way, band in of.bands.items()
@@ -103,6 +105,10 @@ def _table(of: "Comparison") -> list[str]:
     many = count(of.steps, "step")
     lines.append(f"  {'measured, p10 to p90':<30}{show(low, 's')} to {show(high, 's')}, of {many}")
     return lines
+
+
+def _row(times: list[str], errors: list[str]) -> str:
+    return "".join(f"{time:>{TIME}}" for time in times) + "".join(f"{e:>{OFF}}" for e in errors)
 
 
 def _bars(of: "Comparison") -> list[str]:

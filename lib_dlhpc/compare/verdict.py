@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 ALL, MEASURED = "one step", "measured"
 NOTABLE = 0.05  # of the measured step; less is not worth a search
+RESTLESS = (
+    2.0  # p90 over p10 of the steps; the same step takes as long each time on a quiet machine
+)
 # What each term suggests where more was measured than predicted, and where less was.
 MORE = {
     "forward": "layers take longer than their rate says: small kernels, or others use the cores",
@@ -43,7 +46,7 @@ def verdict(of: "Comparison") -> list[str]:
         ranks, cores = count(of.placed.ranks, "rank"), count(of.placed.cores, "core")
         fewer = count(of.placed.cores, "rank")
         return [f"Not judged: {ranks} share {cores}. Compare on {fewer} or fewer."]
-    said = [_whole(of)]
+    said = [_whole(of), *_restless(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:
         return [*said, f"No term is off by more than {NOTABLE:.0%} of the step."]
@@ -73,6 +76,17 @@ def _whole(of: "Comparison") -> str:
     low, high = of.bands["predicted"][ALL]
     place = "inside" if inside else "outside"
     return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
+
+
+def _restless(of: "Comparison") -> list[str]:
+    """Say where steps differ so much that the machine must have had other work."""
+    low, high = of.spread
+    if high < RESTLESS * low:
+        return []
+    return [
+        f"Its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90): others are at work on this machine;"
+        " compare again when it is quiet."
+    ]
 
 
 def _term(of: "Comparison", name: str, off: float) -> str:

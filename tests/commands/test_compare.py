@@ -26,7 +26,7 @@ def test_it_prints_a_table_of_all_ways(capsys):
     assert main(["compare", DIGITS, "-n", "1", "--steps", "6"]) == 0
     out, err = capsys.readouterr()
     assert "cnn-digits on 1 rank of this machine" in out
-    for word in ("predicted", "rounds", "events", "measured", "backward", "Off most", "p10 to p90"):
+    for word in ("predicted", "rounds", "events", "measured", "backward", "off by", "p10 to p90"):
         assert word in out
     assert "dlhpc calibrate" in out
     assert err == ""

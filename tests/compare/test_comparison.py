@@ -129,6 +129,12 @@ def test_without_a_calibration_the_stand_in_is_said(digits):
     assert "this machine was not measured" in said and "dlhpc calibrate" in said
 
 
+def test_that_no_storage_is_read_is_said(digits):
+    said = " ".join(placed(digits.set({"storage.tier": "ssd"})).notes)
+    assert "all samples in memory" in said and "'ssd'" in said
+    assert "in memory" not in " ".join(placed(digits).notes)
+
+
 def test_a_foreign_or_stale_calibration_is_said(digits, calibrated):
     old = (date.today() - timedelta(days=90)).isoformat()
     where = replace(calibrated.measured, host="another", date=old)
@@ -164,10 +170,18 @@ def test_a_run_as_predicted_has_no_term_that_is_off(digits):
 def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits):
     found = _told(digits.set({"machine.jitter": 0.0}), factor=3.0)
     assert found.error("predicted") == pytest.approx(1 / 3 - 1)
-    told = found.verdict[1]
+    told, advice = found.verdict[1:]
     assert told.startswith("Off most: backward")
     assert "3.0 times" in told and "rate" in told
-    assert "dlhpc calibrate" in found.verdict[2]
+    assert "dlhpc calibrate" in advice
+
+
+def test_steps_that_differ_much_tell_of_other_work_on_the_machine(digits):
+    for jitter, restless in ((0.0, False), (0.9, True)):
+        told = foretold(placed(digits))
+        timeline = simulate(digits.set({"machine.jitter": jitter}), steps=60)
+        verdict = " ".join(beside(told, [steps_of(timeline)]).verdict)
+        assert ("others are at work" in verdict) is restless
 
 
 def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
