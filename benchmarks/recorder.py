@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 
 from lib_dlhpc.spec.experiment import loads  # noqa: E402
 from lib_dlhpc.timeline.communicator import trace_comm  # noqa: E402
-from lib_dlhpc.timeline.recorder import Recorder, Region  # noqa: E402
+from lib_dlhpc.timeline.recorder import Recorder, region  # noqa: E402
 
 EXPERIMENT = Path(__file__).parents[1] / "labs" / "experiments" / "digits.toml"
 MANY, TURNS = 20_000, 15
@@ -54,14 +54,14 @@ def clock(many: int) -> None:
 def block(many: int) -> None:
     log = Recorder()
     for _ in range(many):
-        with Region("step", log):
+        with region("step", log):
             pass
 
 
 def function(many: int) -> None:
     log = Recorder()
 
-    @Region("step", log)
+    @region("step", log)
     def step() -> None:
         pass
 
@@ -198,7 +198,7 @@ def steps(batch: int) -> None:
     indices = np.arange(batch)
     found: dict[str, list[int]] = {name: [] for name in ranks}
     for number in range(600):
-        for name, rank in ranks.items():
+        for name, rank in sorted(ranks.items(), key=lambda item: (len(item[0]) + number) % 3):
             start = time.perf_counter_ns()
             rank._step(number, 0.0, indices)
             found[name].append(time.perf_counter_ns() - start)

@@ -54,7 +54,7 @@ def made(call: Call, name: str, recorder: Recorder, wrap: Callable[[Any, Any], A
     event = number_of(recorder, "collective", name)
 
     def make(self: Any, *arguments: Any, **named: Any) -> Any:
-        order = next(self._calls)
+        order = self._next_call()
         start = perf_counter_ns()
         comm = call(self, *arguments, **named)
         stop = perf_counter_ns()
@@ -69,7 +69,7 @@ def _blocking(call: Call, name: str, root: int | None, alone: bool, recorder: Re
     size_in = _pickled if name.islower() else _contribution
 
     def traced(self: Any, *arguments: Any, **named: Any) -> Any:
-        order = APART if alone else next(self._calls)
+        order = APART if alone else self._next_call()
         start = perf_counter_ns()
         result = call(self, *arguments, **named)
         stop = perf_counter_ns()
@@ -88,7 +88,7 @@ def _begun(
     event, persistent = number_of(recorder, "collective", name), name.endswith("_init")
 
     def traced(self: Any, *arguments: Any, **named: Any) -> Any:
-        order = APART if alone else next(self._calls)
+        order = APART if alone else self._next_call()
         request = call(self, *arguments, **named)
         peer = -1 if root is None else _root(self, root, arguments, named)
         size = _contribution(arguments, named)

@@ -83,7 +83,7 @@ def _wrap(comm: Any, recorder: Recorder, key: str, ranks: tuple[int, ...]) -> An
         traced = cls(comm)
     traced._ranks, traced._key = ranks, key
     traced._number = recorder.communicator(key)
-    traced._calls, traced._made, traced._groups = count(), count(), {}
+    traced._next_call, traced._made, traced._groups = count().__next__, count(), {}
     return traced
 
 
@@ -137,7 +137,7 @@ def _idup(call: Call) -> Call:
     """A duplicate that must not be asked for its group before its request is done; it is its parent's."""
 
     def idup(self: Any, *arguments: Any, **named: Any) -> Any:
-        next(self._calls)
+        self._next_call()
         comm, request = call(self, *arguments, **named)
         key = f"{self._key}/{next(self._made)} of {self._ranks[0]}"
         return _wrap(comm, self._recorder, key, self._ranks), request

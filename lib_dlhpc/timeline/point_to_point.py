@@ -40,6 +40,7 @@ def send(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
     """A send that does not wait: one row over the call; and see requests.py."""
     event, add, pickled = number_of(recorder, "send", name), recorder.add, name.islower()
+    traced_request = mpi.Request
 
     def traced(self: Any, buf: Any = None, dest: int = -1, tag: int = 0, **named: Any) -> Any:
         if named:
@@ -50,8 +51,11 @@ def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
         size = UNKNOWN if pickled else size_of(buf)
         peer = self._ranks[dest] if dest >= 0 else -1
         add(event, start, stop, size, peer, self._number, tag, start)
-        what = ("send", recorder, event, self._number, self._ranks, start, size, peer, tag)
-        return opened(mpi.Request, request, what)
+        request = traced_request(request)
+        request.opened = (
+            "send", recorder, event, self._number, self._ranks, start, size, peer, tag,
+        )  # fmt: skip
+        return request
 
     return traced
 
@@ -93,13 +97,17 @@ def recv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 def irecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
     """A receive that does not wait: one row when it is waited for."""
-    event = number_of(recorder, "receive", name)
+    event, traced_request = number_of(recorder, "receive", name), mpi.Request
 
     def traced(
         self: Any, buf: Any = None, source: int = mpi.ANY_SOURCE, tag: int = mpi.ANY_TAG
     ) -> Any:
         posted = perf_counter_ns()
-        return opened(mpi.Request, call(self, buf, source, tag), _awaited(self, event, posted))
+        request = traced_request(call(self, buf, source, tag))
+        request.opened = (
+            "receive", recorder, event, self._number, self._ranks, posted, 0, -1, 0,
+        )  # fmt: skip
+        return request
 
     return traced
 

@@ -54,7 +54,7 @@ class Recorder:
         self.comms: list[str] = []  # what ranks that share a communicator all call it
         self.world: Any = None  # the group of the first of them
         self.clocks: list[tuple[int, int]] = []  # ns of this clock, what to add to read rank 0's
-        self._regions: dict[str, int] = {}
+        self.regions: dict[str, int] = {}  # the events of regions, by their names
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._lock = threading.Lock()
         self._start(path)
@@ -149,30 +149,32 @@ class Recorder:
             self._told.flush()
 
 
-class Region:
-    """A stretch of a program under a name: around a block, `with`, or a function, `@`."""
+_LIVING: WeakSet[Recorder] = WeakSet()
+HERE = Recorder()
 
-    __slots__ = ("_add", "_event", "_outer", "_start")
 
-    def __init__(self, name: str, recorder: Recorder) -> None:
-        event = recorder._regions.get(name)
-        if event is None:
-            event = recorder._regions[name] = recorder.number("compute", "region", name)
-        self._event, self._add = event, recorder.add
-        self._start = 0
-        self._outer: Any = None
+class region:
+    """A stretch of a program under a name: `with region("solve"):`, or each call of a function, `@region("solve")`.
+
+    One that is kept may be entered again from within, by one thread; threads each make their own.
+    """
+
+    __slots__ = ("_add", "_event", "_open")
+
+    def __init__(self, name: str, recorder: Recorder = HERE) -> None:
+        try:
+            self._event = recorder.regions[name]
+        except KeyError:
+            self._event = recorder.regions[name] = recorder.number("compute", "region", name)
+        self._add = recorder.add
+        self._open: Any = None  # when it was entered, and the same of what it was entered from
 
     def __enter__(self) -> None:
-        if self._start:  # entered again from within
-            self._outer = (self._start, self._outer)
-        self._start = perf_counter_ns()
+        self._open = (perf_counter_ns(), self._open)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._add(self._event, self._start, perf_counter_ns())
-        if self._outer is None:
-            self._start = 0
-        else:
-            self._start, self._outer = self._outer
+        start, self._open = self._open
+        self._add(self._event, start, perf_counter_ns())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         event, add = self._event, self._add
@@ -186,15 +188,6 @@ class Region:
                 add(event, start, perf_counter_ns())
 
         return timed
-
-
-_LIVING: WeakSet[Recorder] = WeakSet()
-HERE = Recorder()
-
-
-def region(name: str) -> Region:
-    """Take down the block (`with region("solve"):`) or each call of the function (`@region("solve")`)."""
-    return Region(name, HERE)
 
 
 def _stop_in_child() -> None:

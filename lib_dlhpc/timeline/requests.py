@@ -95,7 +95,8 @@ def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
     tests = name.lower() == "test"
 
     def one(self: Any, status: Any = None) -> Any:
-        if getattr(self, "opened", None) is None:
+        what: Open | None = getattr(self, "opened", None)
+        if what is None:
             return call(self, status)
         if status is None:
             status = mpi.Status()
@@ -103,7 +104,11 @@ def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
         result = call(self, status)
         stop = perf_counter_ns()
         if not tests or (result[0] if name == "test" else result):
-            _done([(self, status)], name, start, stop)
+            if what[0] == "receive" and not status.Is_cancelled():
+                self.opened = None
+                receive(what, status, start, stop)
+            else:
+                _done([(self, status)], name, start, stop)
         return result
 
     return one

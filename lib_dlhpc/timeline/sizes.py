@@ -5,9 +5,9 @@ from typing import Any
 
 def size_of(data: Any) -> int:
     """Return the bytes of an array, of a buffer, or of [data, count, type] and its like; else 0."""
-    size = getattr(data, "nbytes", None)
+    size: int | None = getattr(data, "nbytes", None)
     if size is not None:
-        return int(size)
+        return size
     if data is None or isinstance(data, int):  # MPI.IN_PLACE, MPI.BOTTOM
         return 0
     if isinstance(data, (bytes, bytearray)):

@@ -14,7 +14,7 @@ import pytest
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import recorder
 from lib_dlhpc.timeline.collecting import Part, assemble, collect, read_part
-from lib_dlhpc.timeline.recorder import PIECE, ROW, Recorder, Region
+from lib_dlhpc.timeline.recorder import PIECE, ROW, Recorder, region
 from lib_dlhpc.timeline.sizes import size_of
 
 
@@ -39,16 +39,16 @@ def rows(log):
 def test_blocks_and_functions_are_regions_also_within_each_other_and_themselves(clock):
     log = Recorder()
 
-    @Region("fall", log)
+    @region("fall", log)
     def fall(far):
         """Fall."""
         return far if far == 0 else fall(far - 1)
 
-    outer = Region("outer", log)
-    with outer, Region("inner", log), outer:
+    outer = region("outer", log)
+    with outer, region("inner", log), outer:
         pass
     assert fall(1) == 0 and fall.__doc__ == "Fall."
-    with pytest.raises(ValueError, match="bad"), Region("failed", log):
+    with pytest.raises(ValueError, match="bad"), region("failed", log):
         raise ValueError("bad")
     table = collect(Alone(), log)
     assert rows(log) == [
@@ -61,11 +61,11 @@ def test_blocks_and_functions_are_regions_also_within_each_other_and_themselves(
 def test_a_recorder_that_is_off_takes_nothing_down_and_forgets_nothing(clock):
     log = Recorder()
     for log.on in (True, False, True):
-        with Region("step", log):
+        with region("step", log):
             pass
     assert len(log.rows()) == 2
     log.clear()
-    with Region("step", log):
+    with region("step", log):
         pass
     assert [name for name, *_ in rows(log)] == ["step"]
 
@@ -74,16 +74,16 @@ def test_an_event_is_one_write_of_one_row_and_no_object_stays():
     """What makes it cheap, and not how cheap it is: one write, no dict, no list."""
     log, written = Recorder(), []
     write, log._write = log._write, lambda row: written.append(row) or write(row)
-    region = Region("step", log)
-    with region:
+    step = region("step", log)
+    with step:
         pass
     assert [len(row) for row in written] == [ROW.itemsize]
-    for function in (Recorder.add, Region.__enter__, Region.__exit__):
+    for function in (Recorder.add, region.__enter__, region.__exit__):
         names = {step.opname for step in dis.get_instructions(function)}
         assert not names & {"BUILD_MAP", "BUILD_LIST", "LIST_APPEND", "STORE_SUBSCR"}
     before = len(log._pieces)
     for _ in range(1000):
-        with region:
+        with step:
             pass
     assert len(log._pieces) == before and len(log.rows()) == 1001
 
@@ -110,13 +110,13 @@ def test_rows_go_on_from_piece_to_piece_with_threads_that_share_them(monkeypatch
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lib_dlhpc.timeline.recorder import Recorder, Region
+from lib_dlhpc.timeline.recorder import Recorder, region
 log = Recorder(Path(sys.argv[1]))
 for _ in range(3):
-    with Region("step", log):
+    with region("step", log):
         pass
 if os.fork() == 0:
-    with Region("of a child", log):
+    with region("of a child", log):
         pass
     os._exit(0)
 os.wait()
