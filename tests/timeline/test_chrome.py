@@ -137,6 +137,12 @@ def test_a_send_and_its_receive_are_an_arrow(tmp_path, late):
     assert 0.25e6 <= arrive["ts"] < (late + 1.5) * 1e6
 
 
+def test_a_match_of_more_than_one_message_has_no_arrow(tmp_path):
+    call = (1, "communication", "receive", "MPI_Recv", 1.0, 2.0, 8, 0, 0, 7)
+    send = (0, "communication", "send", "MPI_Send", 1.0, 2.0, 8, 1, 0, 7)
+    assert arrows([send, call, call], tmp_path) == arrows([send, send, call], tmp_path) == []
+
+
 def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text("old")
@@ -158,6 +164,7 @@ def trace_of(*given, about=True, **changed):
 
 WRONG = {
     "ts: text": (trace_of(ts="now"), r"event 0: ts = 'now': expected a number of microseconds"),
+    "ts: true": (trace_of(ts=True), "event 0: ts = True: expected a number"),
     "ts: huge": (trace_of(ts=10**400), r"event 0: ts = 1\.0*e\+400: too far"),
     "dur: huge": (trace_of(dur=1e300), r"event 0: dur = 1e\+300: too far"),
     "dur: missing": (

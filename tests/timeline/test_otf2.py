@@ -360,7 +360,7 @@ def test_a_folder_or_file_without_an_anchor_is_refused(tmp_path, archive, capfd)
 @pytest.mark.parametrize("part", ["traces.otf2", "traces.def", "traces/1.evt"])
 def test_an_archive_that_is_cut_is_refused(tmp_path, archive, part, capfd):
     whole, refused = (archive / part).read_bytes(), 0
-    sizes = sorted({0, 1, 9, len(whole) // 3, len(whole) // 2, len(whole) - 9, len(whole) - 1})
+    sizes = range(0, len(whole), 1 + len(whole) // 80)
     for size in sizes:
         (archive / part).write_bytes(whole[:size])
         try:
