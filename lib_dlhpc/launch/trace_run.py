@@ -90,6 +90,7 @@ def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
             lost.append(str(error))
             continue
         parts.append(part)
+        lost += [f"rank {rank}: {sentence}" for sentence in part.lost]
         if part.ended is None:
             lost.append(f"rank {rank} was ended from outside: what it was doing then is not here.")
         elif part.ended != "done":

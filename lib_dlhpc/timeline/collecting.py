@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class Part:
     comms: Sequence[str] = ()
     clocks: Sequence[tuple[int, int]] = ()
     ended: str | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    lost: Sequence[str] = ()  # what is not in it, in words
 
 
 def collect(comm: Any, recorder: Recorder = HERE) -> Timeline | None:
@@ -75,7 +75,7 @@ def read_part(path: Path, rank: int) -> Part:
         lines = path.with_suffix(".words").read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise SpecError(f"rank {rank} left nothing in {path}: {error.strerror}.") from None
-    told: dict[str, list[Any]] = {"words": [], "comm": [], "clock": [], "ended": []}
+    told: dict[str, list[Any]] = {"words": [], "comm": [], "clock": [], "ended": [], "lost": []}
     for line in lines[:-1]:  # the last is empty, or was being written when its rank died
         for what, value in json.loads(line).items():
             told.setdefault(what, []).append(value)
@@ -83,7 +83,7 @@ def read_part(path: Path, rank: int) -> Part:
     whole = (rows["event"] > 0) & (rows["event"] <= len(told["words"]))
     words = [tuple(words) for words in told["words"]]
     ended = told["ended"][-1] if told["ended"] else None
-    return Part(rank, rows[whole], words, told["comm"], told["clock"], ended)
+    return Part(rank, rows[whole], words, told["comm"], told["clock"], ended, told["lost"])
 
 
 def _columns(part: Part, names: dict[str, int], comms: dict[str, int]) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from time import perf_counter_ns
@@ -133,6 +134,9 @@ class Recorder:
             piece = mmap.mmap(-1, PIECE)
         else:
             self._file.truncate(at + PIECE)
+            # A mapped page that the disk has no room for would end the program.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), at, PIECE)
             piece = mmap.mmap(self._file.fileno(), PIECE, offset=at)
         self._pieces.append(piece)
         self._write = piece.write
@@ -140,13 +144,19 @@ class Recorder:
     def _write_on(self, row: bytes) -> None:
         with self._lock:
             if self._pieces[-1].tell() == PIECE:  # else another thread was here first
-                self._next_piece()
-            self._write(row)
+                try:
+                    self._next_piece()
+                except OSError as error:  # the program goes on, its record does not
+                    self.on = False
+                    self._tell(lost=f"its record ends early: {error.strerror}.")
+            if self.on:
+                self._write(row)
 
     def _tell(self, **what: Any) -> None:
         if self._told is not None:
-            self._told.write(json.dumps(what) + "\n")
-            self._told.flush()
+            with suppress(OSError):
+                self._told.write(json.dumps(what) + "\n")
+                self._told.flush()
 
 
 _LIVING: WeakSet[Recorder] = WeakSet()

@@ -140,6 +140,31 @@ def test_what_a_killed_process_did_is_in_its_files_and_nothing_of_its_children(t
         read_part(tmp_path / "rank-3.rows", 3)
 
 
+FULL = """
+import resource, sys
+from pathlib import Path
+from lib_dlhpc.timeline.recorder import PIECE, ROW, Recorder, region
+log = Recorder(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (PIECE + 4096, PIECE + 4096))
+for _ in range(PIECE // ROW.itemsize + 10):
+    with region("step", log):
+        pass
+print("went on", log.on)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit of this kind elsewhere")
+def test_a_full_disk_ends_the_record_and_not_the_program(tmp_path):
+    path = tmp_path / "rank-0.rows"
+    run = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], timeout=120, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout) == (0, "went on False\n"), run.stderr
+    part = read_part(path, 0)
+    assert len(part.rows) == PIECE // ROW.itemsize
+    assert part.lost == ["its record ends early: File too large."]
+
+
 def part(rank, *told, words=(("communication", "send", "MPI_Send"),), **more):
     table = np.zeros(len(told), ROW)
     for row, values in zip(table, told, strict=True):
