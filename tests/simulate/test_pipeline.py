@@ -1,5 +1,6 @@
 """Pipelines on a machine: the papers' bubbles where messages are free, alpha and beta where they are not."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from lib_dlhpc.simulate.simulation import Traffic
 from lib_dlhpc.simulate.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Device, Link, Machine
-from lib_dlhpc.timeline import breakdown, critical_path, idle, span, trace_events
+from lib_dlhpc.timeline import breakdown, critical_path, export_chrome, idle, span
 from lib_dlhpc.timeline.table import COLUMNS
 
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
@@ -180,7 +181,7 @@ def test_messages_of_a_rank_share_its_port_and_others_traffic_the_link():
         assert timeline.stop.max() == pytest.approx(expected)
 
 
-def test_the_timeline_holds_together():
+def test_the_timeline_holds_together(tmp_path):
     """A rank does one thing at a time without a gap, from the first event to the last; arrows for messages."""
     timeline = play_pipeline(
         interleaved(3, 6, 2), machine(0.1, 1e9), 3, 1, 1.0, 2.0, 0.4e9, messages=7
@@ -191,7 +192,9 @@ def test_the_timeline_holds_together():
         np.testing.assert_allclose(mine.start[1:], mine.stop[:-1], atol=1e-12)
     names = set(timeline.names)
     assert {"forward 0, chunk 1", "backward 5, chunk 0", "wait for activation 0"} <= names
-    arrows = [event for event in trace_events(timeline)["traceEvents"] if event["ph"] == "s"]
+    export_chrome(timeline, tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    arrows = [event for event in events if event["ph"] == "s"]
     assert len(arrows) == 7
     path = critical_path(timeline)
     assert len(path) and path.stop[-1] <= span(timeline)
