@@ -23,6 +23,8 @@ TCP = {  # MPICH: messages by TCP, between ranks of one machine too, through the
     "MPIR_CVAR_NOLOCAL": "1",
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "net0",
+    "HYDRA_LAUNCHER": "fork",  # here, in a job of a batch system too
+    "HYDRA_RMK": "user",
 }
 TUN = "/dev/net/tun"  # makes network cards whose other end is a file
 MOST_RANKS = 64
