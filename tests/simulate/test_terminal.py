@@ -67,7 +67,7 @@ def test_ctrl_c_in_the_middle_of_an_event_too(tmp_path, capsys, monkeypatch):
 def test_ctrl_c_while_the_trace_is_written_leaves_the_old_one(tmp_path, capsys, monkeypatch):
     path = tmp_path / "out.json"
     path.write_text("old")
-    monkeypatch.setattr(json, "dump", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(json, "dumps", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert main([*EVENTS, "--trace", str(path)]) == 130
     assert capsys.readouterr().err == "dlhpc: Cancelled.\n"
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
