@@ -45,6 +45,18 @@ def test_what_a_rank_computes_less_than_the_slowest_it_waits_and_no_more():
     assert found.terms["exposed communication"] == pytest.approx(0.5)
 
 
+def test_a_rank_waits_for_the_slowest_no_longer_than_it_waits():
+    def forward(step, rank):
+        return (1.0, 3.0)[rank]
+
+    def wait(step, rank):
+        return (1.5, 0.0)[rank]
+
+    found = steady([steps_of(_timeline(9, 2, forward=forward, wait=wait, update=1.0))])
+    assert found.terms["waiting for the slowest"] == pytest.approx(0.75)
+    assert found.terms["exposed communication"] == 0
+
+
 def test_in_a_pipeline_who_computes_less_has_its_turn_later():
     def forward(step, rank):
         return (1.0, 3.0)[rank]
@@ -52,8 +64,10 @@ def test_in_a_pipeline_who_computes_less_has_its_turn_later():
     def bubble(step, rank):
         return (2.0, 0.0)[rank]
 
-    found = steady([steps_of(_timeline(9, 2, forward=forward, bubble=bubble, update=1.0))])
+    timeline = _timeline(9, 2, forward=forward, bubble=bubble, wait=0.5, update=1.0)
+    found = steady([steps_of(timeline)])
     assert found.terms["waiting for the slowest"] == 0
+    assert found.terms["exposed communication"] == pytest.approx(0.5)
     assert found.terms["pipeline bubble"] == pytest.approx(1.0)
 
 
