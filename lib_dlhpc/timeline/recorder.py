@@ -62,10 +62,12 @@ class Recorder:
 
     def keep_in(self, path: Path) -> None:
         """Go on in a file, and put there what has been taken down so far."""
-        rows = self.rows()
+        rows, on = self.rows(), self.on
         self._start(path)
+        self.on = True  # what has been taken down is not to be lost where no more is
         for row in rows:
             self._write_on(row.tobytes())
+        self.on &= on
 
     def number(self, stream: str, kind: str, name: str) -> int:
         """Return the number of an event with these words."""

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 from mpi4py import MPI
+from mpi4py.util import pkl5
 
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
@@ -125,6 +126,27 @@ def communicators():
     half.Free()
 
 
+def what_passes_through():
+    """Nobody takes these down; they work as they did."""
+    own = pkl5.Intracomm(comm)
+    own.send(out, after)
+    got = own.recv(source=before).tolist()
+    other = comm.Split(rank % 2).Create_intercomm(0, comm, 1 - rank % 2, 5)
+    both = other.Merge()
+    both.Barrier()
+    asked = comm.Irecv(back, rank, 77)
+    asked.Cancel()
+    status = MPI.Status()
+    asked.Wait(status)
+    comm.Set_errhandler(MPI.ERRORS_RETURN)
+    error = 0
+    try:
+        comm.Send(out, size)
+    except MPI.Exception as wrong:
+        error = wrong.Get_error_class()
+    tell(got, other.remote_size, both.size, status.Is_cancelled(), error == MPI.ERR_RANK)
+
+
 def main():
     blocking()
     nonblocking()
@@ -132,6 +154,7 @@ def main():
     persistent()
     collectives()
     communicators()
+    what_passes_through()
 
 
 if __name__ == "__main__":

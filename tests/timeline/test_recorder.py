@@ -107,6 +107,20 @@ def test_rows_go_on_from_piece_to_piece_with_threads_that_share_them(monkeypatch
             assert (found["start"][found["peer"] == peer] == np.arange(5000)).all()
 
 
+def test_a_recorder_goes_on_in_a_file_with_what_it_had(clock, tmp_path):
+    log = Recorder()
+    with region("early", log):
+        pass
+    log.on = False
+    log.keep_in(tmp_path / "rank-0.rows")
+    assert not log.on
+    log.on = True
+    with region("late", log):
+        pass
+    table = assemble([read_part(tmp_path / "rank-0.rows", 0)], 1)
+    assert [event.name for event in table] == ["early", "late"]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
