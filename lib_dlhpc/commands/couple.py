@@ -31,6 +31,11 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     one.add_argument("workflow", help="a TOML file, such as labs/experiments/coupled.toml")
     one.add_argument("-n", "--ranks", type=int, default=2, help="MPI ranks (default: 2)")
+    one.add_argument(
+        "--placement",
+        metavar="WHO",
+        help="in place of the file's: shared, or how many ranks simulate while the others train",
+    )
     one.add_argument("--once", action="store_true", help="do not run the better placement")
     one.add_argument("--out", metavar="DIR", help="keep the runs there, in before/ and after/")
     one.add_argument("--json", action="store_true", help="print JSON in SI units")
@@ -57,7 +62,7 @@ def _couple(options: argparse.Namespace) -> int:
     from lib_dlhpc.predict.coupled import placements
     from lib_dlhpc.spec.workflow import load
 
-    workflow = load(options.workflow)
+    workflow = _placed(load(options.workflow), options.placement)
     if not 1 <= options.ranks <= MOST_RANKS:
         raise SpecError(f"--ranks {options.ranks}: legal: a whole number from 1 to {MOST_RANKS}.")
     workflow.sides(options.ranks)
@@ -77,6 +82,19 @@ def _couple(options: argparse.Namespace) -> int:
     else:
         print(as_text(before, ways, after))
     return 0
+
+
+def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
+    """Return the workflow as --placement has it."""
+    if who is None:
+        return workflow
+    if who == "shared":
+        return workflow.placed("shared")
+    if not who.isascii() or not who.isdigit() or int(who) < 1:
+        raise SpecError(
+            f"--placement {who}: legal: shared, or the number of ranks that simulate, at least 1."
+        )
+    return workflow.placed("separate", int(who))
 
 
 def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
@@ -158,6 +176,8 @@ def _table(way: ThreeWays) -> list[str]:
     lines = [f"{_named(way.predicted):<28}" + "".join(f"{engine:>12}" for engine in engines)]
     for name, term in [*rows, ("the run", whole)]:
         lines.append(f"  {name:<26}" + "".join(f"{term[engine]:>10.3f} s" for engine in engines))
+    off = [whole[engine] / whole["measured"] - 1 for engine in engines[:2]]
+    lines.append(f"  off by{off[0]:>+32.1%}{off[1]:>+12.1%}")
     return lines
 
 

@@ -56,6 +56,15 @@ def test_json_has_the_same_terms_of_all_three(file, capsys):
     assert told["before"]["costs"]["point"] == pytest.approx(1e-5)
 
 
+@pytest.mark.parametrize(
+    ("who", "named"), [("shared", "shared: 2 do both"), ("1", "separate: 1 + 1")]
+)
+def test_another_placement_can_be_asked_for(file, capsys, who, named):
+    assert main(["couple", str(file), "-n", "2", "--once", "--placement", who]) == 0
+    text = capsys.readouterr().out
+    assert named in text.split("predicted   simulated")[0]
+
+
 def test_more_ranks_than_cores_are_said_to_be_so(file, capsys, monkeypatch):
     read = coupled._read
 
@@ -73,6 +82,9 @@ def test_more_ranks_than_cores_are_said_to_be_so(file, capsys, monkeypatch):
         (["-n", "0"], "--ranks 0: legal"),
         (["-n", "1"], "1 ranks leave none to train"),
         (["-n", "1000"], "--ranks 1000: legal"),
+        (["--placement", "apart"], "--placement apart: legal: shared, or the number"),
+        (["--placement", "0"], "--placement 0: legal"),
+        (["-n", "3", "--placement", "3"], "3 ranks leave none to train"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(file, capsys, words, says):
