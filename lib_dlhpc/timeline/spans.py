@@ -87,9 +87,13 @@ def in_order(timeline: Timeline) -> Timeline:
     rank, start, stop = timeline.rank, timeline.start, timeline.stop
     if _is_in_order(rank, start, stop):
         return timeline
-    order = np.argsort(
-        start
-    )  # the quick sort, which keeps nothing in place; ties are put right below
+    return timeline.select(_order(timeline))
+
+
+def _order(timeline: Timeline) -> NDArray[Any]:
+    rank, start, stop = timeline.rank, timeline.start, timeline.stop
+    # The quick sort, which keeps nothing in its place: ties are put right below.
+    order = np.argsort(start)
     narrow = np.uint16 if timeline.ranks <= 1 << 16 else np.int32
     order = order[np.argsort(rank[order].astype(narrow), kind="stable")]
     begin, who = start[order], rank[order]
@@ -103,7 +107,7 @@ def in_order(timeline: Timeline) -> Timeline:
         call = np.isin(timeline.kind[among], CALLS)
         end = np.where(call, stop[among], -stop[among])
         order[at] = among[np.lexsort((among, end, call, begin[at], who[at]))]
-    return timeline.select(order)
+    return order
 
 
 def _is_in_order(rank: NDArray[np.int32], start: Floats, stop: Floats) -> bool:
@@ -112,9 +116,8 @@ def _is_in_order(rank: NDArray[np.int32], start: Floats, stop: Floats) -> bool:
         return False
     later = start[1:] > start[:-1]
     later |= step > 0
-    at = np.flatnonzero(
-        ~later
-    )  # begin together on one rank: the longer first, or nothing before something
+    # Begin together on one rank: the longer one first, or nothing before something.
+    at = np.flatnonzero(~later)
     if (start[at + 1] < start[at]).any():
         return False
     return bool(((stop[at + 1] <= stop[at]) | (stop[at] == start[at])).all())

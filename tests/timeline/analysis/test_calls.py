@@ -1,0 +1,115 @@
+"""Calls are put together whatever their numbers are; traces that cannot be still come to an end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mpi_world import Ranks
+
+from lib_dlhpc.timeline import from_rows
+from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis.calls import (
+    ALL_FOR_ROOT,
+    EACH_FOR_ALL,
+    FREE,
+    ROOT_FOR_ALL,
+    _pattern,
+    calls,
+)
+from lib_dlhpc.timeline.spans import in_order
+
+
+def exchange(steps=20):
+    world = Ranks(4)
+    for step in range(steps):
+        world.compute([0.01, 0.01, 0.013, 0.01])
+        world.shift(1000 * (step + 1))
+        world.together()
+    return world.trace()
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("MPI_Allreduce", EACH_FOR_ALL),
+        ("MPI_Iallreduce", EACH_FOR_ALL),
+        ("MPI_Alltoallw", EACH_FOR_ALL),
+        ("MPI_Barrier", EACH_FOR_ALL),
+        ("MPI_Reduce_scatter_block", EACH_FOR_ALL),
+        ("MPI_Bcast", ALL_FOR_ROOT),
+        ("MPI_Iscatterv", ALL_FOR_ROOT),
+        ("MPI_Gatherv", ROOT_FOR_ALL),
+        ("MPI_Reduce", ROOT_FOR_ALL),
+        ("MPI_Scan", FREE),
+        ("MPI_Exscan", FREE),
+        ("solve", FREE),
+    ],
+)
+def test_who_waits_for_whom_is_in_the_name_of_the_call(name, pattern):
+    assert _pattern(name) == pattern
+
+
+def test_numbers_of_matches_may_have_gaps_and_any_order():
+    trace = exchange()
+    draw = np.random.default_rng(0).permutation(10**6)[: trace.match.max() + 1] * 10**9
+    other = replace(trace, match=np.where(trace.match >= 0, draw[trace.match], -1))
+    assert analyse(trace).findings == analyse(other).findings != []
+    assert analyse(trace).efficiency == analyse(other).efficiency
+
+
+def test_an_end_without_its_other_end_is_left_out():
+    trace = exchange()
+    lost = np.flatnonzero(trace.where("", "send"))[::2]
+    part = trace.select(np.delete(np.arange(len(trace)), lost))
+    assert len(calls(in_order(part)).sends) == len(calls(in_order(trace)).sends) // 2
+    said = analyse(part)
+    assert 0 < said.efficiency.parallel <= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clocks_that_disagree_make_no_trace_hang(seed):
+    """Every rank's clock is off by up to a step: messages come before they are sent, and the like."""
+    trace = exchange()
+    off = np.random.default_rng(seed).uniform(-0.01, 0.01, 4)[trace.rank]
+    said = analyse(replace(trace, start=trace.start + off, stop=trace.stop + off))
+    told = said.efficiency
+    assert all(0 < part <= 1 for part in (told.load_balance, told.serialisation, told.transfer))
+    assert 0 < len(said.path) <= 2 * len(trace) + 1
+
+
+def test_calls_that_wait_for_each_other_come_to_an_end():
+    """No program can make this trace: each receive needs a send that comes after it."""
+    rows = []
+    for rank in (0, 1):
+        at = "communication"
+        rows.append((rank, at, "receive", "MPI_Recv", 0.0, 1.0, 8, 1 - rank, 0, 1 - rank))
+        rows.append((rank, at, "send", "MPI_Send", 1.0, 1.1, 8, 1 - rank, 0, rank))
+    assert analyse(from_rows(rows, 2, "measured")).efficiency.ideal_seconds <= 1.1
+
+
+def test_collectives_of_parts_of_the_ranks_are_told_apart():
+    """Two halves meet by themselves: who is late in one is not waited for in the other."""
+    rows, at = [], "communication"
+    for step in range(20):
+        for rank in range(4):
+            half, begin = rank // 2, 0.1 * step
+            join = begin + 0.05 + 0.02 * (rank == 3)
+            done = begin + (0.07 if half else 0.05) + 0.001
+            number = 2 * step + half
+            rows.append((rank, "compute", "region", "work", begin, join))
+            rows.append(
+                (rank, at, "collective", "MPI_Barrier", join, done, 0, -1, 1 + half, number)
+            )
+    said = analyse(from_rows(rows, 4, "measured"))
+    np.testing.assert_allclose(said.waits["wait at collective"], [0, 0, 0.4, 0], atol=1e-12)
+    (one,) = [finding for finding in said.findings if finding.kind == "wait at collective"]
+    assert one.rank == 3 and one.seconds == pytest.approx(0.4)
+
+
+def test_buckets_that_somebody_left_before_all_had_joined_are_no_exchange():
+    """Pushes to a server have a name and a rank as well, and wait for nobody."""
+    rows = [
+        (rank, "communication", "communication", "push", 1.0 * rank, 1.0 * rank + 0.5, 100)
+        for rank in range(3)
+    ]
+    assert len(calls(in_order(from_rows(rows, 3, "simulated"))).members) == 0
