@@ -26,6 +26,7 @@ SIZES = (4096, 32_768, 131_072, 524_288, 1_048_576)  # B
 LARGEST = 2**26  # B
 PATIENCE = 300.0  # s until the ranks are given up
 FINE, CALLS = 60, 3  # sizes at which a predicted crossing is looked for; calls back to back
+BUSY = 0.5  # programs beside the ranks
 WITHIN = 0.15  # error that a prediction should keep to
 
 
@@ -66,6 +67,7 @@ class Crossover:
     messages: Messages
     rows: tuple[Row, ...]
     crossings: tuple[Crossing, ...]
+    load: float = 0.0  # other programs that had turns on the cores; none where the ranks went first
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it, in SI units."""
@@ -93,6 +95,10 @@ class Crossover:
                 f"{show(row.textbook, 's'):>12}{row.textbook / row.measured - 1:>+8.0%}"
             )
         lines += ["", *(_crossing_text(each) for each in self.crossings), self._verdict()]
+        if self.load > BUSY:
+            lines.append(
+                f"About {self.load:.1f} other programs took turns on the cores: measure again when they rest."
+            )
         return "\n".join(lines)
 
     def _verdict(self) -> str:
@@ -170,7 +176,9 @@ def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossov
         books = [textbook(name, ranks, fine, bandwidth, latency) for name in (one, other)]
         where = crossing(sizes, *taken), crossing(fine, *ours), crossing(fine, *books)
         crossings.append(Crossing(one, other, *where))
-    return Crossover(ranks, bandwidth, latency, found, tuple(rows), tuple(crossings))
+    return Crossover(
+        ranks, bandwidth, latency, found, tuple(rows), tuple(crossings), told.get("load", 0.0)
+    )
 
 
 def grid(sizes: Sequence[int], count: int = FINE) -> list[int]:

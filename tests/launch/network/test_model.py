@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from lib_dlhpc.launch.network import NetworkError
+from lib_dlhpc.launch.network.crossover import predicted
 from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
 from lib_dlhpc.schedules import price, schedule
 
@@ -67,3 +69,18 @@ def test_a_crossing_is_where_two_lines_cross():
     assert crossing(sizes, other, one) == pytest.approx(2e5)
     assert crossing(sizes[:2], one[:2], other[:2]) is None
     assert crossing(sizes, one, [1.01 * t for t in one]) is None  # nearly the same decide nothing
+
+
+def test_other_programs_are_told_where_they_counted():
+    rows = [{"algorithm": "ring", "size": 4096, "calls": 3, "right": True, "measured": 1e-2}]
+    told = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
+    quiet = predicted(told | {"load": 0.0}, 12.5e6, 1e-3).as_text()
+    busy = predicted(told | {"load": 3.0}, 12.5e6, 1e-3).as_text()
+    assert "other programs" not in quiet and "About 3.0 other programs" in busy
+
+
+def test_a_wrong_sum_is_an_error():
+    rows = [{"algorithm": "ring", "size": 4096, "calls": 3, "right": False, "measured": 1e-2}]
+    told = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
+    with pytest.raises(NetworkError, match="ring at 4096 B"):
+        predicted(told, 12.5e6, 1e-3)
