@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.compare.bands import Band, bands
-from lib_dlhpc.compare.placed import Placed, placed
+from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.compare.steady import Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
@@ -19,7 +19,6 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline.store import load
-from lib_dlhpc.train.check import check
 
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
@@ -92,7 +91,7 @@ def compare(
     is kept; None: it is gone at the end. Raises SpecError for what cannot be run, JobError where the run fails.
     """
     here = placed(experiment, ranks, machine)
-    check(here.experiment)
+    check_here(here)
     told = foretold(here)
     wanted = steps_in(seconds, told.step["predicted"]) if steps is None else steps
     return beside(told, [measured(here, wanted, folder, look, begin)], folder)

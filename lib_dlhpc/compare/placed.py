@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.predict.on_ranks import check_fits
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Calibration, Experiment
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, default_machine, foreign, measured_on
 from lib_dlhpc.spec.units import count
+from lib_dlhpc.train.check import check
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ def placed(
     return Placed(own.set({}), tuple(notes), cores())
 
 
+def check_here(here: Placed) -> None:
+    """Raise SpecError for what cannot be trained, or has no room in the memory of this machine's ranks."""
+    check(here.experiment)
+    check_fits(here.experiment)
+
+
 def _check_ranks(experiment: Experiment, many: int) -> None:
     if is_shared_out(experiment) and many != int(experiment.devices):
         raise SpecError(
@@ -103,9 +111,6 @@ def why_not(experiment: Experiment, most: int | None = None) -> str:
 
     most: ranks that are not too many; None: any number. The trainer's own reasons come first, then memory.
     """
-    from lib_dlhpc.predict.on_ranks import check_fits
-    from lib_dlhpc.train.check import check
-
     try:
         check(experiment)
         here = placed(experiment)
@@ -114,7 +119,7 @@ def why_not(experiment: Experiment, most: int | None = None) -> str:
                 f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
                 f" to {most}."
             )
-        check_fits(here.experiment)
+        check_here(here)
     except SpecError as error:
         return str(error)
     return ""

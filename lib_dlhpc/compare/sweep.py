@@ -18,7 +18,7 @@ from lib_dlhpc.compare.comparison import (
     foretold,
     measured,
 )
-from lib_dlhpc.compare.placed import placed
+from lib_dlhpc.compare.placed import check_here, placed
 from lib_dlhpc.compare.short import steps_in
 from lib_dlhpc.compare.steady import Steps
 from lib_dlhpc.launch.local import JobError, start
@@ -26,7 +26,6 @@ from lib_dlhpc.predict import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.train.check import check
 
 RANKS = (
     "ranks"  # an axis that is no field of an experiment: ranks that share out the samples of a step
@@ -106,7 +105,7 @@ def sweep(
         many = setting.get(RANKS, ranks)
         try:
             here = placed(what_if(experiment, fields) if fields else experiment, many, machine)
-            check(here.experiment)
+            check_here(here)
             told.append(foretold(here))
         except SpecError as error:
             told.append(str(error))

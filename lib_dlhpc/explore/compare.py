@@ -11,7 +11,7 @@ import ipywidgets
 
 from lib_dlhpc.compare import Comparison
 from lib_dlhpc.compare.comparison import ALL, SECONDS, WAYS, Begin, beside, foretold, measured
-from lib_dlhpc.compare.placed import placed, why_not
+from lib_dlhpc.compare.placed import check_here, placed, why_not
 from lib_dlhpc.compare.short import steps_in
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
@@ -82,6 +82,7 @@ class RunHere:
         panel = self.panel
         panel.say("Predicting and simulating ...")
         here = placed(experiment, self.ranks, self.machine)
+        check_here(here)
         told = foretold(here)
         panel.show(foretold_state(told))
         wanted = steps_in(self.seconds, told.step["predicted"])

@@ -88,6 +88,16 @@ def test_what_cannot_be_trained_is_refused_before_a_rank_starts(digits):
         compare(digits.set({"strategy.precision": "tf32"}), begin=begin)
 
 
+def test_what_does_not_fit_is_refused_before_a_rank_starts(digits):
+    def begin(*given):
+        raise AssertionError("started")
+
+    small = digits.set({"machine.device.memory": "90 MB", "machine.device.reserved_memory": 8e7})
+    wide = small.set({"model.widths": [64, 4000, 4000, 10]})
+    with pytest.raises(SpecError, match=r"machine\.device\.memory = 90 MB: a rank needs"):
+        compare(wide, begin=begin)
+
+
 def test_ranks_share_out_the_samples_of_a_step(digits):
     four = placed(digits.set({"strategy.batch": 64}), 4)
     assert int(four.experiment.devices) == 4 == four.ranks
