@@ -1,8 +1,8 @@
-"""Run a command inside a network laboratory: `python enter.py PID COMMAND ...` beside it, or `rank` in place of PID's.
+"""Run a command inside a network laboratory: where its switch is, or in the network of one rank.
 
     python -I enter.py 4711 mpiexec -n 2 ...          joins what process 4711 keeps: its users, processes, network
-    python -I enter.py 4711:12 python script.py       run by mpiexec: moves to the namespace that its descriptor
-                                                      12 + (rank) holds, and becomes the command
+    python -I enter.py 4711:12 python script.py       run by mpiexec in there: moves to the network that descriptor
+                                                      12 + rank of 4711 holds, and becomes the command
 
 Started as a file, for it needs nothing but Python itself: it must have one thread, and be quick.
 """
