@@ -3,8 +3,8 @@
 The trace is a halo exchange with an allreduce a step: each rank computes in a region, sends to both neighbours,
 receives from both. The named peer is what a script does that goes through the events one by one with
 dictionaries (matching, late senders, time by name and rank, the communication matrix: less than `analyse` does),
-on a sample of the same trace; their events a second of a core are compared. With pandas in this environment, the same by
-group-by beside it.
+on a sample of the same trace; their events a second of a core are compared. With pandas in this environment,
+the same by group-by beside it.
 
     .venv/bin/python benchmarks/analysis.py                    10 million events of 64 ranks
     .venv/bin/python benchmarks/analysis.py --events 1000000 --ranks 4 --no-collectives
