@@ -229,10 +229,20 @@ def _gain(before: ThreeWays, after: ThreeWays) -> str:
         f"Before {before.result.seconds:.3f} s, after {after.result.seconds:.3f} s; waits for the other side"
         f" {before.waited:.3f} s -> {after.waited:.3f} s of the mean rank."
     )
+    if after.result.seconds >= before.result.seconds:
+        term = max(after.terms, key=lambda name: _excess(after, name))
+        text += (
+            f" Here that was not quicker: {term} took {_excess(after, term):.3g} s more than predicted; are"
+            " other programs running, or more ranks than there are cores?"
+        )
     if before.result.steps == after.result.steps:
         apart = np.abs(before.result.weights - after.result.weights).max()
         text += f" What was trained is the same: weights differ by {apart:.1e} at most."
     return text
+
+
+def _excess(way: ThreeWays, term: str) -> float:
+    return way.terms[term]["measured"] - way.terms[term]["predicted"]
 
 
 def _named(way: "CoupledPrediction") -> str:

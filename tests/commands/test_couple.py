@@ -95,3 +95,23 @@ def test_ranks_that_cannot_be_are_refused(file, capsys, words, says):
 def test_a_file_that_is_not_there_is_refused(capsys, tmp_path):
     assert main(["couple", str(tmp_path / "nowhere.toml")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_placement_that_was_not_quicker_is_said_to_be_so():
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from lib_dlhpc.commands.couple import _gain
+
+    def way(seconds, exchange):
+        terms = {
+            "exchange": {"predicted": 1.0, "measured": exchange},
+            "train": {"predicted": 1.0, "measured": 1.5},
+        }
+        result = SimpleNamespace(seconds=seconds, steps=3, weights=np.zeros(2))
+        return SimpleNamespace(terms=terms, result=result, waited=0.0)
+
+    assert "not quicker" not in _gain(way(5.0, 1.0), way(4.0, 9.0))
+    told = _gain(way(5.0, 1.0), way(6.0, 9.0))
+    assert "not quicker: exchange took 8 s more than predicted" in told
