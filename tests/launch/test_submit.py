@@ -220,14 +220,22 @@ def test_a_program_that_ends_leaves_its_job_and_one_that_is_killed_takes_it_alon
         assert ("was killed" in job.why()) == (how == "killed")
 
 
-def test_a_cancelled_job_stays_cancelled_and_a_foreign_process_is_left_alone(tmp_path):
+def test_a_foreign_process_that_has_the_jobs_number_is_left_alone(tmp_path, monkeypatch):
+    """As after a restart of the machine: process ids are used again."""
     job = submit(LONG, 1, folder=tmp_path / "run")
     until((job.folder / "snapshot.npz").exists, job)
-    job.cancel()
-    path = job.folder / TICKET
-    path.write_text(json.dumps({**json.loads(path.read_text()), "native": str(os.getpid())}))
-    attach(job.folder).cancel()  # must not end the test
-    assert attach(job.folder).state == "cancelled"
+    path, stranger = job.folder / TICKET, subprocess.Popen(["sleep", "1000"])
+    mine = path.read_text()
+    path.write_text(json.dumps({**json.loads(mine), "native": str(stranger.pid)}))
+    monkeypatch.setattr(jobs_module, "GRACE", 0.2)
+    monkeypatch.setattr(jobs_module.schedulers, "PATIENCE", 0.2)
+    attach(job.folder).cancel()
+    assert stranger.poll() is None and job.state == "running"
+    stranger.kill()
+    stranger.wait()
+    path.write_text(mine)
+    attach(job.folder).cancel()
+    assert ended(job) == "cancelled" == attach(job.folder).state
 
 
 def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
