@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibrate.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
+from lib_dlhpc.calibrate.robust import HIGH, LOW, Floats, Points, calm, typical
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
@@ -130,16 +130,14 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
 def _overhead(
     run: Mapping[str, Any], found: Mapping[str, Pace]
 ) -> tuple[float, tuple[float, float]]:
-    """Return what a step of the tiny run takes beside its layers, its update and the exchange."""
+    """Return what a step of the tiny run takes beside its layers and its update; nothing is exchanged."""
     model = read_model({"family": "mlp", "widths": run["widths"]})
     each = [found[paces.kind_of(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in paces.seconds(model, each, run["batch"], ELEMENT))
     pace, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     inside = float(layers) + pace.launch + moved / pace.bandwidth
-    steps = np.concatenate(
-        [np.asarray(s) - w for s, w in zip(run["seconds"], run["wait"], strict=True)]
-    )
-    low, middle, high = (max(0.0, float(np.quantile(steps, q)) - inside) for q in (0.1, SHARE, 0.8))
+    steps = np.concatenate(run["seconds"])
+    low, middle, high = (max(0.0, float(np.quantile(steps, q)) - inside) for q in (0.1, 0.5, 0.9))
     return middle, (low, high)
 
 

@@ -9,12 +9,13 @@ import tomli_w
 
 from lib_dlhpc.calibrate.machine import WORKER, Calibrated
 from lib_dlhpc.calibrate.messages import curve
-from lib_dlhpc.calibrate.robust import Floats
+from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity
 
+BUSY = 0.3  # cores that others keep busy; from there on it is said
 SHOWN = 5  # points of a curve that the table has
 NAMES = {
     "device.peak.fp32": "largest rate of a product, fp32",
@@ -48,7 +49,7 @@ def as_toml(found: Calibrated) -> str:
 
 def as_lines(found: Calibrated) -> list[str]:
     """Return a readable table: each number with its 90 % interval, the curves, the step, how well it fits."""
-    return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found)]
+    return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found), *_busy(found)]
 
 
 def as_dict(found: Calibrated) -> dict[str, Any]:
@@ -116,6 +117,17 @@ def _fits(found: Calibrated) -> Iterator[str]:
     parts = [f"{name} {np.median(np.abs(errors)):.0%}" for name, errors in _errors(found)]
     for first in range(0, len(parts), 8):
         yield ("median error  " if first == 0 else " " * 14) + ", ".join(parts[first : first + 8])
+
+
+def _busy(found: Calibrated) -> list[str]:
+    """Return what is to be said where other programs had a share of the cores."""
+    told = [np.asarray(each["others"]) for each in found.raw.values()]
+    load = max(float(np.mean(each[calm(each)])) for each in told)
+    if load < BUSY:
+        return []
+    return [
+        f"NOTE  other programs kept {load:.1f} cores busy meanwhile: repeat it when the machine is quiet."
+    ]
 
 
 def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:

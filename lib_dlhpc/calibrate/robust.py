@@ -17,7 +17,7 @@ SHARE = 0.3  # of the calm repeats lie below what is taken: others only ever mak
 Floats = Any
 
 
-def calm(loads: Sequence[float]) -> Floats:
+def calm(loads: Sequence[float] | Floats) -> Floats:
     """Return which repeats count: those in which others had least of the cores, half of them or more."""
     return np.asarray(loads) <= np.median(loads)
 

@@ -9,7 +9,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,6 +27,8 @@ STEPS = 1 + len(
     RULES
 )  # of a network in a round; the first is left out, the others have an update each
 LEAST_ROUNDS = 3
+QUICK = 0.25  # of a round's steps are quicker than what counts: who just got its core back has a cold cache
+MOST_EPOCHS = 20.0  # of the tiny run
 RUN = 0.12  # of the seconds go into the tiny run, about
 
 
@@ -163,12 +165,12 @@ def main(path: Path, seconds: float) -> None:
 
 
 def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
-    """Return medians of each round, and the times of whole steps by rank, in s."""
-    medians = [
+    """Return what each round's steps took, its quick half's middle, and whole steps, by rank, in s."""
+    quick = [
         {
-            "forward": np.median([step[0] for step in steps], axis=0).tolist(),
-            "backward": np.median([step[1] for step in steps], axis=0).tolist(),
-            "loss": float(np.median([step[2] for step in steps])),
+            "forward": np.quantile([step[0] for step in steps], QUICK, axis=0).tolist(),
+            "backward": np.quantile([step[1] for step in steps], QUICK, axis=0).tolist(),
+            "loss": float(np.quantile([step[2] for step in steps], QUICK)),
             "updates": {name: took for step in steps for name, took in step[3].items()},
         }
         for steps in rounds
@@ -177,51 +179,37 @@ def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
     return {
         "model": case.table,
         "batch": case.batch,
-        "rounds": comm.gather(medians),
+        "rounds": comm.gather(quick),
         "steps": comm.gather([sum(step[0]) + sum(step[1]) for step in each]),
         "wall": comm.gather([step[4] for step in each]),
     }
 
 
 def _tiny_run(comm: Any, seconds: float) -> dict[str, Any]:
-    """Train on all ranks for about so long; return what a step takes, and what of it is the exchange."""
+    """Train on each rank for about so long, all by themselves at once; return what steps take by rank."""
+    from lib_dlhpc.train.alone import Alone
     from lib_dlhpc.train.trainer import train
 
     stamps: list[float] = []
-    experiment = _tiny(comm.size, 1.0)
-    train(experiment, comm, begins=lambda step: stamps.append(perf_counter()))
-    each = float(comm.bcast(np.median(np.diff(stamps))))
-    steps = 1437 // (TINY["batch"] * comm.size)
-    epochs = min(max(1.0, 0.7 * seconds / (each * steps)), 40.0)
+
+    def stamp(_: int) -> None:
+        stamps.append(own_clock())
+
+    begin = time.monotonic()
+    train(_tiny(1.0), Alone(), begins=stamp)
+    took = max(time.monotonic() - begin, 1e-3)
     stamps.clear()
-    run = train(_tiny(comm.size, epochs), comm, begins=lambda step: stamps.append(perf_counter()))
-    parts = comm.gather(np.diff(stamps).tolist())
-    if comm.rank or run.timeline is None:
-        return {}
-    rows = run.timeline
-    waits: dict[int, list[float]] = {rank: [] for rank in range(comm.size)}
-    for rank, start, stop in _waits(rows):
-        waits[rank].append(stop - start)
-    return {
-        **TINY,
-        "seconds": parts,
-        "wait": [float(np.median(each)) if each else 0.0 for each in waits.values()],
-    }
+    train(_tiny(float(np.clip(0.7 * seconds / took, 1, MOST_EPOCHS))), Alone(), begins=stamp)
+    return {**TINY, "seconds": comm.gather(np.diff(stamps).tolist())}
 
 
-def _waits(timeline: Any) -> Iterator[tuple[int, float, float]]:
-    for event in timeline:
-        if event.kind == "wait" and event.name == "wait for the exchange":
-            yield int(event.rank), float(event.start), float(event.stop)
-
-
-def _tiny(ranks: int, epochs: float) -> Experiment:
+def _tiny(epochs: float) -> Experiment:
     return read_experiment(
         {
             "model": {"family": "mlp", "widths": TINY["widths"]},
             "dataset": {"name": "digits"},
-            "machine": {"name": "laptop", "devices_per_node": ranks},
-            "strategy": {"devices_per_node": ranks, "batch": TINY["batch"]},
+            "machine": {"name": "laptop"},
+            "strategy": {"devices_per_node": 1, "batch": TINY["batch"]},
             "run": {"epochs": epochs},
         }
     )

@@ -123,6 +123,14 @@ def test_the_table_goes_through_a_file_and_over_an_experiment(tmp_path, reposito
     assert predict(experiment).step_time > 0
 
 
+def test_a_machine_that_was_busy_meanwhile_is_told():
+    planted_one = Planted()
+    assert not any("NOTE" in line for line in as_lines(fit_machine(planted_one.raw())))
+    planted_one.others = [1.5] * planted_one.rounds
+    (note,) = (line for line in as_lines(fit_machine(planted_one.raw())) if "NOTE" in line)
+    assert "kept 1.5 cores busy" in note
+
+
 def test_storage_that_was_measured_beside_it_is_a_tier_of_the_machine(tmp_path):
     tier = StorageTier(1e9, "node", name="disk", servers="one", read_latency=6e-5, read_rate=5e4)
     ends = {"bandwidth": (8e8, 2e9), "read_latency": (5e-5, 7e-5), "read_rate": (1e4, np.inf)}

@@ -14,7 +14,6 @@ KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropo
 UPDATES = {name: Pace(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
 LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
 RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
-WAIT = 10e-6
 
 
 def pace(kind):
@@ -44,8 +43,8 @@ class Planted:
         model = read_model({"family": "mlp", "widths": TINY["widths"]})
         inside = self.layers(model, TINY["batch"])
         moved = 4 * UPDATE_TRAFFIC["momentum"] * model.parameters
-        step = sum(map(sum, inside)) + 5e-6 + moved / 2e10 + OVERHEAD + WAIT
-        run = {**TINY, "seconds": [[step] * 50] * self.ranks, "wait": [WAIT] * self.ranks}
+        step = sum(map(sum, inside)) + 5e-6 + moved / 2e10 + OVERHEAD
+        run = {**TINY, "seconds": [[step] * 50] * self.ranks}
         held = {"ranks": self.ranks, "resident": [6e7] * self.ranks, "others": self.others}
         return {**held, "cases": cases, "run": run}
 
