@@ -27,6 +27,14 @@ class Placed:
         return int(self.experiment.devices + self.experiment.servers)
 
     @property
+    def calibration(self) -> str:
+        """When and where this machine's numbers were measured, in words; "" where they were not."""
+        where = self.experiment.machine.measured
+        if where is None:
+            return ""
+        return f"calibrated on {where.date} with {count(where.ranks, 'rank')}: {where.host}"
+
+    @property
     def oversubscribed(self) -> bool:
         """Whether ranks share cores: then their times say nothing about the method."""
         return self.ranks > self.cores
@@ -103,7 +111,9 @@ def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine,
             "this machine was not measured: predictions are of the catalog's stand-in, not of it;"
             " `dlhpc calibrate` takes a minute."
         ]
-    return measured_on(base, measured), [f"{words}" for words in foreign(measured)]
+    return measured_on(base, measured), [
+        f"the calibration may not hold. {words}" for words in foreign(measured)
+    ]
 
 
 def why_not(experiment: Experiment, most: int | None = None) -> str:

@@ -19,7 +19,8 @@ def as_text(of: "Sweep") -> str:
     lines = table(cells(of))
     found = [row.comparison for row in of.rows if row.comparison]
     notes = dict.fromkeys(note for each in found for note in each.notes)
-    return "\n".join([*lines, "", *summary(of), *(f"note: {note}" for note in notes)])
+    known = dict.fromkeys(each.placed.calibration for each in found if each.placed.calibration)
+    return "\n".join([*lines, "", *summary(of), *known, *(f"note: {note}" for note in notes)])
 
 
 def cells(of: "Sweep") -> list[list[str]]:

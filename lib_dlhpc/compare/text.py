@@ -38,13 +38,12 @@ def as_text(of: "Comparison") -> str:
 
 def as_dict(of: "Comparison") -> dict[str, Any]:
     """Return the comparison as plain values in SI units, ready for JSON."""
-    measured = of.placed.experiment.machine.measured
     return {
         "experiment": to_tables(of.placed.experiment),
         "ranks": of.placed.ranks,
         "cores": of.placed.cores,
         "oversubscribed": of.oversubscribed,
-        "calibrated": measured is not None,
+        "calibration": of.placed.calibration or None,
         "steps": of.steps,
         "step": dict(of.step),
         "spread": list(of.spread),
@@ -80,7 +79,8 @@ def _head(of: "Comparison") -> list[str]:
             f"OVERSUBSCRIBED: {count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}."
             " Times say nothing about the method; errors are not judged."
         )
-    return [*lines, title(of)]
+    calibration = [of.placed.calibration] if of.placed.calibration else []
+    return [*lines, title(of), *calibration]
 
 
 def _table(of: "Comparison") -> list[str]:

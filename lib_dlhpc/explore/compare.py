@@ -134,4 +134,5 @@ def comparison_html(of: Comparison) -> str:
     )
     notes = "".join(notice_html(note) for note in (*flag, *of.notes))
     words = "off: what is foretold less what was measured, of the measured step."
-    return f"{notes}{table_html(lines)}<p><small>{words}</small></p>"
+    words += f" This machine was {of.placed.calibration}." if of.placed.calibration else ""
+    return f"{notes}{table_html(lines)}<p><small>{escape(words)}</small></p>"

@@ -36,7 +36,7 @@ def test_json_is_in_si_units(capsys, tmp_path):
     words = ["compare", DIGITS, "-n", "2", "--steps", "6", "--json", "--out", str(tmp_path / "run")]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["ranks"] == 2 and found["calibrated"] is False
+    assert found["ranks"] == 2 and found["calibration"] is None
     assert found["step"]["measured"] == pytest.approx(
         sum(ways.get("measured", 0.0) for ways in found["terms"].values())
     )

@@ -14,7 +14,7 @@ from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores, default_path
+from lib_dlhpc.spec.measured import cores, default_path, host_class
 
 SPLITS = {
     "data": {"strategy.data": 2},
@@ -132,6 +132,16 @@ def test_the_numbers_of_the_machine_are_those_that_were_measured(digits, calibra
         here = placed(experiment, machine=calibrated)
         assert here.experiment.machine.device == calibrated.device
         assert here.notes == ()
+
+
+def test_when_and_where_they_were_measured_is_said(digits, calibrated):
+    known = beside(
+        foretold(placed(digits, machine=calibrated)), [steps_of(simulate(digits, steps=9))]
+    )
+    where = f"calibrated on {date.today().isoformat()} with 2 ranks: {host_class()}"
+    assert where in known.as_text()
+    assert known.as_dict()["calibration"] == where
+    assert _told(digits).as_dict()["calibration"] is None
 
 
 def test_without_a_calibration_the_stand_in_is_said(digits):
