@@ -44,8 +44,13 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
     )
     x = fitted.fit()
 
+    # Where bytes seem to cost nothing, the largest rate that was measured: a lower bound.
+    most = max(
+        term[1] / typical(seconds) for term, seconds in zip(terms, fitted.seconds, strict=True)
+    )
+
     def shown(values: Floats) -> Floats:
-        return np.array([values[0], 1 / values[1] if values[1] > 0 else np.inf])
+        return np.array([values[0], 1 / values[1] if values[1] > 0 else most])
 
     latency, bandwidth = fitted.intervals(x, shown)
     errors, kinds = fitted.errors(x), np.array([p["what"] for p in points])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.calibrate.messages import curve
-from lib_dlhpc.calibrate.robust import Floats, Points, calm
+from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
 CACHED = (
     1 << 14,
@@ -59,7 +59,7 @@ def fit_numbers(told: Mapping[str, Any]) -> Numbers:
     )
 
     def shown(x: Floats) -> Floats:
-        rate = min(1 / x[1] if x[1] > 0 else np.inf, peak["fp32"])
+        rate = min(1 / x[1], peak["fp32"]) if x[1] > 0 else peak["fp32"]
         return np.array([rate / peak["fp32"], max(0.0, x[0] - launch) * rate])
 
     x = points.fit()
@@ -71,8 +71,10 @@ def fit_numbers(told: Mapping[str, Any]) -> Numbers:
     )
     y = adds.fit()
 
+    most = max(TRAFFIC * p["size"] / typical(np.asarray(p["seconds"])[quiet]) for p in sums)
+
     def rate_of(values: Floats) -> Floats:
-        return np.array([1 / values[1] if values[1] > 0 else np.inf])
+        return np.array([1 / values[1] if values[1] > 0 else most])
 
     (bandwidth,) = adds.intervals(y, rate_of)
     return Numbers(

@@ -54,12 +54,12 @@ class Points:
         """Return 90 % intervals of the numbers `shown` that x stands for."""
         dice, best = np.random.default_rng(0), np.asarray(shown(x), float)
         tries = np.array([shown(self.fit(dice)) for _ in range(TRIES)], float)
-        off = 1 / (1 + self.errors(x))
-        spread = max(float(np.quantile(off, HIGH)), 1.0) / min(float(np.quantile(off, LOW)), 1.0)
+        off = np.quantile(1 / (1 + self.errors(x)), (LOW, HIGH))
+        scattered = np.array([best, *(shown(x * factor) for factor in off)], float)
         found = []
-        for value, column in zip(best, tries.T, strict=True):
+        for value, column, ends_of_points in zip(best, tries.T, scattered.T, strict=True):
             ends = column[np.isfinite(column)]
             low, high = np.quantile(ends, (LOW, HIGH)) if len(ends) else (value, value)
-            wide = np.sqrt(spread)
-            found.append((min(float(low), value / wide), max(float(high), value * wide)))
+            far = [float(end) for end in (low, high, *ends_of_points) if np.isfinite(end)]
+            found.append((min(far), max(far)))
         return found

@@ -96,13 +96,12 @@ def test_a_straight_line_has_no_step():
 
 
 def test_intervals_hold_the_scatter_over_sizes_and_not_only_that_of_repeats():
-    sizes = np.array([2.0**k for k in range(10)])
-    bent = 1 + 0.3 * np.sin(np.arange(10))  # no line fits, and every repeat is the same
-    terms = np.stack([np.ones(10), sizes], axis=1)
-    points = Points(terms, np.repeat(((5 + sizes) * bent)[:, None], 5, axis=1))
-    x = points.fit()
-    (low, high), _ = points.intervals(x, lambda values: values)
-    assert high / low > 1.3
+    sizes = np.tile([2.0**k for k in range(10)], 10)
+    bent = 1 + 0.3 * np.sin(np.arange(100))  # no line fits, and every repeat is the same
+    terms, took = np.stack([np.ones(100), sizes], axis=1), (5 + sizes) * bent
+    points = Points(terms, np.repeat(took[:, None], 5, axis=1))
+    low, high = np.transpose(points.intervals(points.fit(), lambda values: values))
+    assert np.mean((terms @ low <= took) & (took <= terms @ high)) >= 0.8
 
 
 def test_the_table_goes_through_a_file_and_over_an_experiment(tmp_path, repository):
@@ -121,6 +120,19 @@ def test_the_table_goes_through_a_file_and_over_an_experiment(tmp_path, reposito
     assert laid.device.memory == here.machine.device.memory
     assert read_machine(tomllib.loads(path.read_text())["machine"]) == machine
     assert predict(experiment).step_time > 0
+
+
+def test_bytes_that_seem_to_cost_nothing_leave_a_machine_that_is_legal(tmp_path):
+    raw = Planted().raw()
+    for point in raw[WORKER]["points"]:
+        point["seconds"] = [1e-4] * 9
+    found = fit_machine(raw)
+    path = tmp_path / "machine.toml"
+    path.write_text(as_toml(found), encoding="utf-8")
+    machine = load_measured(path)
+    assert machine.intra_node.bandwidth == pytest.approx((1 << 22) / 1e-4, rel=1e-3)
+    assert 0 < machine.device.memory_bandwidth < np.inf
+    assert 0 < machine.device.efficiency <= 1
 
 
 def test_a_machine_that_was_busy_meanwhile_is_told():
