@@ -16,6 +16,7 @@ from lib_dlhpc.timeline.analysis.calls import (
     _pattern,
     calls,
 )
+from lib_dlhpc.timeline.analysis.late import _middle_of_others
 from lib_dlhpc.timeline.spans import in_order
 
 
@@ -75,6 +76,10 @@ def test_clocks_that_disagree_make_no_trace_hang(seed):
     told = said.efficiency
     assert all(0 < part <= 1 for part in (told.load_balance, told.serialisation, told.transfer))
     assert 0 < len(said.path) <= 2 * len(trace) + 1
+    within = trace.where("", "receive")
+    length = (trace.stop - trace.start)[within]
+    calls_of = np.bincount(trace.rank[within], weights=length, minlength=4)
+    assert (said.waits["late sender"] <= calls_of + 1e-12).all(), "no wait is longer than its call"
 
 
 def test_calls_that_wait_for_each_other_come_to_an_end():
@@ -104,6 +109,21 @@ def test_collectives_of_parts_of_the_ranks_are_told_apart():
     np.testing.assert_allclose(said.waits["wait at collective"], [0, 0, 0.4, 0], atol=1e-12)
     (one,) = [finding for finding in said.findings if finding.kind == "wait at collective"]
     assert one.rank == 3 and one.seconds == pytest.approx(0.4)
+
+
+def test_the_middle_one_of_the_others_joined_before_or_after():
+    world, rng = Ranks(5), np.random.default_rng(0)
+    for _ in range(20):
+        world.compute(rng.uniform(0.0, 1.0, 5).tolist())
+        world.together()
+    found = calls(in_order(world.trace()))
+    came = found.table.start[found.members]
+    middle = _middle_of_others(found, came)
+    for group in range(found.groups):
+        mine = np.flatnonzero(found.group == group)
+        for member in mine:
+            others = np.sort(came[mine[mine != member]])
+            assert middle[member] == others[len(others) // 2]
 
 
 def test_buckets_that_somebody_left_before_all_had_joined_are_no_exchange():

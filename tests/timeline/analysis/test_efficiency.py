@@ -138,20 +138,31 @@ def test_meetings_of_all_cut_the_replay_without_a_trace():
 
 
 def test_exchanges_of_an_engine_are_replayed_as_well():
-    """Rank 1 computes 1 s longer; the exchange takes 2 s: without it, only the second of waiting is left."""
+    """One of two computes 1 s longer, in turns; the exchange takes 2 s: on an ideal network, none."""
     rows = []
-    for step in range(5):
+    for step in range(6):
         at = 8.0 * step
-        for rank, work in ((0, 5.0), (1, 6.0)):
+        for rank in range(2):
+            work = 6.0 if step % 2 == rank else 5.0
             rows += [
                 (rank, "compute", "backward", "backward", at, at + work),
                 (rank, "communication", "communication", "bucket", at + work, at + 8.0, 100),
                 (rank, "compute", "wait", "wait", at + work, at + 8.0),
             ]
     told = analyse(from_rows(rows, 2, "simulated")).efficiency
-    assert told.ideal_seconds == pytest.approx(30.0)
-    assert told.transfer == pytest.approx(30 / 40) and told.serialisation == pytest.approx(1.0)
-    assert told.load_balance == pytest.approx(5.5 / 6)
+    assert told.ideal_seconds == pytest.approx(36.0)
+    assert told.transfer == pytest.approx(36 / 48) and told.serialisation == pytest.approx(33 / 36)
+    assert told.load_balance == pytest.approx(1.0)
+
+
+def test_a_send_that_waits_for_its_receiver_does_so_on_an_ideal_network():
+    world = Ranks(2)
+    world.region(0, "start", 0.0)
+    world.compute([1.0, 3.0])
+    world.message(0, 1, 10**9, eager=False)
+    world.compute(2.0, 0)
+    world.region(0, "all of it", 0.0)
+    assert analyse(world.trace()).efficiency.ideal_seconds == pytest.approx(5.0)
 
 
 def test_what_computation_hides_costs_nothing():
