@@ -9,7 +9,7 @@ from typing import Any
 
 from lib_dlhpc.compare.bands import Band, bands
 from lib_dlhpc.compare.placed import Placed, check_here, placed
-from lib_dlhpc.compare.short import shortened, steps_in, steps_of_an_epoch
+from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.compare.steady import Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.predict import predict
@@ -93,7 +93,7 @@ def compare(
     here = placed(experiment, ranks, machine)
     check_here(here)
     told = foretold(here)
-    wanted = steps_in(seconds, told.step["predicted"]) if steps is None else steps
+    wanted = told.steps_in(seconds) if steps is None else steps
     return beside(told, [measured(here, wanted, folder, look, begin)], folder)
 
 
@@ -110,6 +110,12 @@ class Foretold:
     def step(self) -> dict[str, float]:
         """Seconds of a step by way."""
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
+
+    def steps_in(self, seconds: float) -> int:
+        """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
+        if self.placed.oversubscribed:
+            return FEWEST  # nobody knows how long they take
+        return steps_in(seconds, self.step["predicted"])
 
 
 def foretold(here: Placed) -> Foretold:

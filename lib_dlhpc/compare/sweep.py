@@ -19,7 +19,6 @@ from lib_dlhpc.compare.comparison import (
     measured,
 )
 from lib_dlhpc.compare.placed import check_here, placed
-from lib_dlhpc.compare.short import steps_in
 from lib_dlhpc.compare.steady import Steps
 from lib_dlhpc.launch.local import JobError, start
 from lib_dlhpc.predict import what_if
@@ -132,7 +131,7 @@ def interleaved(
             done = runs[number]
             if isinstance(each, str) or isinstance(done, str):
                 continue
-            wanted = steps_in(seconds / repeats, each.step["predicted"]) if steps is None else steps
+            wanted = each.steps_in(seconds / repeats) if steps is None else steps
             where = folder / f"{number + 1}-{turn + 1}" if folder else None
             try:
                 done.append(measured(each.placed, wanted, where, look, begin))

@@ -12,7 +12,6 @@ import ipywidgets
 from lib_dlhpc.compare import Comparison
 from lib_dlhpc.compare.comparison import ALL, SECONDS, WAYS, Begin, beside, foretold, measured
 from lib_dlhpc.compare.placed import check_here, placed, why_not
-from lib_dlhpc.compare.short import steps_in
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, styled
@@ -85,7 +84,7 @@ class RunHere:
         check_here(here)
         told = foretold(here)
         panel.show(foretold_state(told))
-        wanted = steps_in(self.seconds, told.step["predicted"])
+        wanted = told.steps_in(self.seconds)
         at_work = f"{count(here.ranks, 'rank')} at work:"
         panel.say(f"{at_work} {count(wanted, 'step')} ...")
 

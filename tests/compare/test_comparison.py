@@ -9,6 +9,7 @@ import pytest
 from lib_dlhpc.compare import bands, compare
 from lib_dlhpc.compare.comparison import ALL, WAYS, beside, foretold
 from lib_dlhpc.compare.placed import placed
+from lib_dlhpc.compare.short import FEWEST, MOST
 from lib_dlhpc.compare.steady import steps_of
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import predict
@@ -179,6 +180,12 @@ def test_more_ranks_than_cores_are_flagged_at_the_top_and_not_judged(digits):
     assert found.verdict[0].startswith("Not judged")
     assert len(found.verdict) == 1
     assert not _told(digits).oversubscribed
+
+
+def test_where_ranks_share_cores_few_steps_do(digits):
+    many = digits.set({"machine.devices_per_node": 999, "strategy.devices_per_node": cores() + 1})
+    assert foretold(placed(many)).steps_in(1e6) == FEWEST
+    assert foretold(placed(digits)).steps_in(1e6) == MOST
 
 
 def test_a_run_as_predicted_has_no_term_that_is_off(digits):
