@@ -9,15 +9,15 @@ from lesson_page import MOST_MEMORY, SHOWN, commit, experiment, largest_kernel
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "03_allreduce.ipynb"
-PLOTS = 3
-QUESTIONS = 8
+PLOTS = 4
+QUESTIONS = 9
 SLIDERS = {
     0: ["Ranks", "Latency", "Bandwidth", "Reduction", "Message"],
     1: ["Ranks", "Elements"],
     2: ["Nodes", "Devices a node", "NICs a node", "NIC", "Message"],
 }
 DROPDOWNS = {1: ("Algorithm", "Rabenseifner"), 2: ("Inside a node", "PCIe, 12 GB/s")}
-GUESSES = {0: 1, 1: "14", 2: "40", 3: "1"}  # a number: that choice of a list
+GUESSES = {0: 1, 1: "14", 2: "40", 3: "1", 4: "50"}  # a number: that choice of a list
 
 
 def changed(page: Any, index: int, act: Callable[[], Any], eventually: Any) -> None:

@@ -130,4 +130,12 @@ def test_every_part_of_a_module_is_there(repository: Path):
     ]
     for part in parts:
         assert part in text
-    assert len(re.findall(r"lesson\.predict", text)) == 4
+    assert len(re.findall(r"lesson\.predict", text)) == 5
+
+
+def test_the_slow_network_crosses_where_its_answer_says():
+    network = flat(4, 1e-3, 8 / 100e6)
+    one, other = (
+        ALGORITHMS[name](50e3, network).total for name in ("rabenseifner", "recursive_doubling")
+    )
+    assert one == pytest.approx(other)
