@@ -1,0 +1,80 @@
+"""A cell of a notebook that submits to a real Slurm: from the cell to the chart, and again after a restart."""
+
+import json
+import subprocess
+
+import pytest
+
+from lib_dlhpc.launch import attach
+
+PATIENCE = 180  # s; all of it is taken on a very busy machine only
+
+pytestmark = pytest.mark.usefixtures("slurm", "own_place")
+
+
+@pytest.fixture
+def own_place(tmp_path, monkeypatch):
+    """The lists of jobs and the calibration that this user has are the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def executed(cells, folder):
+    """A notebook of these cells, run by a kernel of its own in a folder."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    where = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3", resources=where).execute()
+    return notebook
+
+
+def said(cell):
+    """The text of a cell's result."""
+    return next(out["data"]["text/plain"] for out in cell["outputs"] if "data" in out)
+
+
+def jobs():
+    asked = ["squeue", "-h", "-t", "all", "-o", "%i"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    return set(done.stdout.split())
+
+
+CELL = """
+from lib_dlhpc.explore.submit import submitted
+from lib_dlhpc.launch import Site
+from lib_dlhpc.spec.experiment import loads
+experiment = loads('''
+[model]
+name = "mlp-digits"
+[dataset]
+name = "digits"
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 4
+batch = 25
+[run]
+epochs = 2
+''')
+run = submitted(experiment, ranks=4, to="slurm", site=Site(ranks_per_node=2))
+run
+"""
+
+
+def test_from_the_cell_to_the_chart_and_again_after_a_restart(tmp_path):
+    before = jobs()
+    notebook = executed([CELL, "run.wait().step['measured']"], tmp_path)
+    assert float(said(notebook.cells[1])) > 0
+    (folder,) = tmp_path.glob("dlhpc-*")
+    job = attach(folder)
+    assert job.state == "done" and jobs() - before == {job.native_id}
+    state = json.dumps(notebook.metadata["widgets"])
+    for row in ("predicted", "simulated (rounds)", "simulated (events)", "measured here"):
+        assert f'"{row}"' in state, row  # a row of the chart
+    assert "test accuracy" in state and "2 nodes were asked for" in state
+
+    again = executed([CELL, "run.job.native_id, run.wait().step['measured']"], tmp_path)
+    assert said(again.cells[1]) == f"('{job.native_id}', {said(notebook.cells[1])})"
+    assert jobs() - before == {job.native_id}
