@@ -147,7 +147,9 @@ class BatchJob:
         if state == "queued":
             return f"{self.label} is queued" + (f": {reason}." if reason else ".")
         if state == "running":
-            return f"{self.label} is running."
+            steps = [row for row in self.metrics() if "step" in row]
+            far = f": step {steps[-1]['step']:,}, epoch {steps[-1]['epoch']:.1f}" if steps else ""
+            return f"{self.label} is running{far}."
         if state == "done":
             return f"{self.label} is done."
         if state == "cancelled":

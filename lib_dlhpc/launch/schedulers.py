@@ -106,7 +106,8 @@ def hand_in(
             seconds = timedelta(seconds=PATIENCE)
             job.wait(seconds, [psij.JobState.QUEUED, psij.JobState.ACTIVE])
     except (psij.SubmitException, psij.InvalidJobException, ImportError, OSError) as error:
-        raise SpecError(f"{site.scheduler} does not take the job: {str(error).strip()}") from None
+        told = " ".join(str(error).split())
+        raise SpecError(f"{site.scheduler} does not take the job: {told}") from None
     finally:
         for path in work.rglob("*"):  # the folder is private already; so is what is moved out of it
             path.chmod(0o700 if path.is_dir() else 0o600)

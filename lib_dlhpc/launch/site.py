@@ -26,7 +26,7 @@ LARGEST_FILE = 100_000  # bytes; a real one has a few hundred
 LONGEST = 500  # characters of one text
 
 # The same characters that Python's shlex.quote leaves as they are; no text begins as an option does.
-SIGNS = "letters, digits and @ % + = : , . / - _, and begins with a letter, a digit, / or _"
+SIGNS = "only letters, digits and @ % + = : , . / - _, and begins with a letter, a digit, / or _"
 _WORD = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9@%+=:,./_-]*")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -145,7 +145,7 @@ def check_word(value: Any, what: str, empty: bool = False) -> str:
         raise SpecError(f"{what} = {value!r}: expected text in quotes.")
     legal = len(value) <= LONGEST and (_WORD.fullmatch(value) or value == FILL_IN)
     if not legal and not (empty and not value):
-        raise SpecError(f"{what} = {value[:80]!r}: expected {SIGNS}.")
+        raise SpecError(f"{what} = {value[:80]!r}: expected a word that has {SIGNS}.")
     return value
 
 

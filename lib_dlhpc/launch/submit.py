@@ -132,7 +132,7 @@ def _check_path(folder: Path) -> None:
         check_word(str(folder), "run folder")
     except SpecError:
         raise SpecError(
-            f"run folder {str(folder)!r}: a path in a job script has only {SIGNS}; name another."
+            f"run folder {str(folder)!r}: a path in a job script has {SIGNS}; name another."
         ) from None
 
 
