@@ -13,7 +13,7 @@ from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of
 from lib_dlhpc.spec.schema import to_table
-from lib_dlhpc.spec.units import count, format_quantity
+from lib_dlhpc.spec.units import count, format_quantity, parse_quantity
 
 BUSY = 0.3  # cores that others keep busy; from there on it is said
 SHOWN = 5  # points of a curve that the table has
@@ -188,8 +188,6 @@ def _unit(name: str) -> str:
 def _rounded(value: Any, unit: str) -> Any:
     """Return a number with its unit as text, to four digits; text as it is."""
     if isinstance(value, str):
-        from lib_dlhpc.spec.units import parse_quantity
-
         value = parse_quantity(value, unit)
     return format_quantity(value, unit, 4).replace("µ", "u") if unit else float(f"{value:.4g}")
 
