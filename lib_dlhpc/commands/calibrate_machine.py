@@ -12,6 +12,7 @@ from lib_dlhpc.spec.measured import cores, default_path
 from lib_dlhpc.spec.units import count, parse_quantity
 
 SECONDS = "60"
+SHARING = 2  # ranks a core, at most
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,13 @@ def _machine(options: argparse.Namespace) -> int:
     ranks = min(2, cores()) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    if (
+        ranks > SHARING * cores()
+    ):  # each of them waits by looking again and again: they would block the machine
+        raise SpecError(
+            f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"
+            " share cores say little of ranks that have one each."
+        )
     out = _place(options.out)
     if options.io and not Path(options.io).is_dir():
         raise SpecError(f"--io {options.io}: no such folder.")

@@ -59,6 +59,7 @@ def test_more_ranks_than_cores_are_told(measured, monkeypatch, capsys):
         (["--seconds", "0"], "--seconds 0: expected at least 2 s"),
         (["--seconds", "soon"], "--seconds = 'soon'"),
         (["-n", "0"], "--ranks 0: expected a whole number"),
+        (["-n", "100000"], "--ranks 100000: legal: 1 to "),
         (["--out", "missing/machine.toml"], "--out missing/machine.toml: no such folder"),
         (["--out", "."], "--out .: a folder"),
         (["--io", "missing"], "--io missing: no such folder"),
