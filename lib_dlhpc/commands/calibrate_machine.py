@@ -35,6 +35,7 @@ def _machine(options: argparse.Namespace) -> int:
     from lib_dlhpc.calibrate.machine import LEAST, fit_machine, measure_machine
     from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
     from lib_dlhpc.launch.mpi import mpiexec, run_to_end
+    from lib_dlhpc.launch.terminal import ends_alike
 
     seconds = parse_quantity(options.seconds, "s", "--seconds")
     if not LEAST <= seconds < float("inf"):
@@ -61,7 +62,8 @@ def _machine(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     tier = _tier(Path(options.io)) if options.io else None
-    found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
+    with ends_alike():
+        found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")

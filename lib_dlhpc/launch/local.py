@@ -107,11 +107,10 @@ def start(
     run.checkpoint_interval may differ from what the folder says. snapshot_every: steps, or "epoch": from
     one version in the run's snapshot store to the next. origin: "RUN@VERSION", at which the run begins: its
     versions are a branch in RUN's store. place: where its ranks run, such as a network laboratory, which
-    must be there until they are done. Raises SpecError for ranks below 1, for a folder that does not
+    must be there until they are done. Raises SpecError for ranks that cannot be, for a folder that does not
     fit, and where MPI is missing; nothing is changed then.
     """
-    if ranks < 1:
-        raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
+    mpi.check_here(ranks)
     worker = place.command(ranks, "-m", WORKER)
     try:
         if folder is None:

@@ -2,13 +2,18 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.measured import cores
 
+MOST = 32  # ranks a core: each is a process of its own that waits by looking again and again
+GRACE = 5.0  # s that ranks have to end when they are asked to
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -28,6 +33,13 @@ def mpiexec() -> str:
     return found
 
 
+def check_here(ranks: int) -> None:
+    """Raise SpecError unless this machine can start so many ranks and still answer."""
+    most = MOST * cores()
+    if not 1 <= ranks <= most:
+        raise SpecError(f"ranks = {ranks}: legal on this machine: 1 to {most}, {MOST} a core.")
+
+
 def command(ranks: int, *arguments: str) -> list[str]:
     """Return `mpiexec -n RANKS python ARGUMENTS`. Raises SpecError where MPI is missing."""
     return [mpiexec(), "-n", str(ranks), sys.executable, *arguments]
@@ -41,13 +53,34 @@ def environment() -> dict[str, str]:
 def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.CompletedProcess[str]:
     """Run a Python program on ranks and return what came of it, its output as text.
 
-    Raises SpecError where MPI is missing or does not start, subprocess.TimeoutExpired after `patience` s.
+    Raises SpecError for ranks that cannot be and where MPI is missing or does not start,
+    subprocess.TimeoutExpired after `patience` s. However it ends, no rank goes on.
     """
+    check_here(ranks)
     words = command(ranks, *arguments)
     try:
-        return subprocess.run(
-            words, capture_output=True, text=True, timeout=patience, env=environment(),
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
     except OSError as error:
         raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None
+    try:
+        output, errors = process.communicate(timeout=patience)
+    except BaseException:
+        end(process)
+        raise
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """End an mpiexec that leads a group of its own, and with it all its ranks: asked first, then killed."""
+    if os.name != "posix":
+        process.kill()
+        process.wait()
+        return
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib_dlhpc.launch.mpi import command, environment
+from lib_dlhpc.launch.mpi import check_here, command, environment
 from lib_dlhpc.launch.traced import part_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
@@ -31,10 +31,9 @@ def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> Trace
     """Run `words` (a script or `-m MODULE`, and arguments) on ranks; its input and output are this process's.
 
     folder: for what the ranks write as they go, kept; by default one beside the system's temporary files,
-    which is gone afterwards. Raises SpecError for no program, ranks below 1, and where MPI is missing.
+    which is gone afterwards. Raises SpecError for no program, ranks that cannot be, and where MPI is missing.
     """
-    if ranks < 1:
-        raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
+    check_here(ranks)
     if not words or (words[0] == "-m" and len(words) < 2):
         raise SpecError("No program to trace; expected a Python script, or -m and a module.")
     if words[0] != "-m" and not Path(words[0]).is_file():

@@ -1,0 +1,63 @@
+"""Ranks here: not more than the machine can bear, and none goes on when whoever waits for them is gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from lib_dlhpc.launch import mpi
+from lib_dlhpc.launch.local import start
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.measured import cores
+
+PATIENCE = 180.0
+SLEEPER = "import os, sys, time; open(sys.argv[1] + str(os.getpid()), 'w'); time.sleep(600)"
+
+
+@pytest.mark.parametrize("ranks", [0, -1, mpi.MOST * cores() + 1, 100_000])
+def test_ranks_that_cannot_be_are_refused_before_any_starts(ranks, tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *words, **options: pytest.fail("started"))
+    legal = f"ranks = {ranks}: legal on this machine: 1 to {mpi.MOST * cores()}"
+    with pytest.raises(SpecError, match=legal):
+        mpi.run_to_end(ranks, "-c", "", patience=PATIENCE)
+    with pytest.raises(SpecError, match=legal):
+        start(None, ranks, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def ranks_of(place, count):
+    """Return the processes that have said that they are there."""
+    end = time.monotonic() + PATIENCE
+    while len(found := [int(path.name) for path in place.iterdir()]) < count:
+        assert time.monotonic() < end, f"{len(found)} of {count} ranks"
+        time.sleep(0.05)
+    return found
+
+
+def gone(pids):
+    end = time.monotonic() + PATIENCE
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(psutil.pid_exists, pids))
+
+
+def test_ranks_that_take_too_long_are_ended(tmp_path):
+    with pytest.raises(subprocess.TimeoutExpired):
+        mpi.run_to_end(2, "-c", SLEEPER, f"{tmp_path}{os.sep}", patience=10)
+    assert gone(ranks_of(tmp_path, 2))
+
+
+def test_ranks_end_with_a_command_that_is_told_to(tmp_path):
+    program = (
+        "import sys; from lib_dlhpc.launch import mpi; from lib_dlhpc.launch.terminal import ends_alike\n"
+        f"with ends_alike(): mpi.run_to_end(2, '-c', {SLEEPER!r}, sys.argv[1], patience=600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, f"{tmp_path}{os.sep}"])
+    pids = ranks_of(tmp_path, 2)
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE)
+    assert gone(pids)
