@@ -6,6 +6,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity
 
 MOUNTS = Path("/proc/mounts")
@@ -22,13 +23,6 @@ def host(folder: Path) -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "python": f"Python {platform.python_version()}",
     }
-
-
-def cores() -> int:
-    """Return the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def memory_size() -> int:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.calibrate import cold
-from lib_dlhpc.calibrate.host import cores
 from lib_dlhpc.calibrate.points import COLD, WARM, Point
 from lib_dlhpc.calibrate.readers import Readers
 from lib_dlhpc.calibrate.workspace import CalibrationError, make_files, workspace
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity
 
 KiB, MiB = 1 << 10, 1 << 20

@@ -4,7 +4,6 @@ One rank runs first: its rate is the only thing that the prediction is told of t
 are what the others must arrive at.
 """
 
-import os
 import threading
 from collections.abc import Mapping
 
@@ -35,6 +34,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_htm
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
@@ -84,13 +84,6 @@ def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> i
     run = live_run(chosen, work, begin, thread, problem_of)
     note = "which lane is filled with waiting, and for whom; then the last digits of the losses."
     return workbench(controls, [asked, wall, *run], ask, note)
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cores_html(setting: Setting, count: int) -> str:

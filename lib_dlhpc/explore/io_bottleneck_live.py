@@ -19,7 +19,6 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.calibrate import cold
-from lib_dlhpc.calibrate.host import cores
 from lib_dlhpc.calibrate.points import COLD, WARM
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.io_bottleneck_charts import measured_state
@@ -30,6 +29,7 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODULE = "lib_dlhpc.explore.io_bottleneck_here"

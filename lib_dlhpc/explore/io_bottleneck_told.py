@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 from lib_dlhpc.calibrate.expected import reading as one_sample
-from lib_dlhpc.calibrate.host import cores
 from lib_dlhpc.calibrate.io import Setting as Asked
 from lib_dlhpc.calibrate.points import WARM
 from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES
@@ -13,6 +12,7 @@ from lib_dlhpc.predict.io import reading
 from lib_dlhpc.simulate.storage import clients
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -3,7 +3,6 @@
 What came of the run stands beside what was predicted.
 """
 
-import os
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -15,6 +14,7 @@ from lib_dlhpc.predict.ledger import peak_of
 from lib_dlhpc.predict.memory import ledger
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -80,13 +80,6 @@ def beside(experiment: Experiment, predicted: float, result: Mapping[str, Any]) 
             f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"
         )
     return lines
-
-
-def cores() -> int:
-    """Return how many cores of this machine a process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def told(predicted: float, measured: list[float], cap: float) -> list[str]:

@@ -145,7 +145,7 @@ class _Reading:
         self.rank_of = ranks(otf2, self.definitions)
         self.ranks = int(self.about.get("ranks", max(self.rank_of.values(), default=-1) + 1))
         if self.ranks < 1:
-            raise SpecError("no process is defined in it.")
+            raise ValueError("no process is defined in it")
         self.stream_of = streams(otf2, self.rank_of, bool(self.about))
         everyone = list(range(self.ranks))
         self.comms = communicators(otf2, self.definitions, self.rank_of, everyone, bool(self.about))

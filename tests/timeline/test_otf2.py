@@ -366,9 +366,7 @@ def test_an_archive_that_is_cut_is_refused(tmp_path, archive, part, capfd):
         try:
             assert sorted(read(archive)) == sorted(ROWS), "what can be read is all that was written"
         except SpecError as error:
-            # Where the cut lies between two definitions, those that are left are whole, but too few.
-            said = str(error).removeprefix(f"{archive}/traces.otf2: ")
-            assert said.startswith("cannot be read: ") or said == "no process is defined in it."
+            assert f"{archive}/traces.otf2: cannot be read: " in str(error)
             refused += 1
     assert refused >= len(sizes) - 2  # the last bytes may say nothing
     (archive / part).unlink()
