@@ -14,9 +14,15 @@ function render({ model, el }) {
   const problem = make("p", { className: "problem" });
   problem.setAttribute("role", "alert");
 
+  const most = () => model.get("largest").toLocaleString("en");
+  // Told to the kernel as well, which takes it away when the next experiment is shown, whatever else is under way.
+  const refuse = (words) => {
+    model.set("problem", words);
+    model.save_changes();
+  };
   const send = (text) => {
     if (text.length > model.get("largest")) {
-      problem.textContent = `That is ${text.length.toLocaleString("en")} characters long; the most is ${model.get("largest").toLocaleString("en")}.`;
+      refuse(`That is ${text.length.toLocaleString("en")} characters long; the most is ${most()}.`);
       return;
     }
     model.set("loaded", [Date.now(), text]);
@@ -35,7 +41,7 @@ function render({ model, el }) {
     chooser.value = "";
     if (!file) return;
     if (file.size > model.get("largest")) {
-      problem.textContent = `${file.name} is ${file.size.toLocaleString("en")} bytes; the most is ${model.get("largest").toLocaleString("en")}.`;
+      refuse(`${file.name} is ${file.size.toLocaleString("en")} bytes; the most is ${most()}.`);
       return;
     }
     send(await file.text());
