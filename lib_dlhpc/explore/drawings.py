@@ -256,6 +256,7 @@ def written() -> str:
         memory_wall_drawings,
         model_parallel_drawings,
         network_lab_drawings,
+        traces_drawings,
     )
 
     others = (
@@ -270,6 +271,7 @@ def written() -> str:
         memory_wall_drawings,
         model_parallel_drawings,
         network_lab_drawings,
+        traces_drawings,
     )
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
     shown = {name: draw() for name, draw in drawings.items()}
