@@ -1,4 +1,4 @@
-"""`dlhpc trace`: what happened when, on which rank: shown, and taken from one format to another.
+"""`dlhpc trace`: what happened when, on which rank: recorded, shown, analysed, and taken to other formats.
 
 An action is a parser and a function (options -> exit status), added in `add` below.
 """
@@ -17,7 +17,9 @@ FILE = (
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `trace` and its actions to the command line."""
-    trace = subparsers.add_parser("trace", help="show and convert traces")
+    trace = subparsers.add_parser(
+        "trace", help="record, show, analyse and convert traces: what each rank does when"
+    )
     actions = trace.add_subparsers(required=True, metavar="ACTION")
 
     show = actions.add_parser("show", help="what a trace has: ranks, span, events, time by region")

@@ -14,6 +14,7 @@ def add_run(actions: Any) -> None:
     """Add the actions to those of `dlhpc trace`."""
     run = actions.add_parser(
         "run",
+        usage="dlhpc trace run [-h] [-n RANKS] [--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]",
         help="run an mpi4py program on ranks and record its calls",
         description="The program needs no change. What comes before it is for dlhpc, what comes after it for"
         " the program, whose input and output are those of this command, as is its exit status.",

@@ -96,3 +96,12 @@ def test_an_otf2_archive_there_and_back(trace, capsys):
         assert main(["trace", "show", out]) == 0
         assert capsys.readouterr().out.startswith("measured: 3 ranks, 5 events in 2.5 s")
         assert sorted(read(out)) == sorted(read(trace))
+
+
+def test_the_command_line_says_all_that_there_is_to_do_with_traces(capsys):
+    for words in (["--help"], ["trace", "run", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "trace record, show, analyse and convert traces" in told
+    assert "[--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]" in told
