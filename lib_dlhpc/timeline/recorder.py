@@ -21,6 +21,8 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.spec.errors import SpecError, suggest
+
 ROW = np.dtype(
     [
         ("start", "<i8"),  # ns of this rank's clock
@@ -37,6 +39,7 @@ PACK = Struct("<qqqqiiii").pack
 PIECE = ROW.itemsize * 65536  # B; of whole rows and whole pages
 UNKNOWN = -1
 WORLD = "world"
+STORAGE = ("input", "checkpoint")  # what a program may stand still for by itself
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -169,15 +172,29 @@ class region:
     """A stretch of a program under a name: `with region("solve"):`, or each call of a function, `@region("solve")`.
 
     One that is kept may be entered again from within, by one thread; threads each make their own.
+    kind: "region"; "input" or "checkpoint" where the program stands still for storage, so that a slow disk
+    is found: on stream compute if the main thread does, else on the stream of that name, beside it.
+    Raises SpecError for another kind.
     """
 
-    __slots__ = ("_add", "_event", "_open")
+    __slots__ = ("_add", "_again", "_event", "_open")
 
-    def __init__(self, name: str, recorder: Recorder = HERE) -> None:
-        try:
-            self._event = recorder.regions[name]
-        except KeyError:
-            self._event = recorder.regions[name] = recorder.number("compute", "region", name)
+    def __init__(self, name: str, recorder: Recorder = HERE, kind: str = "region") -> None:
+        self._again: Any = None  # the arguments, where which stream it is on is said at each call
+        if kind == "region":
+            try:
+                self._event = recorder.regions[name]
+            except KeyError:
+                self._event = recorder.regions[name] = recorder.number("compute", "region", name)
+        else:
+            if kind not in STORAGE:
+                known = ", ".join(("region", *STORAGE))
+                raise SpecError(
+                    f"kind = {kind!r}: expected one of {known}.{suggest(kind, STORAGE)}"
+                )
+            main = threading.current_thread() is threading.main_thread()
+            self._event = recorder.number("compute" if main else kind, kind, name)
+            self._again = (name, recorder, kind)
         self._add = recorder.add
         self._open: Any = None  # when it was entered, and the same of what it was entered from
 
@@ -189,7 +206,15 @@ class region:
         self._add(self._event, start, perf_counter_ns())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        event, add = self._event, self._add
+        event, add, again = self._event, self._add, self._again
+        if again is not None:
+
+            @functools.wraps(function)
+            def told(*arguments: P.args, **options: P.kwargs) -> R:
+                with region(*again):
+                    return function(*arguments, **options)
+
+            return told
 
         @functools.wraps(function)
         def timed(*arguments: P.args, **options: P.kwargs) -> R:

@@ -58,6 +58,31 @@ def test_blocks_and_functions_are_regions_also_within_each_other_and_themselves(
     assert (table.where("compute", "region")).all() and table.source == "measured"
 
 
+def test_a_program_says_what_it_stands_still_for(clock):
+    """On stream compute by the main thread; by others, even of one decorated function, beside it."""
+    log = Recorder()
+
+    @region("save", log, kind="checkpoint")
+    def save(what):
+        return what
+
+    with region("read", log, kind="input"), region("step", log):
+        pass
+    assert save(7) == 7
+    thread = threading.Thread(target=save, args=(8,))
+    thread.start()
+    thread.join()
+    told = [(event.stream, event.kind, event.name) for event in collect(Alone(), log)]
+    assert told == [
+        ("compute", "input", "read"), ("compute", "region", "step"),
+        ("compute", "checkpoint", "save"), ("checkpoint", "checkpoint", "save"),
+    ]  # fmt: skip
+    with pytest.raises(
+        SpecError, match="kind = 'inptu': expected one of region, input, checkpoint"
+    ):
+        region("read", log, kind="inptu")
+
+
 def test_a_recorder_that_is_off_takes_nothing_down_and_forgets_nothing(clock):
     log = Recorder()
     for log.on in (True, False, True):
