@@ -17,6 +17,7 @@ resilience.py   what failures make of a run: goodput, expected time, the interva
 io.py           reading(experiment): what input allows and which limit holds; volumes, nodes needed
 caching.py      hit rates of a cache when every epoch reads everything in a fresh order
 profile.py      the founding slides' run: what it asks of the file system, where its hours go
+neighbours.py   a program of neighbours: who waits how long for whom
 coupled.py      a simulation that feeds training: who waits for whom, which placement is best
 energy.py       joules of a step
 walls.py        which limit is broken, by how much
