@@ -1,4 +1,7 @@
-"""`dlhpc submit FILE --to slurm -n 4`: the same run as a job of a batch system, or of this machine."""
+"""`dlhpc submit FILE --to slurm -n 4`: the same run as a job of a batch system, or of this machine.
+
+FILE may also be a notebook or a program: see `submit_task`.
+"""
 
 import argparse
 import sys
@@ -6,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, read
+from lib_dlhpc.commands.submit_task import follow, is_task, task_of
 from lib_dlhpc.spec.errors import SpecError
 
 if TYPE_CHECKING:
@@ -19,11 +23,16 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `submit` to the command line."""
     one = subparsers.add_parser(
         "submit",
-        help="train for real as a job of a batch system: Slurm, PBS, LSF, Flux",
+        help="train for real as a job of a batch system: Slurm, PBS, LSF, Flux; a notebook or a program, too",
         description="Hands the run in and returns; dlhpc jobs lists it, tells how it is and cancels it. What"
-        " comes of it is in the run folder, as of dlhpc run. --to local makes it a job of this machine.",
+        " comes of it is in the run folder, as of dlhpc run. --to local makes it a job of this machine."
+        " A notebook (.ipynb) is executed, with --set NAME=VALUE for the names of its cell with the tag"
+        " 'parameters'; a program (.py) is run on all ranks, with the words that stand after it.",
     )
-    add_experiment(one, held=" (default: that of --resume)")
+    add_experiment(one, held=", a notebook or a program (default: that of --resume)")
+    one.add_argument(
+        "words", nargs="*", help="what a program is given; after -- if it begins with -"
+    )
     one.add_argument("--to", help="slurm, pbs, lsf, flux or local (default: the site's, or local)")
     one.add_argument(
         "--site",
@@ -58,6 +67,10 @@ def _submit(options: argparse.Namespace) -> int:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
     if not (options.experiment or options.resume):
         raise SpecError("dlhpc submit: name an experiment, or a run folder with --resume.")
+    if is_task(options):
+        return _task(options)
+    if options.words:
+        raise SpecError(f"{options.words[0]}: only a program (.py) takes words after its name.")
     if options.sweep:
         return _sweep(options)
     experiment = read(options.experiment or f"{options.resume}/experiment.toml", options.set)
@@ -65,6 +78,16 @@ def _submit(options: argparse.Namespace) -> int:
     folder = options.resume or options.out
     job = submit(experiment, ranks, options.to, _site(options), folder, **_more(options))
     return _follow(job, experiment) if options.wait else _told(job)
+
+
+def _task(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch import submit_task
+
+    job = submit_task(
+        task_of(options), 1 if options.ranks is None else options.ranks,
+        options.to, _site(options), options.out, options.time,
+    )  # fmt: skip
+    return follow(job) if options.wait else _told(job)
 
 
 def _sweep(options: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 submit.py  submit(experiment, ranks, to="slurm"): a BatchJob; to="local": this machine in the same way
 jobs.py    BatchJob, attach(folder): the job of a run folder, found again by whomever
+task.py    what a job may do other than train: a program, a notebook (notebook.py), engines for one (engines.py);
+           program.py, execute.py, engines_job.py are what then runs; family.py leaves nothing of it behind
 site.py    Site: account, partition, modules, launcher; what may stand in a job script
 local.py   start(experiment, ranks): a Job that can be watched and cancelled
 origin.py  where its snapshots go, and at whose version it begins
@@ -17,7 +19,7 @@ network/   ranks in private networks of this machine, behind links of a chosen b
 from lib_dlhpc.launch.jobs import BatchJob, attach
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.launch.site import Site, load_site
-from lib_dlhpc.launch.submit import submit, submit_sweep
+from lib_dlhpc.launch.submit import submit, submit_sweep, submit_task
 
 __all__ = [
     "BatchJob",
@@ -29,4 +31,5 @@ __all__ = [
     "start",
     "submit",
     "submit_sweep",
+    "submit_task",
 ]

@@ -1,7 +1,7 @@
 """What a job runs, on its first node: python -m lib_dlhpc.launch.batch FOLDER TOKEN.
 
-It starts the ranks, ends them at the time limit or when it is told to, and writes down how the run ended,
-for a scheduler that forgets. On this machine it ends them as well when whoever submitted is killed.
+It starts the ranks (or what a `task` is), ends them at the time limit or when it is told to, and writes down
+how the run ended, for a scheduler that forgets. On this machine it ends them as well when whoever submitted is killed.
 """
 
 import os
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
+from lib_dlhpc.launch.family import adopt, end_family
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
 from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
 from lib_dlhpc.launch.mpi import command, environment
+from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
 
 WORKER = "lib_dlhpc.train.worker"
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
@@ -74,13 +76,19 @@ def main(folder: Path, token: str) -> int:
     _tell(folder, "running", pid=os.getpid())
     if here:
         threading.Thread(target=_watch_owner, args=(stop,), daemon=True).start()
-    kills = _memory_kills()
+    kills, task = _memory_kills(), read_task(folder)
+    if task is not None:
+        adopt()
     process = subprocess.Popen(
-        [*launch_words(ticket), str(folder), str(ticket.ranks)],
+        [*_words(ticket, task), str(folder), str(ticket.ranks)],
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
         start_new_session=os.name == "posix", preexec_fn=_end_with_parent(),
     )  # fmt: skip
     status = _run(process, stop)
+    if task is not None:
+        end_family()
+        if status == 0 and task.kind == "program":
+            done(folder)
     if not stop.state:
         whole = status == 0 and (folder / RESULT).exists()
         short = not whole and _short_of_memory(folder, kills)
@@ -89,10 +97,21 @@ def main(folder: Path, token: str) -> int:
     return 128 + signal.SIGTERM
 
 
-def launch_words(ticket: Ticket) -> list[str]:
+def _words(ticket: Ticket, task: Task | None) -> list[str]:
+    """Return the command that does the work of a job, up to the run folder and the number of ranks."""
+    if task is None:
+        return launch_words(ticket)
+    if task.kind in ONCE:
+        return [sys.executable, "-m", ONCE[task.kind]]
+    if ticket.ranks == 1:  # needs no MPI
+        return [sys.executable, "-m", PROGRAM]
+    return launch_words(ticket, PROGRAM)
+
+
+def launch_words(ticket: Ticket, module: str = WORKER) -> list[str]:
     """Return the command that starts a Python module on the ranks of a job, up to the module's arguments."""
     if ticket.site.launcher == "mpiexec":
-        return command(ticket.ranks, "-m", WORKER)
+        return command(ticket.ranks, "-m", module)
     number = str(ticket.ranks)
     start = {
         "mpirun": ["mpirun", "-n", number],
@@ -100,7 +119,7 @@ def launch_words(ticket: Ticket) -> list[str]:
         "ibrun": ["ibrun", "-n", number, "-o", "0"],  # from the first place on
         "jsrun": ["jsrun", "-n", number],
     }[ticket.site.launcher]
-    return [*start, sys.executable, "-m", WORKER]
+    return [*start, sys.executable, "-m", module]
 
 
 def _run(process: "subprocess.Popen[bytes]", stop: Stop) -> int:

@@ -96,10 +96,12 @@ def why_failed(folder: Path, status: int | None) -> str:
         at = [f"step {first['step']}"] if first["step"] >= 0 else []
         at += [f"layer {first['layer']}"] if first["layer"] else []
         place = f" ({', '.join(at)})" if at and "step" not in first["text"] else ""
-        return f"rank {first['rank']}: {first['kind']}: {first['text']}{place}"
+        who = first.get("where") or f"rank {first['rank']}"
+        return f"{who}: {first['kind']}: {first['text']}{place}"
     log = (folder / LOG).read_text("utf-8", "replace")
     last = (log.strip() or "no output").splitlines()[-1]
-    return f"mpiexec ended with status {status}: {last}"
+    what = "it" if (folder / "task.json").exists() else "mpiexec"
+    return f"{what} ended with status {status}: {last}"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -130,6 +132,8 @@ LAYOUT = (
 
 
 def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
+    if (folder / "task.json").exists():
+        raise SpecError(f"{folder}: holds a program or a notebook; name another folder.")
     held = (folder / "experiment.toml").exists()
     if held and not resume:
         raise SpecError(f"{folder}: holds a run already; resume it, or name another folder.")

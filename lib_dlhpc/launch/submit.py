@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +32,11 @@ from lib_dlhpc.launch.jobs import (
     remember,
     write_ticket,
 )
-from lib_dlhpc.launch.mpi import mpiexec
+from lib_dlhpc.launch.mpi import check_here, mpiexec
+from lib_dlhpc.launch.notebook import keep_source
 from lib_dlhpc.launch.site import FILL_IN, SIGNS, Site, check_word, read_time
+from lib_dlhpc.launch.task import TASK, Task
+from lib_dlhpc.launch.task import ready as task_ready
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -60,6 +63,42 @@ def submit(
     origin: see `start`. A job on this machine goes on when the program that submitted it ends, and is
     cancelled when that is killed. Raises SpecError for what cannot be; nothing is handed in then.
     """
+
+    def ready(folder: Path) -> BinaryIO:
+        return prepare(experiment, folder, resume, snapshot_every, origin)
+
+    return _hand_over(ready, lambda folder: None, ranks, to, site, folder, time_limit)
+
+
+def submit_task(
+    task: Task,
+    ranks: int = 1,
+    to: str | None = None,
+    site: Site | None = None,
+    folder: str | Path | None = None,
+    time_limit: float | str | None = None,
+) -> BatchJob:
+    """Hand in a program, a notebook, or engines for one, in a new run folder; the rest as of `submit`."""
+
+    def more(folder: Path) -> None:
+        if task.kind == "notebook":
+            keep_source(task, folder)
+
+    return _hand_over(
+        lambda folder: task_ready(task, folder), more, ranks, to, site, folder, time_limit
+    )
+
+
+def _hand_over(
+    ready: Callable[[Path], BinaryIO],
+    more: Callable[[Path], None],
+    ranks: int,
+    to: str | None,
+    site: Site | None,
+    folder: str | Path | None,
+    time_limit: float | str | None,
+) -> BatchJob:
+    """Hand in what is to be done in a folder. ready: makes it ready, and returns its log, locked. more: the rest."""
     site = settle_site(to, site)
     if ranks < 1:
         raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
@@ -72,15 +111,18 @@ def submit(
     if not here:
         _check_path(folder)
         schedulers.check_here(site.scheduler)
-    elif site.launcher == "mpiexec":
-        mpiexec()
+    else:
+        check_here(ranks)
+        if site.launcher == "mpiexec":
+            mpiexec()
     before = None if not folder.exists() else _held(folder)
-    log = prepare(experiment, folder, resume, snapshot_every, origin)
+    log = ready(folder)
     with log, _as_before(folder, before):
         _make_private(folder)
         (folder / MARK).unlink(missing_ok=True)
         run_folder.write(folder / STATUS, {"state": "queued", "time": time.time()}, True)
         write_ticket(folder, ticket)
+        more(folder)
         words = _script(folder, ticket)
         if here:
             native = _start_here(words, ticket, log)
@@ -184,7 +226,7 @@ def _make_private(folder: Path) -> None:
 
 def _held(folder: Path) -> dict[str, bytes]:
     """Return what a submission may change of a run folder."""
-    names = (TICKET, STATUS, MARK, "experiment.toml", "snapshots.json")
+    names = (TICKET, STATUS, MARK, TASK, "experiment.toml", "snapshots.json")
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
 
 

@@ -1,10 +1,11 @@
-"""A cell of a notebook that submits to a real Slurm: from the cell to the chart, and again after a restart."""
+"""Notebooks and a real Slurm: from a cell to the chart, again after a restart; a notebook that is itself a job."""
 
 import json
 import subprocess
 
 import pytest
 
+from lib_dlhpc.cli import main
 from lib_dlhpc.launch import attach
 
 PATIENCE = 180  # s; all of it is taken on a very busy machine only
@@ -78,3 +79,31 @@ def test_from_the_cell_to_the_chart_and_again_after_a_restart(tmp_path):
     again = executed([CELL, "run.job.native_id, run.wait().step['measured']"], tmp_path)
     assert said(again.cells[1]) == f"('{job.native_id}', {said(notebook.cells[1])})"
     assert jobs() - before == {job.native_id}
+
+
+RANK = """
+import os
+from mpi4py import MPI
+nodes = MPI.COMM_WORLD.gather(os.environ["SLURM_NODEID"])
+if MPI.COMM_WORLD.rank == 0:
+    print("ranks on nodes", sorted(nodes))
+"""
+
+
+def test_a_notebook_is_a_job_and_its_cells_have_the_ranks(tmp_path, monkeypatch, capsys):
+    import nbformat
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rank.py").write_text(RANK)
+    (tmp_path / "site.toml").write_text("ranks_per_node = 1\n")
+    cells = [
+        nbformat.v4.new_code_cell(cell)
+        for cell in ("ranks = 1", "!mpiexec -n {ranks} python rank.py")
+    ]
+    cells[0].metadata["tags"] = ["parameters"]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), "two.ipynb")
+    line = ["submit", "two.ipynb", "--to", "slurm", "--site", "site.toml", "-n", "2"]
+    assert main([*line, "--out", "run", "--wait", "--set", "ranks=2"]) == 0
+    assert "cell 3 of 3" in capsys.readouterr().out
+    (told,) = json.loads((tmp_path / "run/two.ipynb").read_text())["cells"][-1]["outputs"]
+    assert "ranks on nodes ['0', '1']" in "".join(told["text"])

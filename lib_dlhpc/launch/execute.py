@@ -1,0 +1,82 @@
+"""Execute the notebook of a run folder, cell by cell: python -m lib_dlhpc.launch.execute FOLDER.
+
+The executed notebook is in the run folder, under its own name, as far as it came.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.launch.family import adopt, end_family
+from lib_dlhpc.launch.notebook import SOURCE, read_notebook, with_parameters
+from lib_dlhpc.launch.task import done, failed, read_task
+
+
+def execute(folder: Path) -> int:
+    """Execute the notebook of a run folder there; return 0, or 1 if a cell failed, which is then named."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    task = read_task(folder)
+    assert task is not None
+    source = Path(task.path)
+    table = read_notebook(folder / "job" / SOURCE)
+    if task.parameters:
+        table = with_parameters(table, task.parameters, source.name)
+    node = nbformat.reads(json.dumps(table), as_version=4)
+    target, at = folder / source.name, 0
+
+    def keep(**_: Any) -> None:
+        temporary = target.with_name(f".{target.name}.tmp")
+        nbformat.write(node, temporary)
+        os.replace(temporary, target)
+
+    def begins(cell_index: int, **_: Any) -> None:
+        nonlocal at
+        at = cell_index
+        signal.signal(
+            signal.SIGTERM, _stopped
+        )  # nbclient has one of its own, that waits for the cell
+        print(f"cell {at + 1} of {len(node.cells)}", flush=True)
+
+    keep()
+    client = NotebookClient(
+        node, timeout=None, kernel_name="python3", extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(source.parent)}}, on_cell_start=begins, on_cell_executed=keep,
+    )  # fmt: skip
+    try:
+        client.execute()
+    except (CellExecutionError, DeadKernelError) as error:
+        kind, text = getattr(error, "ename", "DeadKernel"), getattr(error, "evalue", str(error))
+        failed(folder, f"cell {at + 1} of {source.name}", kind, text)
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    finally:
+        keep()
+    done(folder, notebook=target.name, cells=len(node.cells))
+    return 0
+
+
+def _stopped(*_: Any) -> None:
+    end_family()
+    os._exit(128 + signal.SIGTERM)
+
+
+def main(folder: Path) -> int:
+    """Execute, and leave neither kernel nor ranks behind, however it ends."""
+    adopt()
+    signal.signal(signal.SIGTERM, _stopped)
+    beside = str(Path(sys.executable).parent)  # its own mpiexec, for cells
+    os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
+    try:
+        return execute(folder)
+    finally:
+        end_family()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
