@@ -256,6 +256,7 @@ def written() -> str:
         memory_wall_drawings,
         model_parallel_drawings,
         network_lab_drawings,
+        one_step_drawings,
         traces_drawings,
     )
 
@@ -271,6 +272,7 @@ def written() -> str:
         memory_wall_drawings,
         model_parallel_drawings,
         network_lab_drawings,
+        one_step_drawings,
         traces_drawings,
     )
     drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}

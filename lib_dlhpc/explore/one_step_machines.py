@@ -1,0 +1,149 @@
+"""The machines of the lesson on one step: devices of the catalog, an example measured before, and the learner's own.
+
+mine = Mine()     one for a page: what was measured on this machine takes the place of the example
+"""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+import lib_dlhpc
+from lib_dlhpc.spec.machine import Device, Machine, read_device
+from lib_dlhpc.spec.measured import load_measured
+
+SHIPPED = Path(lib_dlhpc.__file__).parent / "catalog" / "measured"
+MACHINE, POINTS = "one_step.toml", "one_step.csv"
+LOADS = "others"  # the line of the points that says how many cores others kept busy
+MEASURED = "measured"
+DEVICES = {
+    "a laptop's core": "laptop-core",
+    "the core of experiment 3": MEASURED,
+    "Xeon 8280, 28 cores": "xeon-8280",
+    "V100, 16 bits": "v100-sxm2-16gb",
+    "A100, 16 bits": "a100-sxm-40gb",
+    "H100, 16 bits": "h100-sxm-80gb",
+}
+Told = Mapping[str, Any]  # what calibrate/worker.py writes
+
+
+class Mine(traitlets.HasTraits):
+    """What is known of this machine: `machine` and the raw points `told`, the example until `learn` is called.
+
+    own: the machine as measured here, None before.
+    """
+
+    machine: Any = traitlets.Any()
+    told: Any = traitlets.Any()
+    own: Any = traitlets.Any(None)
+
+    def __init__(self) -> None:
+        super().__init__(machine=example(), told=example_points())
+
+    def learn(self, machine: Machine, told: Told) -> None:
+        """Take over what was measured on this machine."""
+        with self.hold_trait_notifications():
+            self.told, self.own, self.machine = told, machine, machine
+
+    def device(self, name: str) -> Device:
+        """Return a device of DEVICES."""
+        if name != MEASURED:
+            return _catalog(name)
+        device: Device = self.machine.device
+        return device
+
+
+@cache
+def example() -> Machine:
+    """Return the machine that was measured for this lesson."""
+    return load_measured(SHIPPED / MACHINE)
+
+
+@cache
+def example_points() -> Told:
+    """Return what was measured of it: seconds of each repeat, in the form of calibrate/worker.py."""
+    with open(SHIPPED / POINTS, encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    lines = [(what, int(size), [float(cell) for cell in cells]) for what, size, *cells in rows]
+    (loads,) = [seconds for what, _, seconds in lines if what == LOADS]
+    points = [
+        {"what": what, "size": size, "seconds": seconds}
+        for what, size, seconds in lines
+        if what != LOADS
+    ]
+    return {"ranks": example().measured.ranks, "others": loads, "points": points}  # type: ignore[union-attr]
+
+
+@cache
+def _catalog(name: str) -> Device:
+    return read_device(name)
+
+
+def precision_of(device: Device) -> str:
+    """Return in what a device trains: 16-bit numbers where it is fast in them, else 32-bit ones."""
+    return "fp16" if "fp16" in device.peak else "fp32"
+
+
+def quicker_arithmetic(device: Device, times: float) -> Device:
+    """Return the device as if it did arithmetic so many times as fast, and started work as slowly as ever."""
+    layers = {
+        kind: replace(pace, rate=times * pace.rate, backward_rate=times * pace.backward_rate)
+        for kind, pace in device.layers.items()
+    }
+    peak = {name: times * rate for name, rate in device.peak.items()}
+    return replace(device, peak=peak, half_work=times * device.half_work, layers=layers)
+
+
+def quicker_memory(device: Device, times: float) -> Device:
+    """Return the device as if its memory were so many times as fast."""
+    layers = {
+        kind: replace(
+            pace,
+            bandwidth=times * pace.bandwidth,
+            backward_bandwidth=times * pace.backward_bandwidth,
+        )
+        for kind, pace in device.layers.items()
+    }
+    return replace(device, memory_bandwidth=times * device.memory_bandwidth, layers=layers)
+
+
+def quicker_start(device: Device, times: float) -> Device:
+    """Return the device as if all that each piece of work costs, however small, took so many times less."""
+    layers = {
+        kind: replace(
+            pace, launch=pace.launch / times, backward_launch=pace.backward_launch / times
+        )
+        for kind, pace in device.layers.items()
+    }
+    return replace(
+        device,
+        launch=device.launch / times,
+        half_work=device.half_work / times,
+        overhead=device.overhead / times,
+        layers=layers,
+    )
+
+
+def roofline_of(device: Device) -> Device:
+    """Return the device without the paces of its layers: only what a roofline is made of."""
+    return replace(device, layers={}, overhead=0.0, slowdown=1.0)
+
+
+def without_start(device: Device) -> Device:
+    """Return the device as if starting work cost nothing, and small work were done at the full rate."""
+    return quicker_start(device, inf)
+
+
+def without_arithmetic(device: Device) -> Device:
+    """Return the device as if arithmetic took no time."""
+    return replace(quicker_arithmetic(device, inf), half_work=0.0)
+
+
+def without_memory(device: Device) -> Device:
+    """Return the device as if memory were as fast as one likes."""
+    return quicker_memory(device, inf)

@@ -1,0 +1,416 @@
+"""The lesson on one step: every control moves something, walls stand where they say, what is measured is shown."""
+
+import json
+import threading
+from dataclasses import replace
+from subprocess import TimeoutExpired
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_page import (
+    Now,
+    button,
+    click,
+    controls,
+    each_position_shows_its_own,
+    fills,
+    shown,
+    told,
+    words,
+)
+from planted import Planted
+
+from lib_dlhpc.calibrate.machine import fit_machine
+from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.explore import one_step_drawings
+from lib_dlhpc.explore import one_step_here as here
+from lib_dlhpc.explore import one_step_layers as layers
+from lib_dlhpc.explore import one_step_measured as measured
+from lib_dlhpc.explore import one_step_stored as stored
+from lib_dlhpc.explore.charts import _drawings
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.one_step import (
+    BATCHES,
+    BOUND,
+    Setting,
+    device_of,
+    gain,
+    intensity_check,
+    point,
+    roof,
+    roofline,
+    roofline_view,
+)
+from lib_dlhpc.explore.one_step_machines import (
+    DEVICES,
+    Mine,
+    example_points,
+    precision_of,
+    quicker_arithmetic,
+    quicker_memory,
+    quicker_start,
+)
+from lib_dlhpc.explore.one_step_ranks import stoppable
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.machine import read_device
+
+LAPTOP = Setting("laptop-core", width=256)
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration_of_the_users(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def mine() -> Mine:
+    return Mine()
+
+
+def states(mine: Mine) -> dict[str, Any]:
+    """A state of each drawing."""
+    step, at = layers.Setting(), measured.Setting()
+    core = layers.device_of(step, mine)
+    return {
+        "one_step_roofline": roofline_view(Setting(), device_of(Setting(), mine)),
+        "one_step_layers": layers.layers_view(step, core),
+        "one_step_batch": layers.batch_view(step, core),
+        "one_step_products": measured.products_view(at, mine),
+        "one_step_messages": measured.messages_view(at, mine),
+        "one_step_sums": measured.sums_view(at, mine),
+    }
+
+
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(mine):
+    found = states(mine)
+    assert set(found) == set(one_step_drawings.DRAWINGS)
+    for name, state in found.items():
+        fills(name, state)
+
+
+def test_the_shipped_drawings_are_those_of_the_code():
+    for name, draw in one_step_drawings.DRAWINGS.items():
+        assert json.loads(json.dumps(draw())) == _drawings()[name]
+
+
+@pytest.mark.parametrize("experiment", [roofline, layers.step_by_layers])
+def test_every_position_of_every_control_shows_something_of_its_own(mine, experiment):
+    page = experiment(mine)
+    assert 3 <= len(controls(page)) <= 6
+    each_position_shows_its_own(page)
+
+
+# under the roof ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES.values())
+def test_no_layer_is_above_the_roof_and_its_rate_grows_with_the_batch(mine, device):
+    for layer, width in (("dense", 8), ("dense", 4096), ("conv3", 64), ("conv1", 512)):
+        setting = Setting(device, layer, width)
+        own = device_of(setting, mine)
+        peak, ridge = roof(own)
+        points = [point(setting._replace(batch=batch), own) for batch in BATCHES]
+        for each in points:
+            assert each.rate <= min(peak, peak * each.intensity / ridge) * (1 + 1e-9)
+        rates = [each.rate for each in points]
+        assert rates == sorted(rates)
+
+
+def test_a_point_takes_what_the_library_says_and_its_causes_are_the_parts_of_that(mine):
+    for setting in (Setting(), LAPTOP, LAPTOP._replace(batch=4096), LAPTOP._replace(width=8)):
+        own, each = device_of(setting, mine), point(setting, device_of(setting, mine))
+        started, streamed, computed = (
+            each.causes[cause] for cause in ("start", "memory", "arithmetic")
+        )
+        assert each.seconds == pytest.approx(started + max(streamed, computed))
+        assert streamed == pytest.approx(each.moved / own.memory_bandwidth)
+        assert computed == pytest.approx(each.work / (roof(own)[0] * own.efficiency))
+
+
+def test_faster_arithmetic_helps_what_is_bound_by_it_and_nothing_else(mine):
+    bounds = {}
+    for setting in (Setting(), Setting(width=64), Setting(batch=4096)):
+        bounds[point(setting, device_of(setting, mine)).bound] = gain(setting, mine)
+    assert set(bounds) == set(BOUND)
+    assert bounds["memory"] == pytest.approx(1) and bounds["start"] < 1.01
+    assert 4 < bounds["arithmetic"] < 8
+
+
+def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mine):
+    page = roofline(mine)
+    by_name = controls(page)
+    assert "Wall. Memory-bound: 33.6 MB pass" in told(page)
+    by_name["Width"].value = 64
+    assert "Wall. Launch-bound" in told(page)
+    by_name["Width"].value, by_name["Batch"].value = 4096, 4096
+    assert "✓ Compute-bound: 79% of the peak; large products reach 80%." in told(page)
+
+
+def test_the_check_asks_for_bytes_times_intensity():
+    card = intensity_check(Lesson(), seed=2)
+    text = card.children[0].value
+    intensity, bandwidth = (
+        float(text.split(word)[0].split()[-1]) for word in (" FLOP of each", " GB/s,")
+    )
+    entry, check = card.children[1].children
+    entry.value = f"{intensity * bandwidth / 1e3:.6g}"
+    check.click()
+    assert "✓" in words(card)
+    entry.value = "15.7"
+    check.click()
+    assert "Bytes a second times FLOP a byte" in words(card)
+
+
+# what if ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", [device for device in DEVICES.values() if device != "measured"])
+def test_all_of_a_device_twice_as_fast_halves_a_step_and_no_part_does_more(mine, device):
+    setting = layers.Setting(device=device)
+    own = layers.device_of(setting, mine)
+    gains = layers.gains(setting, own)
+    assert all(-1e-9 <= each < 0.5 + 1e-9 for each in gains.values())
+    all_of_it = own
+    for quicker in (quicker_arithmetic, quicker_memory, quicker_start):
+        all_of_it = quicker(all_of_it, 2.0)
+    assert layers.step_time(setting, all_of_it) == pytest.approx(layers.step_time(setting, own) / 2)
+
+
+def test_parts_of_a_measured_core_add_up_and_so_do_what_halves_them(mine):
+    setting = layers.Setting(device="measured")
+    gains = layers.gains(setting, layers.device_of(setting, mine))
+    assert sum(gains.values()) == pytest.approx(0.5, abs=0.01)
+
+
+def test_devices_compute_in_what_they_are_fast_in():
+    assert precision_of(read_device("v100-sxm2-16gb")) == "fp16"
+    assert precision_of(read_device("xeon-8280")) == "fp32"
+
+
+# layer by layer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES.values())
+@pytest.mark.parametrize("model", layers.MODELS.values())
+def test_the_rows_are_all_of_the_step_that_is_predicted(mine, device, model):
+    setting = layers.Setting(model, device)
+    own = layers.device_of(setting, mine)
+    rows = layers.rows(setting, own)
+    assert len(rows) <= 14 and len({row.name for row in rows}) == len(rows)
+    whole = sum(sum(row.seconds.values()) for row in rows)
+    assert whole == pytest.approx(layers.step_time(setting, own))
+
+
+def test_many_layers_are_put_together_by_kind_the_longest_first(mine):
+    setting = layers.Setting("resnet50", "v100-sxm2-16gb")
+    own = layers.device_of(setting, mine)
+    *kinds, update = layers.rows(setting, own)
+    assert kinds[0].name == "conv (53)" and update.name == "update"
+    each = [sum(row.seconds.values()) for row in kinds]
+    assert each == sorted(each, reverse=True)
+    model = layers.experiment(setting, own).model
+    convs = np.array([layer.kind == "conv" for layer in model.layers])
+    times = layer_times(model, own, setting.batch, "fp16")
+    assert kinds[0].seconds["backward"] == pytest.approx(times.backward[convs].sum())
+    assert update.seconds["update"] == pytest.approx(update_time(model, own, "momentum"))
+
+
+def test_shares_are_of_the_whole_step(mine):
+    setting = layers.Setting()
+    assert sum(layers.shares(setting, layers.device_of(setting, mine)).values()) == pytest.approx(1)
+
+
+def test_a_batch_that_does_not_fit_is_a_wall_and_is_hatched(mine):
+    page = layers.step_by_layers(mine)
+    by_name = controls(page)
+    assert "✓ It fits." in told(page)
+    by_name["Network"].value, by_name["Device"].value = "resnet50", "v100-sxm2-16gb"
+    by_name["Batch"].value = 1024
+    assert "✕ Wall. Memory" in told(page)
+    setting = layers.Setting("resnet50", "v100-sxm2-16gb", 1024)
+    data, _ = layers.batch_view(setting, layers.device_of(setting, mine))
+    (first,) = data["wall"]["x"]
+    fits = setting._replace(batch=first // 2)
+    assert predict(layers.experiment(fits, layers.device_of(fits, mine))).walls == []
+
+
+# measured ---------------------------------------------------------------------------------------------
+
+
+def planted(**changes: Any) -> Any:
+    """What measures a machine whose numbers are known, and the seconds that it was asked to take."""
+    asked: list[float] = []
+
+    def measure(ranks: int, seconds: float, run: Any) -> dict[str, Any]:
+        asked.append(seconds)
+        return Planted(ranks=2, **changes).raw()
+
+    return measure, asked
+
+
+def test_the_example_is_no_more_than_a_system_and_its_cores(mine):
+    assert mine.machine.measured.host == "Linux x86_64, 2 cores"
+    assert len(json.dumps(example_points())) < 20_000
+    assert mine.own is None and "not this machine" in measured.origin_words(mine)
+
+
+def test_sliders_of_the_example_each_move_a_chart(mine):
+    page = measured.calibrate_here(mine, planted()[0], Now)
+    by_name = controls(page)
+    for name in ("Edge", "Message", "Array"):
+        seen = set()
+        for position in range(len(by_name[name].options)):
+            by_name[name].index = position
+            seen.add(shown(page))
+        assert len(seen) == len(by_name[name].options)
+
+
+def test_what_is_measured_takes_the_place_of_the_example_on_the_whole_page(mine):
+    roofs, steps = roofline(mine), layers.step_by_layers(mine)
+    controls(roofs)["Device"].value = controls(steps)["Device"].value = "measured"
+    before = shown(roofs), shown(steps)
+    measure, asked = planted(step=8192)
+    page = measured.calibrate_here(mine, measure, Now)
+    controls(page)["Seconds"].value = 4
+    click(page, "Measure")
+    assert asked == [4.0]
+    assert "This machine," in told(page) and "Other programs" not in told(page)
+    assert "From 8.19 kB on messages take another way" in told(page)
+    assert mine.own is mine.machine
+    assert mine.machine.device.launch == pytest.approx(3e-7, rel=0.05)
+    after = shown(roofs), shown(steps)
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    assert not button(page, "Measure").disabled and button(page, "Cancel").disabled
+
+
+def test_each_point_that_is_drawn_was_measured_and_the_fit_lies_in_its_band(mine):
+    mine.learn(
+        (found := fit_machine(Planted(noise=0.03).raw())).machine, found.raw[measured.WORKER]
+    )
+    for view in (measured.products_view, measured.messages_view, measured.sums_view):
+        data, summary = view(measured.Setting(), mine)
+        band = data["fit"]
+        assert np.all(np.array(band["low"]) <= np.array(band["high"]) * (1 + 1e-9))
+        assert set(data["points"]["kind"]) <= set(one_step_drawings.KINDS)
+        assert "the fit" in summary
+    told_times = {
+        float(seconds)
+        for p in mine.told["points"]
+        if p["what"] == "message"
+        for seconds in p["seconds"]
+    }
+    data, _ = measured.messages_view(measured.Setting(), mine)
+    assert set(data["points"]["y"]) <= told_times
+
+
+def test_a_size_that_was_not_measured_is_told_by_its_neighbour(mine):
+    data, _ = measured.messages_view(measured.Setting(message=9), mine)
+    assert data["now"]["x"] == [8]
+
+
+def test_others_at_work_are_told():
+    assert measured.busy_html({"others": [0.1, 0.2, 5.0]}) == ""
+    assert "kept 1.2 cores busy" in measured.busy_html({"others": [1.2, 1.2, 5.0]})
+
+
+def test_what_goes_wrong_is_told_and_the_example_stays(mine):
+    def fails(*_: Any) -> Any:
+        raise JobError("no rank came up")
+
+    page = measured.calibrate_here(mine, fails, Now)
+    click(page, "Measure")
+    assert "no rank came up" in told(page) and mine.own is None
+    assert not button(page, "Measure").disabled
+
+
+def test_a_machine_of_one_core_is_told_that_it_has_no_messages(mine):
+    page = measured.calibrate_here(mine, lambda *_: Planted(ranks=1).raw(), Now)
+    click(page, "Measure")
+    assert "no messages between ranks" in told(page) and mine.own is None
+
+
+def test_a_measurement_that_is_cancelled_says_so(mine):
+    def waits(ranks: int, seconds: float, run: Any) -> Any:
+        click(page, "Cancel")
+        return run(1, "-c", "import time; time.sleep(600)", patience=600.0)
+
+    page = measured.calibrate_here(mine, waits, Now)
+    click(page, "Measure")
+    assert "Cancelled." in told(page) and mine.own is None
+
+
+# ranks that can be stopped ----------------------------------------------------------------------------
+
+
+def test_ranks_that_end_by_themselves_give_all_that_they_printed():
+    done = stoppable(threading.Event())(2, "-c", "print('here ' * 20000)", patience=180.0)
+    assert done.returncode == 0 and done.stderr.count("here") == 40_000
+
+
+def test_ranks_end_when_they_are_stopped_and_when_time_is_up():
+    stop = threading.Event()
+    stop.set()
+    forever = ("-c", "import time; time.sleep(600)")
+    with pytest.raises(JobError, match="cancelled"):
+        stoppable(stop)(1, *forever, patience=600.0)
+    with pytest.raises(TimeoutExpired):
+        stoppable(threading.Event())(1, *forever, patience=0.1)
+
+
+# for real ---------------------------------------------------------------------------------------------
+
+
+def test_every_setting_is_another_run_on_this_machine(mine):
+    runs = {
+        (model, batch, ranks): here.experiment(here.Setting(model, batch, ranks))
+        for model in here.MODELS.values()
+        for batch in here.BATCHES
+        for ranks in here.RANKS
+    }
+    assert len(set(map(str, runs.values()))) == len(runs)
+    for (_, batch, ranks), run in runs.items():
+        assert run.devices == ranks and run.global_batch == batch * ranks
+
+
+def test_the_exchange_of_one_rank_is_nothing_and_its_share_falls_with_the_batch(mine):
+    assert here.exchange_share(here.Setting(ranks=1), mine) == 0
+    shares = [here.exchange_share(here.Setting(batch=batch), mine) for batch in here.BATCHES]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_run_takes_the_machine_as_it_was_measured_and_forgets_what_was_foretold_of_another(mine):
+    class Panel(here.RunHere):
+        made: Any = None
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            Panel.made = self
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(here, "RunHere", Panel)
+        page = here.run_one_step(mine)
+    assert "Not measured in experiment 3 yet" in told(page) and Panel.made.machine is None
+    Panel.made.found = "something"
+    found = fit_machine(Planted().raw())
+    mine.learn(found.machine, found.raw[measured.WORKER])
+    assert Panel.made.machine is found.machine and Panel.made.found is None
+    assert Panel.made.experiment is not None and "as experiment 3 measured it" in told(page)
+
+
+# what is stored ---------------------------------------------------------------------------------------
+
+
+def test_the_calmest_repeats_are_kept_and_read_back_as_they_are(tmp_path, monkeypatch):
+    raw = Planted(noise=0.02, rounds=12).raw()
+    head, loads, *points = stored.kept(raw[measured.WORKER])
+    assert len(head) == 2 + stored.MOST and loads[0] == "others" and "1.5" not in loads
+    assert {line[0] for line in points} == set(stored.DRAWN)
+
+
+def test_where_it_was_measured_is_told_by_its_kind_only():
+    found = fit_machine(Planted().raw())
+    full = replace(found.machine.measured, host="Linux x86_64, 2 cores, Some CPU 9000")
+    found = replace(found, machine=replace(found.machine, measured=full))
+    assert stored.nameless(found).machine.measured.host == "Linux x86_64, 2 cores"
