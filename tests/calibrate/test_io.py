@@ -8,6 +8,7 @@ import textwrap
 import time
 
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.calibrate import cold
 from lib_dlhpc.calibrate.fit import fit_io
@@ -140,7 +141,7 @@ def test_a_cancelled_one_leaves_the_folder_as_it_was(folder, number):
             assert child.poll() is None
             time.sleep(0.01)
         os.killpg(child.pid, number)  # as a terminal does, the readers hear it too
-        assert child.wait(timeout=60) == 130
+        assert child.wait(timeout=PATIENCE) == 130
     finally:
         child.kill()
         child.wait()
@@ -164,7 +165,7 @@ LIMITED = """
 def test_a_write_that_fails_says_why_and_leaves_nothing(folder):
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LIMITED), str(folder)],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert run.returncode == 1
     assert run.stderr.strip() == f"{folder}: File too large."

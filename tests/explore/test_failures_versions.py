@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from experiment_page import Now, button, click, controls, told
+from patience import eventually
 
 from lib_dlhpc.explore import failures_versions
 from lib_dlhpc.explore.failures_folder import SHELL
@@ -179,7 +179,7 @@ def test_a_store_goes_with_what_held_it() -> None:
 def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
     program = (
         "import time; from lib_dlhpc.explore.failures_folder import Folder;"
-        "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(60)"
+        "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -193,13 +193,7 @@ def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
 
 @pytest.fixture
 def eventually_gone() -> Any:
-    def gone(path: Path) -> None:
-        until = time.monotonic() + 30
-        while path.exists():
-            assert time.monotonic() < until, f"{path} is still there"
-            time.sleep(0.02)
-
-    return gone
+    return lambda path: eventually(lambda: not path.exists(), what=f"the end of {path}")
 
 
 def test_a_difference_is_told_in_numbers_that_can_be_read() -> None:

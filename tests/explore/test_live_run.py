@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from experiment_page import Now, button, click, told
+from patience import PATIENCE
 
 from lib_dlhpc.explore import data_parallel_live, hybrid_parallel_live, model_parallel_live
 from lib_dlhpc.explore.live_run import with_rate
@@ -69,9 +70,9 @@ def test_a_run_can_be_cancelled(panel_of: Any, tmp_path: Path) -> None:
 
     panel = panel_of(begin, Ends)
     train = click(panel, "Train")
-    assert train.disabled and running.wait(10)
+    assert train.disabled and running.wait(PATIENCE)
     click(panel, "Cancel")
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE)
     assert "Cancelled." in told(panel) and not train.disabled
     assert not (tmp_path / "run").exists()
 

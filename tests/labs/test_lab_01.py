@@ -2,6 +2,7 @@
 
 import pytest
 from lab_answers import found
+from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.train.lab.findings import passed
@@ -79,4 +80,4 @@ def test_a_rank_that_raises_ends_those_who_would_wait_for_it(own, on_ranks, tmp_
         "    return comm.allreduce(0.0)\n"
     )
     with pytest.raises(LabError, match="IndexError: gone"):
-        on_ranks(own.HERE / "checks.py", str(file), "x", ranks=2, patience=30)
+        on_ranks(own.HERE / "checks.py", str(file), "x", ranks=2, patience=PATIENCE)

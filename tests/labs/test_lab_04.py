@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 from lab_answers import found, run_cell
+from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.schedules import PIPELINES, prove_pipeline
@@ -221,7 +222,7 @@ def test_real_ranks_that_wait_for_ever_say_where(own, on_ranks, tmp_path, solved
         "checks.main()\n"
     )
     with pytest.raises(LabError, match=r"Rank 1 has been in Receive\(what='activation'"):
-        on_ranks(worker, str(tmp_path / "step.py"), "x", ranks=2, patience=30)
+        on_ranks(worker, str(tmp_path / "step.py"), "x", ranks=2, patience=PATIENCE)
 
 
 def test_nothing_is_started_or_written_before_the_checks_hold(own, solved, monkeypatch):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from lab_answers import found, run_cell
+from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save as save_cells
 from lib_dlhpc.explore.lab_survive import (
@@ -301,7 +302,7 @@ def test_in_a_terminal_it_says_what_it_wants(own, tmp_path):
     nowhere = (checks, "x", "nowhere")
     for words, said in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
         run = subprocess.run(
-            [sys.executable, checks, *words], capture_output=True, text=True, timeout=120,
+            [sys.executable, checks, *words], capture_output=True, text=True, timeout=PATIENCE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         assert run.returncode == 2 and run.stderr.startswith(said) and run.stderr.count("\n") == 1

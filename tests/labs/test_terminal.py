@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.launch.mpi import environment, run_to_end
 
@@ -21,7 +22,7 @@ WRONG = {
 def terminal(checks, *words):
     """A lab's checks as a learner starts them."""
     return subprocess.run(
-        [sys.executable, str(checks), *words], capture_output=True, text=True, timeout=120,
+        [sys.executable, str(checks), *words], capture_output=True, text=True, timeout=PATIENCE,
         env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
 
@@ -46,7 +47,7 @@ def test_a_file_that_is_no_lab_is_told_in_a_sentence(repository, tmp_path, text)
 
 def test_ranks_that_all_see_it_leave_in_peace(repository, on_ranks, tmp_path):
     checks = repository / "labs" / "05_split_convolution" / "checks.py"
-    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
     assert run.returncode == 2
     assert run.stderr.count("cannot be read") == 1 and "Abort" not in run.stderr
 
@@ -57,7 +58,7 @@ def test_the_starter_of_lab_4_is_told_in_a_sentence_on_real_ranks(
     cells = ("def forward(", "def gpipe(", "def step(")
     (tmp_path / "step.py").write_text("\n\n".join(starter("04_pipeline", w) for w in cells))
     checks = repository / "labs" / "04_pipeline" / "checks.py"
-    run = run_to_end(4, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    run = run_to_end(4, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
     assert run.returncode and "the activation of microbatch" in run.stderr
     assert "Traceback" not in run.stderr
 
@@ -66,6 +67,6 @@ def test_a_mistake_of_a_rank_is_told_with_its_line(repository, on_ranks, tmp_pat
     text = "def step(network, loss, x, y, comm, rate):\n    return [][comm.rank]\n"
     (tmp_path / "step.py").write_text(text)
     checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
-    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=60)
+    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
     assert run.returncode == 1 and "step.py, line 2, in step: IndexError" in run.stderr
     assert "Traceback" not in run.stderr

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-TIME_LIMIT = 120  # s; a worker takes a few
+from patience import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +30,7 @@ def run_ranks(mpiexec) -> Callable[..., str]:
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=TIME_LIMIT,
+            timeout=PATIENCE,
         )
         assert run.returncode == 0, run.stdout + run.stderr
         assert f"{ranks} ranks" in run.stdout  # some launchers start lone programs instead

@@ -204,7 +204,7 @@ def forked():
     def in_child(task):
         child = multiprocessing.get_context("fork").Process(target=task)
         child.start()
-        child.join(20)
+        child.join(180)
         alive = child.is_alive()
         if alive:
             child.kill()

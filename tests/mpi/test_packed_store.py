@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from numpy.random import default_rng
+from patience import PATIENCE
 
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.storage import open_store, pack
@@ -35,7 +36,9 @@ def run(mpiexec, tree, tmp_path):
     def run(ranks, what, codec="none", change=lambda target: None):
         pack(tree, tmp_path / "store", partitions=5, codec=codec)
         change(tmp_path / "store")
-        run = run_to_end(ranks, str(WORKER), what, str(tmp_path / "store"), str(tree), patience=120)
+        run = run_to_end(
+            ranks, str(WORKER), what, str(tmp_path / "store"), str(tree), patience=PATIENCE
+        )
         assert run.returncode == 0 and f"all right on {ranks} ranks" in run.stdout, (
             run.stdout + run.stderr
         )

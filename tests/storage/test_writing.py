@@ -6,6 +6,7 @@ import resource
 import signal
 
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.storage import open_store, pack, verify
 from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NotFolder, StoreError
@@ -136,7 +137,7 @@ def test_a_forked_process_cannot_write(target):
         mine = store.create("mine")
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
-        process.join(20)
+        process.join(PATIENCE)
         assert process.exitcode == 0
         mine.close()
     with open_store(target) as store:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 from random_events import events
 
 from lib_dlhpc import SpecError
@@ -106,7 +107,9 @@ def told(archive):
 def printed(archive):
     """Return the same as Debian's otf2-print prints it."""
     command = ["otf2-print", str(archive / "traces.otf2")]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    text = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=True
+    ).stdout
     found = []
     for line in text.replace("two\nlines", "two lines").splitlines():
         event = re.match(r"([A-Z_]+) +(\d+) +(\d+)  (.*)", line)

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import recorder
@@ -166,7 +167,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_what_a_killed_process_did_is_in_its_files_and_nothing_of_its_children(tmp_path):
     path = tmp_path / "rank-2.rows"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=120)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=PATIENCE)
     assert ended.returncode == -signal.SIGKILL
     part = read_part(path, 2)
     table = assemble([part], 4)
@@ -196,7 +197,7 @@ print("went on", log.on)
 def test_a_full_disk_ends_the_record_and_not_the_program(tmp_path):
     path = tmp_path / "rank-0.rows"
     run = subprocess.run(
-        [sys.executable, "-c", FULL, str(path)], timeout=120, capture_output=True, text=True
+        [sys.executable, "-c", FULL, str(path)], timeout=PATIENCE, capture_output=True, text=True
     )
     assert (run.returncode, run.stdout) == (0, "went on False\n"), run.stderr
     part = read_part(path, 0)

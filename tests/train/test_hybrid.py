@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
@@ -166,7 +167,7 @@ def test_out_of_core_nothing_as_large_as_the_network_is_in_memory(tmp_path):
         [sys.executable, "-c", OUT_OF_CORE, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
     assert found.returncode == 0, found.stderr

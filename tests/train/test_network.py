@@ -5,6 +5,7 @@ from threading import Barrier, Thread
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
@@ -145,7 +146,7 @@ def test_ranks_that_normalise_together_equal_one(name, cut):
     x, targets, alone = samples_of(ALL[name], 6), targets_of(name, 6), network_of(name)
     whole, gradients = step(alone, x, targets)
     networks = [network_of(name) for _ in cut]
-    barrier, sent = Barrier(len(cut), timeout=20), [None] * len(cut)
+    barrier, sent = Barrier(len(cut), timeout=PATIENCE), [None] * len(cut)
     found = [None] * len(cut)
 
     def rank(number, part):

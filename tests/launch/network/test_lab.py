@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import eventually
 
 from lib_dlhpc.launch.network import NetworkError, available, lab, network
 from lib_dlhpc.spec.errors import SpecError
@@ -55,11 +56,16 @@ def holders(wanted):
     return found
 
 
+def words(pid):
+    """The command line of a process; none if it has ended meanwhile."""
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []
+
+
 def wait_until_nobody(wanted):
-    deadline = time.monotonic() + PATIENCE
-    while holders(wanted):
-        assert time.monotonic() < deadline, [psutil.Process(p).cmdline() for p in holders(wanted)]
-        time.sleep(0.05)
+    eventually(lambda: not holders(wanted), what=lambda: [words(p) for p in holders(wanted)])
 
 
 def test_nothing_stays(here):
@@ -104,7 +110,7 @@ def test_when_its_owner_is_killed_all_of_it_ends(here, how):
     )  # fmt: skip
     inside = of_nobody_else(namespaces(int(owner.stdout.readline())))
     deadline = time.monotonic() + PATIENCE
-    while not any("sleep" in psutil.Process(pid).cmdline() for pid in holders(inside)):
+    while not any("sleep" in words(pid) for pid in holders(inside)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     owner.send_signal(how)

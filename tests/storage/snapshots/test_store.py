@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from lib_dlhpc.storage.snapshots import SnapshotError, SnapshotStore, Stream, open_snapshots
 from lib_dlhpc.storage.snapshots.chunks import LARGEST, MOST, SMALLEST, chunk_size
@@ -151,16 +152,17 @@ def test_one_version_at_a_time_is_on_its_way_and_a_mistake_is_told_once_at_the_n
     gate = threading.Event()
 
     def slow():
-        gate.wait(30)
+        gate.wait(PATIENCE)
         yield np.zeros(3)
 
     first = store.save_async({"x": np.zeros(3)}, step=1)
     first.wait()
     real = store.objects.add
-    store.objects.add = lambda chunks: (gate.wait(30), real(chunks))[1]
+    store.objects.add = lambda chunks: (gate.wait(PATIENCE), real(chunks))[1]
     second = store.save_async({"x": np.ones(3)}, step=2)
     assert not second.done
-    threading.Timer(0.05, gate.set).start()
+    settle = second.settle  # which the third calls: only then the gate begins to open
+    second.settle = lambda: (threading.Timer(0.05, gate.set).start(), settle())
     third = store.save_async({"x": np.full(3, 2.0)}, step=3)
     assert second.done and third.waited > 0.01
     third.wait()
