@@ -31,7 +31,7 @@ MOST_RANKS = 64
 SLOWEST, FASTEST = 1e4, 1.25e8  # B/s; a switch in Python passes on no more
 LONGEST = 10.0  # s
 PACKET, SMALLEST, LARGEST = 0.7e-3, 1500, 60_000  # s that one takes on its link; B
-PATIENCE = 10.0  # s until the laboratory must be there, or gone
+PATIENCE = 60.0  # s until the laboratory must be there, or gone, on a busy machine
 
 Ends: TypeAlias = int | tuple[int, int]
 Values: TypeAlias = tuple[float | str, float | str]
