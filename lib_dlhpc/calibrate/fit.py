@@ -108,15 +108,15 @@ def _numbers(
     return numbers, bound
 
 
-def least_error(terms: Floats, seconds: Floats) -> Floats:
+def least_error(terms: Floats, seconds: Floats, counts: Floats | float = 1.0) -> Floats:
     """Return the x >= 0 with the least sum of |terms @ x / seconds - 1|: no point pulls harder for being far off.
 
-    terms: (points, 3); seconds: (points,). Small errors are squared (Huber 1964), by least squares that
-    are weighted anew.
+    terms: (points, unknowns); seconds: (points,). counts: of each point, how much its error matters. Small
+    errors are squared (Huber 1964), by least squares that are weighted anew.
     """
     rows, weights = terms / seconds[:, None], np.ones(len(seconds))
     for _ in range(ROUNDS):
-        x = _not_negative(rows * weights[:, None], weights)
+        x = _not_negative(rows * (counts * weights)[:, None], counts * weights)
         weights = 1 / np.sqrt(np.maximum(np.abs(rows @ x - 1), SMALL))
     return x
 

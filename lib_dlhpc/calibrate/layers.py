@@ -1,4 +1,9 @@
-"""What the trainer's layers, updates and steps say: a pace for each kind, the fixed cost of a pass, the jitter."""
+"""What the trainer's layers, updates and steps say: a pace for each kind, the fixed cost of a pass, the jitter.
+
+A pace is the one that is off least as a share of the step: of a layer that takes a hundredth of its network's
+time an error counts a hundredth. A step is what a prediction is asked for, and no straight line fits a layer at
+all sizes, from what a core's own cache holds to what comes from memory.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibrate.robust import HIGH, LOW, Floats, Points, calm, typical
+from lib_dlhpc.calibrate.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
@@ -17,11 +22,20 @@ from lib_dlhpc.spec.pace import Pace
 ELEMENT = 4  # B: all is measured with fp32
 LEAST = 0.08  # half of the narrowest interval of the slowdown: other days, other networks
 UPDATE = "momentum"  # of a tiny run
+PRODUCTS = (
+    "dense",
+    "conv",
+    "attention",
+    "attention_with_dropout",
+)  # whose FLOP are those of products
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What was found of the layers. errors: of each kind's points; steps: predicted over measured, of networks."""
+    """What was found of the layers. errors: of each kind's points; steps: predicted over measured, of networks.
+
+    held: kinds whose points alone would speak for more FLOP/s than any product reaches here; they have its rate.
+    """
 
     paces: dict[str, Pace]
     overhead: float
@@ -31,13 +45,14 @@ class Layers:
     slowdown_ends: tuple[float, float]
     errors: dict[str, Floats]
     steps: Floats
+    held: tuple[str, ...]
 
 
-def fit_layers(told: Mapping[str, Any]) -> Layers:
-    """Return what the numbers of the trainer's probe amount to."""
+def fit_layers(told: Mapping[str, Any], peak: float) -> Layers:
+    """Return what the numbers of the trainer's probe amount to; peak: FLOP/s that no product exceeds."""
     quiet = calm(told["others"])
     cases = [_Case(case, quiet) for case in told["cases"]]
-    found, errors = _paces(cases)
+    found, errors, held = _paces(cases, peak)
     updates, more = _updates(cases)
     found, errors = found | updates, errors | more
     ratios = [case.predicted(found) / case.took for case in cases]
@@ -54,6 +69,7 @@ def fit_layers(told: Mapping[str, Any]) -> Layers:
         (min(ends[0], 1 - LEAST), max(ends[1], 1 + LEAST)),
         errors,
         np.array(ratios) - 1,
+        held,
     )
 
 
@@ -96,31 +112,55 @@ class _Case:
         return float(ahead.sum() + back.sum())
 
 
-def _paces(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
-    rows: dict[str, list[tuple[Floats, Floats, Floats, Floats]]] = {}
+def _paces(
+    cases: list[_Case], peak: float
+) -> tuple[dict[str, Pace], dict[str, Floats], tuple[str, ...]]:
+    rows: dict[str, list[tuple[Floats, Floats, Floats, Floats, float]]] = {}
     for case in cases:
         products = paces.products(case.model)
         for at, layer in enumerate(case.model.layers):
             terms = np.array([1.0, case.work[at], case.bytes[at]])
             twice = terms * [1.0, products[at], products[at]]
-            mine = terms, case.forward[:, at], twice, case.backward[:, at]
+            mine = terms, case.forward[:, at], twice, case.backward[:, at], case.took
             rows.setdefault(paces.kind_of(layer), []).append(mine)
-    found, errors = {}, {}
+    found, errors, held = {}, {}, []
     for kind, points in rows.items():
-        ahead = Points([p[0] for p in points], [p[1] for p in points])
-        back = Points([p[2] for p in points], [p[3] for p in points])
-        x, y = ahead.fit(), back.fit()
+        ahead_terms, ahead, back_terms, back, steps = zip(*points, strict=True)
+        most = peak if kind in PRODUCTS else np.inf
+        x, off, above = _law(ahead_terms, ahead, steps, most)
+        y, off_back, above_back = _law(back_terms, back, steps, most)
         numbers = [float(x[0]), *map(_inverse, x[1:]), float(y[0]), *map(_inverse, y[1:])]
         found[kind] = Pace(*numbers)
-        errors[kind] = np.concatenate([ahead.errors(x), back.errors(y)])
-    return found, errors
+        errors[kind] = np.concatenate([off, off_back])
+        held += [kind] if above or above_back else []
+    return found, errors, tuple(held)
+
+
+def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Floats, bool]:
+    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether `most` FLOP/s held it.
+
+    steps: s of the networks that the layers are from.
+    """
+    terms, seconds = np.array(terms), np.array(seconds)
+    shares = np.quantile(seconds, SHARE, axis=1) / np.array(steps)
+    points = Points(terms, seconds, counts=shares)
+    x = points.fit()
+    if x[1] >= 1 / most:
+        return x, points.errors(x), False
+    rest = Points(terms[:, [0, 2]], seconds, terms[:, 1] / most, shares)
+    launch, byte = rest.fit()
+    x = np.array([launch, 1 / most, byte])
+    return x, points.errors(x), True
 
 
 def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
     found, errors = {}, {}
     for name in cases[0].updates:
         moved = [4 * UPDATE_TRAFFIC[name] * case.model.parameters for case in cases]
-        points = Points([(1.0, size) for size in moved], [case.updates[name] for case in cases])
+        took = np.array([case.updates[name] for case in cases])
+        own = np.quantile(took, SHARE, axis=1)
+        shares = own / (own + np.array([case.took for case in cases]))
+        points = Points([(1.0, size) for size in moved], took, counts=shares)
         x = points.fit()
         found[name] = Pace(launch=float(x[0]), bandwidth=_inverse(x[1]))
         errors[name] = points.errors(x)

@@ -75,7 +75,8 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
 
 def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     """Return the machine that the numbers speak for; `tier`: storage that was measured beside it."""
-    layers, numbers = fit_layers(raw[PROBE]), fit_numbers(raw[WORKER])
+    numbers = fit_numbers(raw[WORKER])
+    layers = fit_layers(raw[PROBE], numbers.peak["fp32"])
     messages = fit_messages(raw[WORKER], numbers.gamma)
     ranks = int(raw[PROBE]["ranks"])
     values, ends = _numbers(layers, messages, numbers, raw[PROBE]["resident"])

@@ -1,6 +1,6 @@
 """A calibrated machine as TOML, with where it comes from; what was measured as a short table, or as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import tomli_w
 
 from lib_dlhpc.calibrate.machine import WORKER, Calibrated
-from lib_dlhpc.calibrate.messages import curve
+from lib_dlhpc.calibrate.messages import SMALLEST, curve
 from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of
@@ -85,6 +85,8 @@ def _curves(found: Calibrated) -> Iterator[str]:
         "ring": ("allreduce, ring, of", lambda size, took: _shown(took, "s")),
         "recursive_doubling": ("allreduce, doubling, of", lambda size, took: _shown(took, "s")),
         "library": ("allreduce, the library's, of", lambda size, took: _shown(took, "s")),
+        "scatter": ("reduce-scatter of", lambda size, took: _shown(took, "s")),
+        "gather": ("allgather of", lambda size, took: _shown(took, "s")),
     }
     for what, (name, shown) in named.items():
         sizes, took = curve(told, what)
@@ -114,9 +116,27 @@ def _fits(found: Calibrated) -> Iterator[str]:
         f"layers of {len(steps)} networks together: fit off by {np.median(steps):.0%} in the median,"
         f" {steps.max():.0%} at most"
     )
-    parts = [f"{name} {np.median(np.abs(errors)):.0%}" for name, errors in _errors(found)]
-    for first in range(0, len(parts), 8):
-        yield ("median error  " if first == 0 else " " * 14) + ", ".join(parts[first : first + 8])
+    if found.messages:
+        off = np.abs(np.concatenate([*found.messages.errors.values()]))
+        yield (
+            f"messages and collectives from {_shown(SMALLEST, 'B')} on: one line for all is off by"
+            f" {np.median(off):.0%} in the median, {off.max():.0%} at most"
+        )
+        yield f"median error  {_medians(found.messages.errors)}"
+    own = {**found.numbers.errors, **found.layers.errors}
+    for first in range(0, len(own), 8):
+        some = dict(list(own.items())[first : first + 8])
+        yield ("median error  " if first == 0 else " " * 14) + _medians(some)
+    if found.layers.held:
+        rate = _shown(found.machine.device.peak["fp32"], "FLOP/s")
+        yield (
+            f"{', '.join(found.layers.held)}: held to the largest rate of a product, {rate}; the points alone"
+            " speak for more, as what they move is not all that sets their time"
+        )
+
+
+def _medians(errors: Mapping[str, Floats]) -> str:
+    return ", ".join(f"{name} {np.median(np.abs(each)):.0%}" for name, each in errors.items())
 
 
 def _busy(found: Calibrated) -> list[str]:

@@ -2,6 +2,8 @@
 
 The law is that of the formulas: latency, bytes over bandwidth, and for sums gamma a byte. Small messages go
 eagerly, large ones when the receiver is ready: such a step is found where two straight lines fit better than one.
+The formulas know of one line: it is that of what training sends, which is no less than SMALLEST. What is smaller
+takes less than it says, by microseconds; the interval of the latency goes down to that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +16,21 @@ import numpy as np
 from lib_dlhpc.calibrate.fit import least_error
 from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
-FITTED = ("message", "ring", "recursive_doubling", "library")  # the last as if it were a ring
+# The library's as if they went round a ring: "scatter" adds up and leaves each its part, "gather" collects.
+SUMMED = ("ring", "recursive_doubling", "library", "scatter", "gather")
+FITTED = ("message", *SUMMED)
+SMALLEST = 1 << 12  # B of messages that training sends: gradients, activations
+PIECE = 1 << 20  # B of a sum or part of one that the library is given at once (worker.py)
 STEP = 1.2  # times the time of the line before it: then a step is one
 BETTER = 0.7  # of the error with one line: then two lines are better
 
 
 @dataclass(frozen=True)
 class Messages:
-    """What was found of the link. step: B from which on messages go another way, 0 where no step shows."""
+    """What was found of the link. step: B from which on messages go another way, 0 where no step shows.
+
+    errors: by kind, of the points that were fitted.
+    """
 
     latency: float
     latency_ends: tuple[float, float]
@@ -35,7 +44,8 @@ class Messages:
 def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
     """Return what the points of messages and collectives amount to; None of a lone rank. gamma: s/B."""
     quiet, ranks = calm(told["others"]), int(told["ranks"])
-    points = [point for point in told["points"] if point["what"] in FITTED]
+    told_of = [point for point in told["points"] if point["what"] in FITTED]
+    points = [point for point in told_of if point["size"] >= SMALLEST]
     if not points:
         return None
     terms, known = zip(*(_terms(p["what"], p["size"], ranks) for p in points), strict=True)
@@ -53,6 +63,8 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
         return np.array([values[0], 1 / values[1] if values[1] > 0 else most])
 
     latency, bandwidth = fitted.intervals(x, shown)
+    least = min(typical(np.asarray(p["seconds"])[quiet]) for p in told_of if p["what"] == "message")
+    latency = (min(latency[0], least), latency[1])
     errors, kinds = fitted.errors(x), np.array([p["what"] for p in points])
     sizes, took = curve(told, "message")
     step, jump = protocol_step(sizes, took)
@@ -108,9 +120,12 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
     """Return how often a point has the latency and how many bytes pass, and how many bytes are added up."""
     if what == "message":
         return (1.0, float(size)), 0.0
-    if what in ("ring", "library"):
-        share = (ranks - 1) / ranks * size
-        return (2.0 * (ranks - 1), 2 * share), share
-    whole = int(log2(ranks))
-    rounds = whole + 2 * (2**whole != ranks)
-    return (float(rounds), rounds * float(size)), (whole + (2**whole != ranks)) * float(size)
+    if what == "recursive_doubling":
+        whole = int(log2(ranks))
+        rounds = whole + 2 * (2**whole != ranks)
+        return (float(rounds), rounds * float(size)), (whole + (2**whole != ranks)) * float(size)
+    calls = -(-size // PIECE) if what in ("library", "scatter") else 1
+    ways = 2 if what in ("ring", "library") else 1
+    share = (ranks - 1) / ranks * size
+    added = 0.0 if what == "gather" else share
+    return (float(ways * calls * (ranks - 1)), ways * share), added

@@ -9,10 +9,8 @@ import numpy as np
 from lib_dlhpc.calibrate.messages import curve
 from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
-CACHED = (
-    1 << 14,
-    1 << 22,
-)  # B of the arrays whose sums count: gradient buckets of what a laptop trains
+# B of the arrays whose sums count, which are another each time: gradient buckets of what a laptop trains.
+SUMMED = 1 << 14, 1 << 22
 TRAFFIC = 3  # a sum reads two numbers and writes one
 Ends = tuple[float, float]
 
@@ -64,7 +62,7 @@ def fit_numbers(told: Mapping[str, Any]) -> Numbers:
 
     x = points.fit()
     efficiency, half = points.intervals(x, shown)
-    sums = [p for p in _chosen(told, "sum") if CACHED[0] <= p["size"] <= CACHED[1]]
+    sums = [p for p in _chosen(told, "sum") if SUMMED[0] <= p["size"] <= SUMMED[1]]
     adds = Points(
         [(1.0, float(TRAFFIC * p["size"])) for p in sums],
         [np.asarray(p["seconds"])[quiet] for p in sums],

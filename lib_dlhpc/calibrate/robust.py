@@ -30,10 +30,18 @@ def typical(seconds: Floats) -> float:
 class Points:
     """Points of one law: terms @ x = seconds; terms: (points, unknowns), seconds: (points, repeats)."""
 
-    def __init__(self, terms: Floats, seconds: Floats, known: Floats | float = 0.0) -> None:
-        """known: s of each point that the law is not about, and that are taken off."""
+    def __init__(
+        self,
+        terms: Floats,
+        seconds: Floats,
+        known: Floats | float = 0.0,
+        counts: Floats | float = 1.0,
+    ) -> None:
+        """known: s of each point that the law is not about, and that are taken off. counts: what its error is worth."""
         self.terms, self.seconds = np.asarray(terms, float), np.asarray(seconds, float)
-        self.known = np.broadcast_to(np.asarray(known, float), (len(self.terms),))
+        self.known, self.counts = (
+            np.broadcast_to(np.asarray(each, float), (len(self.terms),)) for each in (known, counts)
+        )
 
     def fit(self, dice: np.random.Generator | None = None) -> Floats:
         """Return x >= 0 of least relative error; with dice, of points and repeats that are drawn anew."""
@@ -43,7 +51,7 @@ class Points:
             rows = np.sort(dice.integers(0, len(rows), len(rows)))
             seconds = np.array([dice.choice(each) for each in self.seconds])
         left = np.maximum(seconds - self.known, 0.05 * seconds)
-        return least_error(self.terms[rows], left[rows])
+        return least_error(self.terms[rows], left[rows], self.counts[rows])
 
     def errors(self, x: Floats) -> Floats:
         """Return what x says over what was measured, less 1, of each point."""

@@ -2,7 +2,11 @@
 
 Rank 0 writes to FILE, as JSON, seconds of one call of everything measured here, a number for each round: numpy's
 products, calls, sums and copies on all ranks at once, messages there and back between the first two ranks, and
-allreduces of all ranks, by the schedules that training uses and by the library's own.
+collectives of all ranks, by the schedules that training uses and by the library's own.
+
+What is added up or exchanged is another array each time, as in training: between two exchanges of the same
+gradients lie a forward and a backward pass, and they are no longer in a core's own cache. The same array again
+and again is summed several times as fast.
 """
 
 import json
@@ -11,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,7 +30,12 @@ EDGES = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)  # of square matrices
 SUMS = tuple(4**k for k in range(5, 13))  # B of an array, 1 KiB to 16 MiB
 MESSAGES = (8, *(2**k for k in range(6, 23)))  # B, to 4 MiB
 REDUCED = tuple(4**k for k in range(3, 12))  # B, 64 B to 4 MiB
-COLLECTIVES = ("ring", "recursive_doubling", "library")
+COLLECTIVES = ("ring", "recursive_doubling", "library", "scatter", "gather")
+APART = (
+    1 << 24
+)  # B of the arrays that take turns: more than a core's own cache, less than all caches
+MOST_TURNS = 64  # arrays; each has messages of its own
+PIECE = 1 << 20  # B that the trainer gives to one sum of MPI's
 TAG = 5
 # The processor's seconds of this rank, for what it does by itself; the wall's where they are counted too coarsely.
 FINE = time.get_clock_info("thread_time").resolution < 1e-6
@@ -99,9 +110,9 @@ def _alone() -> Iterator[Measurement]:
     few = np.ones(4, np.float32)
     yield "call", 4, False, _repeat(np.add, few, few, few.copy())
     for size in SUMS:
-        a = np.zeros(size // 4, np.float32)
-        yield "sum", size, False, _repeat(np.add, a, a.copy(), a)
-        yield "copy", size, False, _repeat(np.copyto, a, a.copy())
+        several, arrived = _turns(size), np.zeros(size // 4, np.float32)
+        yield "sum", size, False, _in_turn([partial(np.add, a, arrived, a) for a in several])
+        yield "copy", size, False, _in_turn([partial(np.copyto, a, arrived) for a in several])
 
 
 def _messages(comm: Any) -> Iterator[Measurement]:
@@ -122,18 +133,61 @@ def _messages(comm: Any) -> Iterator[Measurement]:
 
 
 def _collectives(comm: Any, stack: ExitStack) -> Iterator[Measurement]:
-    """Sums over all ranks, set up as training does."""
+    """Sums over all ranks, and the two halves of one, set up as training does."""
+    for size in REDUCED if comm.size > 1 else ():
+        several = _turns(size)
+        for name in COLLECTIVES:
+            yield name, size, True, _in_turn([_collective(name, comm, a, stack) for a in several])
+
+
+def _collective(name: str, comm: Any, array: Any, stack: ExitStack) -> Callable[[], None]:
+    """Return what carries out one collective on one array, in place."""
     from mpi4py import MPI
 
-    for size in REDUCED if comm.size > 1 else ():
-        for name in COLLECTIVES:
-            buffer = np.zeros(size // 4, np.float32)
-            if name == "library":
-                yield name, size, True, _repeat(comm.Allreduce, MPI.IN_PLACE, buffer, MPI.SUM)
-            else:
-                plan = schedule(name, comm.size, buffer.size)
-                run = stack.enter_context(prepared(plan, comm, buffer))
-                yield name, size, True, _repeat(run)
+    if name in ("ring", "recursive_doubling"):
+        return stack.enter_context(prepared(schedule(name, comm.size, array.size), comm, array))
+    pieces = np.split(array, range(PIECE // 4, array.size, PIECE // 4))
+    if name == "library":
+
+        def add_up() -> None:
+            for piece in pieces:
+                comm.Allreduce(MPI.IN_PLACE, piece, MPI.SUM)
+
+        return add_up
+    if name == "scatter":
+        shares = [_shares(piece.size, comm.size) for piece in pieces]
+
+        def scatter() -> None:
+            for piece, parts in zip(pieces, shares, strict=True):
+                sums = np.empty(parts[comm.rank], np.float32)
+                request = comm.Ireduce_scatter(piece, sums, parts, MPI.SUM)
+                request.Wait()  # the name keeps the sums until then
+
+        return scatter
+    parts = _shares(array.size, comm.size)
+    places = [0, *np.cumsum(parts)[:-1].tolist()]
+    return partial(comm.Allgatherv, MPI.IN_PLACE, [array, (parts, places)])
+
+
+def _shares(elements: int, ranks: int) -> list[int]:
+    return [len(part) for part in np.array_split(np.empty(elements, np.uint8), ranks)]
+
+
+def _turns(size: int) -> list[Any]:
+    """Return arrays of `size` B that are used in turn."""
+    many = int(np.clip(APART // size, 2, MOST_TURNS))
+    return list(np.full((many, size // 4), 0, np.float32))  # written, so that the memory is there
+
+
+def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[int], None]:
+    """Return what makes so many calls, each of the next in the row, and goes on there the next time."""
+    row = cycle(calls)
+
+    def call(count: int) -> None:
+        for function in islice(row, count):
+            function()
+
+    return call
 
 
 def _repeat(function: Callable[..., Any], *arguments: Any) -> Callable[[int], None]:

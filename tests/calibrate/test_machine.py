@@ -3,6 +3,7 @@
 import json
 import tomllib
 from dataclasses import replace
+from functools import partial
 from subprocess import CompletedProcess, TimeoutExpired
 
 import numpy as np
@@ -15,6 +16,7 @@ from lib_dlhpc.calibrate.machine import PROBE, WORKER, fit_machine, measure_mach
 from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibrate.messages import protocol_step
 from lib_dlhpc.calibrate.robust import Points
+from lib_dlhpc.calibrate.worker import APART, MOST_TURNS, _in_turn, _turns
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.explain import explain
@@ -163,11 +165,48 @@ def test_what_is_shown_names_step_errors_and_intervals():
     text = "\n".join(as_lines(found))
     assert "messages take another way from 8.19 kB on" in text
     assert "message: latency" in text and "median error  gemm" in text
-    assert "90 % interval" in text and "19 networks" in text
+    assert "90 % interval" in text and "21 networks" in text
+    assert "messages and collectives from 4.1 kB on: one line for all is off by" in text
+    assert "held to the largest rate" not in text
     told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
     assert told["protocol_step"]["size"] == 8192
     assert set(told["raw"]) == {PROBE, WORKER}
-    assert len(told["networks"]) == 19
+    assert len(told["networks"]) == 21
+
+
+def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():
+    raw = Planted().raw()
+    for point in raw[WORKER]["points"]:
+        if point["what"].startswith("gemm"):
+            point["seconds"] = [2 * each for each in point["seconds"]]
+    found = fit_machine(raw)
+    peak = found.machine.device.peak["fp32"]
+    assert peak < planted.pace("conv").rate
+    assert {"conv", "dense"} <= set(found.layers.held)
+    for kind in found.layers.held:
+        pace = found.machine.device.layers[kind]
+        assert pace.rate <= peak * 1.0001 and pace.backward_rate <= peak * 1.0001, kind
+    assert any(line.startswith("dense, conv") and "held to" in line for line in as_lines(found))
+
+
+def test_a_layer_that_is_little_of_its_network_counts_little():
+    raw = Planted().raw()
+    large = raw[PROBE]["cases"][7]  # 720-640-440-10: its last layer is a hundredth of it
+    for rank in large["rounds"]:
+        for each in rank:
+            each["forward"][-1] *= 3
+    assert np.abs(fit_machine(raw).layers.steps).max() < 0.02
+
+
+def test_what_is_added_up_and_exchanged_is_another_array_each_time():
+    seen = []
+    call = _in_turn([partial(seen.append, number) for number in range(3)])
+    call(2)
+    call(5)
+    assert seen == [0, 1, 2, 0, 1, 2, 0]
+    large, small = _turns(1 << 22), _turns(1 << 10)
+    assert sum(each.nbytes for each in large) == APART and len(small) == MOST_TURNS
+    assert not np.shares_memory(large[0], large[1])
 
 
 def answering(**changes):

@@ -95,8 +95,13 @@ class Planted:
         share = (self.ranks - 1) / self.ranks
         for size in REDUCED if self.ranks > 1 else ():
             ring = 2 * (self.ranks - 1) * LATENCY + 2 * share * size / BANDWIDTH
-            add("ring", size, ring + share * size * 3 / SUMMED)
-            add("library", size, ring + share * size * 3 / SUMMED)
+            summed, pieces = share * size * 3 / SUMMED, max(1, size >> 20)
+            more = (pieces - 1) * (self.ranks - 1) * LATENCY
+            half = (self.ranks - 1) * LATENCY + share * size / BANDWIDTH
+            add("ring", size, ring + summed)
+            add("library", size, ring + 2 * more + summed)
+            add("scatter", size, half + more + summed)
+            add("gather", size, half)
             if self.ranks == 2:
                 doubling = LATENCY + size / BANDWIDTH + size * 3 / SUMMED
                 add("recursive_doubling", size, doubling)
