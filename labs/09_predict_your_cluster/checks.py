@@ -1,0 +1,217 @@
+"""Checks of lab 9: do the fits, the prediction and its bands hold, and does the repair foretell runs never shown?
+
+In the notebook:   calibration(NAME), points(NAME), check_fits(...), check_terms(...), check_band(...),
+                   submit(NAME, ranks, nodes, all but cause), check_repair(cause, repaired, ...), hand_in(NAME, all six)
+                   measured(TO, SITE), run(TO, SITE, RANKS, all but band, cause, repaired): a machine that is there
+In a terminal:     python checks.py step.py "your name"        all seven laws, no clock
+"""
+
+import sys
+from pathlib import Path
+
+from lib_dlhpc.explore.lab_cluster import calibration as points_of
+from lib_dlhpc.explore.lab_cluster import jobs_of, machine_of
+from lib_dlhpc.explore.lab_cluster_laws import (
+    TARGET,
+    band_findings,
+    cause_finding,
+    fit_findings,
+    target_finding,
+    terms_finding,
+)
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.train.lab.findings import as_text, later, passed, seed_of
+from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
+
+HERE = Path(__file__).parent
+RUNS = HERE / "runs"  # of a machine that is there
+NAMES = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
+NOWHERE = (
+    'Not yet: say where. TO = "local" is this machine, TO = "slurm" the cluster of a site file.'
+)
+
+
+def own_of(name):
+    """Return the learner's own hidden machine."""
+    return machine_of(seed_of(name))
+
+
+def calibration(name):
+    """Return the points of the learner's machine: messages and products, each (size, seconds of nine repeats)."""
+    return points_of(own_of(name))
+
+
+def points(name):
+    """Return the learner's points as tables for the page."""
+    return _tables(calibration(name))
+
+
+def _tables(found):
+    from lib_dlhpc.explore.lab_cluster_told import on_page, points_lines
+    from lib_dlhpc.explore.panels import table_html
+
+    messages, products = found
+    both = points_lines(messages, "message", "B"), points_lines(products, "product", "FLOP")
+    return on_page(
+        '<div style="display: flex; flex-wrap: wrap; gap: 3em">'
+        + "".join(f"<div>{table_html(lines)}</div>" for lines in both)
+        + "</div>"
+    )
+
+
+def jobs(name):
+    """Return the two networks that the learner may run, in words."""
+    from lib_dlhpc.explore.lab import say
+
+    shown = jobs_of(own_of(name))[:2]
+    return say("\n".join(
+        f'"{job.name}": layers of {", ".join(map(str, job.widths))}; {job.batch} samples a step, all ranks'
+        f" together; {len(job.products)} products, a gradient of {job.gradient:,.0f} B."
+        for job in shown
+    ))  # fmt: skip
+
+
+def times_as_fast(name):
+    """Return how many times as fast 8 ranks are as 2."""
+    from lib_dlhpc.explore.lab_cluster_told import times_as_fast as found
+
+    return found(own_of(name))
+
+
+def most_off(name):
+    """Return which term is off most on 8 ranks of 2 nodes."""
+    from lib_dlhpc.explore.lab_cluster_told import most_off as found
+
+    return found(own_of(name))
+
+
+def check_fits(fit_messages, fit_products, name):
+    """Return the findings on both fits for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(fit_findings(fit_messages, fit_products, own_of(name)), "Your fits")
+
+
+def check_terms(terms, name):
+    """Return the finding on the prediction for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show([terms_finding(terms, own_of(name))], "Your prediction")
+
+
+def check_band(band, terms, name):
+    """Return the findings on the bands for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    return show(band_findings(band, terms, own_of(name)), "Your bands")
+
+
+def foretold_findings(given, name):
+    """Return what holds for all that has to be there before anything is run."""
+    own = own_of(name)
+    fits = fit_findings(given["fit_messages"], given["fit_products"], own)
+    return [
+        *fits,
+        terms_finding(given["terms"], own),
+        *band_findings(given["band"], given["terms"], own),
+    ]
+
+
+def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired):
+    """Run both networks on the hidden machine, once the prediction holds; return them beside it, for the page."""
+    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.lab_cluster_told import run_table
+
+    given = dict(zip(NAMES, (fit_messages, fit_products, terms, band, None, repaired), strict=True))
+    try:
+        if not passed(foretold_findings(given, name)):
+            return say(
+                "Not yet: nothing is run before it is foretold. First let fits, terms and bands hold."
+            )
+        return run_table(own_of(name), given, ranks, nodes)
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def repair_findings(given, name):
+    """Return whether the cause is named, and the repair foretells what was never shown."""
+    own = own_of(name)
+    named = cause_finding(given["cause"], own)
+    before = fit_findings(given["fit_messages"], given["fit_products"], own)
+    if not passed([*before, terms_finding(given["terms"], own)]):
+        return [named, later(TARGET, "Looked at as soon as your fits and your prediction hold.")]
+    return [named, target_finding(given, own)]
+
+
+def check_repair(cause, repaired, fit_messages, fit_products, terms, name):
+    """Return the findings on cause and repair for the page."""
+    from lib_dlhpc.explore.lab import show
+
+    given = dict(
+        zip(NAMES, (fit_messages, fit_products, terms, None, cause, repaired), strict=True)
+    )
+    return show(repair_findings(given, name), "Your repair")
+
+
+def findings(given, name):
+    """Return what holds for all that is handed in: functions by their names in NAMES."""
+    return [*foretold_findings(given, name), *repair_findings(given, name)]
+
+
+def hand_in(name, *functions):
+    """Save the cells as step.py and say what of all holds."""
+    from lib_dlhpc.explore.lab import save, say
+
+    try:
+        save(functions[0], HERE / "step.py", *functions[1:])
+        return say(as_text(findings(dict(zip(NAMES, functions, strict=True)), name)))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def measured(to, site=None):
+    """Measure two ranks of a machine that is there, now or before; return its points as tables, for the page."""
+    from lib_dlhpc.explore.lab import say
+
+    return _there(to, site, _tables) if to else say(NOWHERE)
+
+
+def run(to, site, ranks, fit_messages, fit_products, terms):
+    """Hand in the run on a machine that is there, once it was measured; return it and what was foretold."""
+    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.lab_cluster_here import run_here
+
+    given = {"fit_messages": fit_messages, "fit_products": fit_products, "terms": terms}
+
+    def runs(found):
+        return run_here(found, given, ranks, to, site, RUNS / f"{to}-{ranks}")
+
+    return _there(to, site, runs) if to else say(NOWHERE)
+
+
+def _there(to, site, then):
+    """Return what `then` makes of the points of a machine that is there, or in words why there are none."""
+    from lib_dlhpc.explore import lab_cluster_here as here
+    from lib_dlhpc.explore.lab import say
+
+    try:
+        job = here.measuring(HERE / "measure.py", RUNS / f"measured-{to}", to, site)
+        found = here.measured(job)
+        if found is None:
+            return say(f"{job.label}, which measures, is {job.state}. Run this cell again.")
+        return then(found)
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def main():
+    """Check step.py."""
+    file, name = arguments("step.py", '"your name"')
+    result = findings(handed_in(file, NAMES), name)
+    print(as_text(result))
+    sys.exit(not passed(result))
+
+
+if __name__ == "__main__":
+    end_together(main)

@@ -1,0 +1,117 @@
+"""The same on a machine that is there: two ranks are measured, a run is foretold, handed in and laid beside it.
+
+measuring(program, folder, to, site)            the job that measures, handed in now or before
+measured(job)                                   its points of messages and products
+run_here(points, given, ranks, to, site, ...)   what the learner's functions foretell, and the run itself
+
+What was handed in before is found, so that a cell may be run again until a queue has come to it.
+"""
+
+import json
+import time
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.lab import say
+from lib_dlhpc.explore.lab_cluster import Fit, Job, Points
+from lib_dlhpc.explore.lab_cluster_laws import DEVICE, LINK, numbers
+from lib_dlhpc.explore.lab_cluster_told import Given
+from lib_dlhpc.explore.submit import Submitted, submitted
+from lib_dlhpc.launch import BatchJob, attach, load_site, submit_task
+from lib_dlhpc.launch.jobs import ENDS, TICKET
+from lib_dlhpc.launch.task import program as program_of
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.train.lab.mistakes import LabError
+
+JOB = Job("here", (64, 512, 256, 10), 256)
+EPOCHS = 20
+SECONDS, PATIENCE, PAUSE = (
+    10.0,
+    45.0,
+    0.1,
+)  # to measure; until a cell is given back; between two looks
+POINTS = "points.json"
+GEMM, MESSAGE = "gemm float32", "message"
+
+
+def measuring(
+    program: Path, folder: Path, to: str, site: str | None, seconds: float = SECONDS
+) -> BatchJob:
+    """Return the job that measures on two ranks, handed in now or before. Raises SpecError."""
+    if (folder / TICKET).exists():
+        return attach(folder)
+    task = program_of(program, str(folder / POINTS), f"{seconds:g}")
+    where = None if site is None else load_site(site)
+    return submit_task(task, 2, to, where, folder)
+
+
+def measured(job: BatchJob, patience: float = PATIENCE) -> tuple[Points, Points] | None:
+    """Return what a job has measured; None while it has not. Raises LabError where nothing came of it."""
+    until = time.monotonic() + patience
+    while job.state not in ENDS:
+        if time.monotonic() > until:
+            return None
+        time.sleep(PAUSE)
+    if job.state != "done":
+        raise LabError(f"{job.why()} Remove {job.folder.name} to measure again.")
+    told = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))["points"]
+    return (
+        [(float(p["size"]), p["seconds"]) for p in told if p["what"] == MESSAGE],
+        [(2.0 * p["size"] ** 3, p["seconds"]) for p in told if p["what"] == GEMM],
+    )
+
+
+def experiment_here(ranks: int) -> Experiment:
+    """Return the run: JOB on handwritten digits, its gradients as one message. Raises SpecError."""
+    if ranks < 2 or not log2(ranks).is_integer() or JOB.batch % ranks:
+        raise SpecError(f"RANKS = {ranks}: legal: 2, 4, 8, 16.")
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": list(JOB.widths)},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop", "devices_per_node": ranks},
+            "strategy": {"devices_per_node": ranks, "batch": JOB.batch // ranks,
+                         "allreduce": "recursive_doubling", "bucket": 1e12},
+            "run": {"epochs": EPOCHS},
+        }
+    )  # fmt: skip
+
+
+def fit_here(points: tuple[Points, Points], given: Given) -> Fit:
+    """Return what the learner's fits make of points. Raises LabError."""
+    messages, products = points
+    fit = numbers(given["fit_messages"], LINK, messages)
+    return fit | numbers(given["fit_products"], DEVICE, products)
+
+
+def foretold_here(points: tuple[Points, Points], given: Given, ranks: int) -> str:
+    """Return what the learner's functions say of this machine and of the run. Raises LabError."""
+    fit = fit_here(points, given)
+    told = numbers(given["terms"], ("compute", "communication"), fit, JOB, ranks)
+    terms = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in told.items())
+    link = f"alpha {show(fit['alpha'], 's')}, 1/beta {_rate(fit['beta'])}"
+    step = f"{show(fit['jump'], 's')} more from {show(fit['step'], 'B')} on"
+    device = f"rate {show(fit['rate'], 'FLOP/s')}, half at {show(fit['half'], 'FLOP')}"
+    return (
+        f"Your fits of this machine: {link}, {step}; {device}.\n"
+        f"Foretold by your terms on {count(ranks, 'rank')}: {terms}; a step {show(sum(told.values()), 's')}."
+    )
+
+
+def _rate(beta: float) -> str:
+    return show(1 / beta, "B/s") if beta > 0 else "not seen: bytes cost nothing here"
+
+
+def run_here(
+    points: tuple[Points, Points], given: Given, ranks: int, to: str, site: str | None, folder: Path, **more: Any
+) -> ipywidgets.VBox:  # fmt: skip
+    """Return what was foretold, and the run, handed in now or before. Raises LabError, SpecError."""
+    words = foretold_here(points, given, ranks)
+    run: Submitted = submitted(experiment_here(ranks), ranks, to, site, folder, **more)
+    return ipywidgets.VBox([say(f"{words}\nBelow, the library's own prediction and the run."), run])

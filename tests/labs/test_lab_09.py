@@ -1,0 +1,203 @@
+"""Lab 9: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+
+import inspect
+
+import numpy as np
+import pytest
+from lab_answers import found, run_cell
+
+from lib_dlhpc.explore.lab_cluster import (
+    CARD,
+    CAUSES,
+    CORES,
+    EDGES,
+    JITTER,
+    SIZES,
+    WAY,
+    calibration,
+    experiment_of,
+    jobs_of,
+    message_seconds,
+    played,
+    product_seconds,
+)
+from lib_dlhpc.explore.lab_cluster_laws import (
+    CAUSE,
+    COVERS,
+    MESSAGES,
+    NARROW,
+    PRODUCTS,
+    STEP,
+    TARGET,
+    cause_finding,
+    numbers,
+    target_finding,
+)
+from lib_dlhpc.train.lab.findings import as_text, passed
+from lib_dlhpc.train.lab.mistakes import LabError
+
+LAB = "09_predict_your_cluster"
+SURPRISES = (CARD, JITTER, CORES)
+
+
+@pytest.fixture(scope="module")
+def names(own):
+    """A learner for each of the causes."""
+    found = {}
+    for number in range(30):
+        found.setdefault(own.own_of(f"learner {number}").why, f"learner {number}")
+    assert {*found} == {*SURPRISES}
+    return found
+
+
+def changed(solved, function, *changes):
+    """A function of the solution, text of it replaced, as from a cell."""
+    source = inspect.getsource(getattr(solved, function))
+    for old, new in changes:
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    return run_cell(source, dict(vars(solved)))[function]
+
+
+def answers(solved, machine, why=None):
+    """What a learner hands in: the solution, with the cause and the numbers that two runs tell."""
+    fits = solved.fit_messages(calibration(machine)[0]) | solved.fit_products(
+        calibration(machine)[1]
+    )
+    job = jobs_of(machine)[1]
+    spread, slower = solved.read_off(played(machine, job, 4, 2), solved.terms(fits, job, 4))
+    scope = {**vars(solved), "SPREAD": spread, "SLOWER": slower}
+    why = why or machine.why
+    repaired = run_cell(inspect.getsource(getattr(solved, why)), scope)[why]
+    return {**vars(solved), "cause": lambda: why, "repaired": repaired}
+
+
+@pytest.mark.parametrize("why", SURPRISES)
+def test_the_solution_holds(own, solved, names, why):
+    findings = own.findings(answers(solved, own.own_of(names[why])), names[why])
+    assert passed(findings) and len(findings) == 7, as_text(findings)
+
+
+def test_the_starter_fails_with_useful_words(own, starter):
+    scope = {}
+    for each in ("fit_messages", "terms", "band", "repaired", "cause"):
+        run_cell(starter(LAB, f"def {each}("), scope)
+    findings = own.findings(scope, "x")
+    assert [each.right for each in findings] == [False] * 3 + [None] * 2 + [False, None]
+    for law, words in {
+        MESSAGES: "one line cannot do that",
+        PRODUCTS: "some of the nine repeats",
+        STEP: "does not reach the rate",
+        COVERS: "as soon as your prediction holds",
+        CAUSE: "Between more nodes",
+        TARGET: "as soon as your fits",
+    }.items():
+        assert words in found(findings, law).words, as_text(findings)
+
+
+@pytest.mark.parametrize("function", ["fit_messages", "fit_products", "terms", "band"])
+def test_each_mistake_is_told_what_it_is(own, solved, function):
+    for mistake, (where, old, new, law, words) in solved.MISTAKES.items():
+        if where == function:
+            findings = judged(
+                own, {**vars(solved), function: changed(solved, function, (old, new))}, function
+            )
+            finding = found(findings, law)
+            assert finding.right is False and words in finding.words, (mistake, finding)
+
+
+def judged(own, given, function):
+    """What holds for one of the functions, of the learner of that name."""
+    machine = own.own_of("your name")
+    if function.startswith("fit"):
+        return own.fit_findings(given["fit_messages"], given["fit_products"], machine)
+    if function == "terms":
+        return [own.terms_finding(given["terms"], machine)]
+    return own.band_findings(given["band"], given["terms"], machine)
+
+
+def test_the_starters_band_and_repair_are_told_what_they_lack(own, solved, starter, names):
+    scope = dict(vars(solved))
+    for each in ("band", "repaired"):
+        run_cell(starter(LAB, f"def {each}("), scope)
+    findings = own.findings({**scope, "cause": lambda: WAY}, names[CARD])
+    assert "One width for all machines" in found(findings, COVERS).words
+    assert "has to come from what its days say" in found(findings, NARROW).words
+    assert "communication is off by -" in found(findings, TARGET).words
+
+
+@pytest.mark.parametrize("why", SURPRISES)
+def test_a_cause_that_is_not_there_is_told_where_it_would_show(own, names, why):
+    machine = own.own_of(names[why])
+    for cause in CAUSES:
+        finding = cause_finding(lambda cause=cause: cause, machine)
+        assert finding.right is (cause == why)
+    assert "legal: card" in cause_finding(lambda: "nics", machine).words
+    assert "stopped with ZeroDivisionError" in cause_finding(lambda: 1 / 0, machine).words
+    way = cause_finding(lambda: WAY, machine).words
+    assert ("4 ranks of 4 nodes" in way) is (why == CARD)
+
+
+@pytest.mark.parametrize("why", SURPRISES)
+def test_the_repair_of_another_cause_or_a_factor_over_all_misses_the_target(
+    own, solved, names, why
+):
+    machine = own.own_of(names[why])
+    for other in {*SURPRISES} - {why}:
+        assert target_finding(answers(solved, machine, other), machine).right is False
+    given, job = answers(solved, machine), jobs_of(machine)[1]
+
+    def by_a_factor(fit, which, ranks, nodes):
+        seen = sum(played(machine, job, ranks, nodes).values())
+        factor = seen / sum(solved.terms(fit, job, ranks).values())
+        told = {**solved.terms(fit, which, ranks), "waiting": 0.0}
+        return {name: factor * seconds for name, seconds in told.items()}
+
+    finding = target_finding({**given, "repaired": by_a_factor}, machine)
+    assert finding.right is False and "is off by" in finding.words
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_every_learner_can_fit_and_is_surprised(own, solved, number):
+    machine = own.own_of(f"learner {number}")
+    messages, products = calibration(machine)
+    sizes, work = np.array(SIZES, float), 2.0 * np.array(EDGES, float) ** 3
+    off = message_seconds(solved.fit_messages(messages), sizes) / message_seconds(
+        machine.fit, sizes
+    )
+    assert np.abs(off - 1).max() < 0.045
+    off = product_seconds(solved.fit_products(products), work) / product_seconds(machine.fit, work)
+    assert np.abs(off - 1).max() < 0.045
+    small, large = (job.gradient for job in jobs_of(machine)[:2])
+    assert machine.step < large and small < 2 * machine.step
+
+
+def test_two_ranks_show_nothing_of_what_more_bring(own, names):
+    for why in (CARD, CORES):
+        machine = own.own_of(names[why])
+        for job in jobs_of(machine):
+            with_it, without = (
+                experiment_of(machine, job, 2, 2, surprise=each) for each in (True, False)
+            )
+            assert with_it.machine.nics == without.machine.nics == 1
+            assert with_it.machine.device == without.machine.device
+            shown, bare = (
+                experiment_of(machine, job, 8, 2, surprise=each) for each in (True, False)
+            )
+            assert (shown.machine.nics, shown.machine.device) != (
+                bare.machine.nics,
+                bare.machine.device,
+            )
+
+
+def test_what_is_no_number_is_told_and_arguments_are_copies():
+    def spoil(points):
+        points.clear()
+        return {"rate": "fast"}
+
+    points = [1, 2]
+    with pytest.raises(LabError, match='spoil returns a dict of numbers: "rate"'):
+        numbers(spoil, ("rate",), points)
+    assert points == [1, 2]
+    with pytest.raises(LabError, match='"rate" is nan'):
+        numbers(lambda: {"rate": float("nan")}, ("rate",))
