@@ -10,6 +10,7 @@ from typing import NamedTuple
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.traces_panel import TracePanel
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.simulate.neighbours import play_neighbours, program, ring
@@ -135,3 +136,21 @@ def network_fine(found: Analysis) -> str:
     """Say what an ideal network would bring."""
     ideal = found.efficiency.ideal_seconds
     return f"On an ideal network it would take {show(ideal, 's')} of {show(found.span, 's')}."
+
+
+def foretold_gain(setting: Setting) -> float:
+    """Return the % by which a run gets shorter on an ideal network."""
+    found = said(setting)
+    return 100 * (1 - found.efficiency.ideal_seconds / found.span)
+
+
+def efficiency_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
+    """Ask for the load balance of a run whose numbers are drawn for each visitor."""
+    dice = np.random.default_rng(seed)
+    usual, most = int(dice.integers(20, 31)), int(dice.integers(35, 51))
+    return lesson.compute(
+        f"Three ranks compute for {usual} s each, a fourth for {most} s. What is the load balance, in %?",
+        answer=100 * (3 * usual + most) / (4 * most),
+        unit="%",
+        hint="What the mean rank computes, of what the busiest one does: the length of the run has no part in it.",
+    )

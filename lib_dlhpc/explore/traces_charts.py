@@ -20,7 +20,7 @@ LOOKS = {
     "works": ("#56b4e9", 1.0, False),
     "reads": ("#e69f00", 0.75, False),
     "waits for a sender": ("#999999", 1.0, True),
-    "waits for a receiver": ("#cc79a7", 0.75, True),
+    "waits for a receiver": ("#f0e442", 0.75, True),
     "waits at a collective": ("#cc79a7", 0.5, True),
     "moves data": ("#d55e00", 0.35, False),
 }
@@ -111,7 +111,8 @@ def ranks_state(analysis: Analysis) -> State:
     """Columns of the chart "traces_ranks": what becomes of the time of each rank, s."""
     parts = rank_parts(analysis)
     columns: dict[str, list[Any]] = {
-        n: [] for n in ("rank", "what", "start", "stop", "seconds", "hatched", "top", "bottom")
+        n: []
+        for n in ("rank", "what", "start", "stop", "seconds", "hatched", "top", "bottom", "told")
     }
     for rank in range(analysis.ranks):
         start = 0.0
@@ -121,7 +122,8 @@ def ranks_state(analysis: Analysis) -> State:
                 tall = LOOKS[what][1]
                 _append(columns, rank=f"rank {rank}", what=what, start=start, stop=start + lasts,
                         seconds=lasts, hatched=LOOKS[what][2], top=rank + 0.5 - 0.4 * tall,
-                        bottom=rank + 0.5 + 0.4 * tall)  # fmt: skip
+                        bottom=rank + 0.5 + 0.4 * tall,
+                        told=f"rank {rank}: {what}, {show(lasts, 's')}")  # fmt: skip
             start += lasts
     ranks = analysis.ranks
     rows = {"name": [f"rank {r}" for r in range(ranks)], "middle": [r + 0.5 for r in range(ranks)]}

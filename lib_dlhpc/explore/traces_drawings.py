@@ -33,7 +33,7 @@ def gantt_chart() -> dict[str, Any]:
     said = said.encode(text="words:N")
     return _finished(
         alt.layer(_room(), solid, hatched, lines, box, said, _names()),
-        "Who does what, and when (lines: messages)", 200, left=56, right=20, top=74, bottom=44,
+        "Who does what, and when (hatched: waits; lines: messages)", 200, left=56, right=20, top=74, bottom=44,
         table={"bars": {"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"}},
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ def ranks_chart() -> dict[str, Any]:
     solid, hatched = _bars("bars", _time("start", "time of the rank"), _lane("top"))
     return _finished(
         alt.layer(_room(), solid, hatched, _names()),
-        "What becomes of each rank's time", 120, left=56, right=20, top=74, bottom=44,
+        "What becomes of each rank's time (hatched: waits)", 120, left=56, right=20, top=74, bottom=44,
         table={"bars": {"rank": "rank", "what": "what", "seconds": "time (s)"}},
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ def coupled_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return _finished(
         alt.layer(room, solid, hatched, words),
-        "Time of the mean rank, by placement of the ranks", 150, left=118, right=24, top=54, bottom=44,
+        "Time of the mean rank, by placement of the ranks", 190, left=118, right=24, top=54, bottom=44,
         table={"bars": {"way": "placement", "term": "term", "seconds": "time (s)"}},
     )  # fmt: skip
 
@@ -95,8 +95,7 @@ def _bars(name: str, x: alt.X, y: alt.Y) -> tuple[Any, Any]:
     colour = alt.Color("what:N", legend=legend)
     colour = colour.scale(domain=list(LOOKS), range=[look[0] for look in LOOKS.values()])
     bars = alt.Chart(alt.NamedData(name)).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
-    told = _tooltip("told") if name == "bars" else []
-    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=told)
+    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=_tooltip("told"))
     hatched = bars.transform_filter("datum.hatched")
     return solid, hatched.mark_rect(fill=HATCH, fillOpacity=0.6, tooltip=None, clip=True)
 

@@ -18,7 +18,7 @@ from lib_dlhpc.timeline.analysis import Analysis, Finding, analyse
 from lib_dlhpc.timeline.analysis.report import limit
 
 MOST = 4  # findings shown
-NEAR = 5.0  # times the length of a place: what is shown around it at least
+NEAR = 3.0  # times the length of a place: what is shown around it at least
 STEPS = 8  # parts of a run: what is shown around a place is one of them at least
 WHOLE = "Whole run"
 
@@ -68,9 +68,10 @@ class TracePanel:
             self.said.value = ""
             return
         where = finding.where
+        begin, end = float(self.timeline.start.min()), float(self.timeline.stop.max())
         span = max(NEAR * (where.stop - where.start), self.found.span / STEPS)
         middle = (where.start + where.stop) / 2
-        window = middle - span / 2, middle + span / 2
+        window = max(middle - span / 2, begin), min(middle + span / 2, end)
         self.trace.update(*trace_state(self.timeline, where, window))
         self.said.value = verdict_html(escape(finding.sentence))
 

@@ -77,9 +77,12 @@ def ring(machine: Machine, ranks: int, slow: int = -1, share: float = 1.0) -> Pl
     return replace(on, capacity=capacity)
 
 
-def play_neighbours(what: Program, on: Platform, background: Sequence[Traffic] = ()) -> Timeline:
+def play_neighbours(
+    what: Program, on: Platform, background: Sequence[Traffic] = (), barrier: bool = False
+) -> Timeline:
     """Return the Timeline of all ranks. background: others' traffic on the links.
 
+    barrier: whether all leave a barrier at 0 s, so that the trace begins there and not with the first call.
     Rows: calls, with who sent what to whom; input on the streams compute and input. Work is what lies between.
     """
     ranks = what.before.shape[1]
@@ -88,6 +91,8 @@ def play_neighbours(what: Program, on: Platform, background: Sequence[Traffic] =
     sim = Simulation(on)
     sim.background(background)
     played = _Played(sim, what)
+    if barrier:
+        played.begin()
     for rank in range(ranks):
         sim.start(played.rank(rank))
     sim.run()
@@ -112,6 +117,12 @@ class _Played:
         self.first = 1 + max(m.tag for letters in self.letters for m in letters.values())
         plan = schedule("recursive_doubling", ranks, ranks)
         self.met = [Script(sim, plan, ELEMENT / ranks) for _ in range(what.steps)]
+
+    def begin(self) -> None:
+        """Take down that all have met at 0 s."""
+        for rank in range(self.sim.platform.ranks):
+            row = (rank, "communication", "collective", "MPI_Barrier", 0.0, 0.0)
+            self.rows.append((*row, 0, -1, 0, self.first + self.what.steps))
 
     def rank(self, rank: int) -> Process:
         """What a rank does, from its first step to its last."""

@@ -111,3 +111,13 @@ def test_what_cannot_be_played_is_refused(wrong):
         played(**wrong)
     with pytest.raises(SpecError, match="3 ranks"):
         play_neighbours(program(1, 3, 0, 0, 0, 1), ring(MACHINE, 4))
+
+
+def test_with_a_barrier_the_trace_begins_where_all_have_met():
+    what = program(STEPS, RANKS, BEFORE, AFTER, 0.0, SIZE)
+    alone, met = (play_neighbours(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
+    assert alone.start.min() == pytest.approx(BEFORE) and met.start.min() == 0
+    assert met.stop.max() == alone.stop.max()
+    found = analyse(met)
+    np.testing.assert_allclose(found.compute, STEPS * (BEFORE + AFTER))
+    assert not found.findings

@@ -1,0 +1,55 @@
+"""A command that a page starts: in a session of its own, ended with all that it started, told by its last words."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from lib_dlhpc.launch.mpi import end, environment
+
+DLHPC = (sys.executable, "-m", "lib_dlhpc.cli")
+PAUSE, PATIENCE = 0.1, 150.0  # s
+
+
+class Cancelled(Exception):
+    """The learner ended it."""
+
+
+class RunError(RuntimeError):
+    """The command failed; the text says why."""
+
+
+def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
+    """Run `dlhpc WORDS` to its end and return what it printed; its output lies in the folder meanwhile.
+
+    Raises Cancelled when `stop` is set, RunError where it fails or takes more than PATIENCE s. Nothing of it goes on
+    afterwards, however it ends.
+    """
+    output, log = folder / "output.txt", folder / "log.txt"
+    with open(output, "wb") as out, open(log, "wb") as errors:
+        process = subprocess.Popen(
+            [*DLHPC, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+            env=environment(), start_new_session=os.name == "posix",
+        )  # fmt: skip
+    try:
+        waited = 0.0
+        while process.poll() is None:
+            if stop.wait(PAUSE):
+                raise Cancelled
+            waited += PAUSE
+            if waited > PATIENCE:
+                raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.")
+    finally:
+        end(process)
+    if process.returncode:
+        raise RunError(f"It ended with an error: {_last_words(log)}")
+    return output.read_text("utf-8", "replace")
+
+
+def _last_words(log: Path) -> str:
+    """Return the last line that names an error, or the last there is."""
+    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line]
+    named = [line for line in lines if "Error: " in line or line.startswith("dlhpc: ")]
+    return (named or lines or ["it said nothing."])[-1]

@@ -1,0 +1,202 @@
+"""The lesson on traces: charts without gaps, puzzles that the analysis solves, runs that leave nothing behind."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from experiment_page import click, controls, each_position_shows_its_own, fills, told
+
+from lib_dlhpc.explore import traces, traces_drawings, traces_puzzle
+from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.traces import IN_TURN, NOBODY, Setting, read_it, said, trace
+from lib_dlhpc.explore.traces_charts import (
+    LOOKS,
+    bars_of,
+    coupled_state,
+    efficiency_state,
+    rank_parts,
+    ranks_state,
+    trace_state,
+)
+from lib_dlhpc.explore.traces_panel import TracePanel
+from lib_dlhpc.explore.traces_puzzle import (
+    MISTAKES,
+    PUZZLES,
+    TROUBLES,
+    feedback,
+    find_it,
+    is_right,
+    puzzle,
+    the_finding,
+)
+from lib_dlhpc.timeline import from_rows
+from lib_dlhpc.timeline.analysis import analyse
+
+STATES = {
+    "traces_gantt": trace_state(trace(Setting()), said(Setting()).findings[0].where),
+    "traces_ranks": ranks_state(said(Setting())),
+    "traces_efficiency": efficiency_state(said(Setting())),
+    "traces_coupled": coupled_state([("1 + 1", {"simulate": 1.0, "idle": 0.5})], "1 + 1"),
+}
+SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
+
+
+@pytest.mark.parametrize("name", traces_drawings.DRAWINGS)
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    fills(name, STATES[name])
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    colours = [look[0] for look in LOOKS.values()]
+    assert len({look[1:] for look in LOOKS.values()}) == len(LOOKS)
+    assert len(set(colours)) == len(colours)
+    waits = {what for what, look in LOOKS.items() if look[2]}
+    assert waits == {what for what in LOOKS if what.startswith("waits")}
+
+
+# a trace as a chart ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_bars_of_a_rank_follow_each_other_without_a_gap(setting: Setting) -> None:
+    timeline = trace(setting)
+    bars = bars_of(timeline)
+    for rank in range(timeline.ranks):
+        own = [bar for bar in bars if bar.rank == rank]
+        assert own[0].start == timeline.start.min()
+        np.testing.assert_allclose([b.start for b in own[1:]], [b.stop for b in own[:-1]])
+        assert own[-1].stop == pytest.approx(timeline.stop[timeline.rank == rank].max())
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting: Setting) -> None:
+    timeline, parts = trace(setting), rank_parts(said(setting))
+    for what, seconds in parts.items():
+        drawn = np.zeros(timeline.ranks)
+        for bar in bars_of(timeline):
+            drawn[bar.rank] += (bar.stop - bar.start) * (bar.what == what)
+        np.testing.assert_allclose(drawn, seconds, atol=1e-3)
+
+
+def test_a_window_shows_what_lies_in_it_and_no_more() -> None:
+    data, _ = trace_state(trace(Setting()), window=(0.1, 0.2))
+    bars = data["bars"]
+    assert min(bars["start"]) >= 0.1 and max(bars["stop"]) <= 0.2
+    assert len(bars["start"]) < len(STATES["traces_gantt"][0]["bars"]["start"]) / 2
+
+
+def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> None:
+    panel = TracePanel()
+    found = panel.show(trace(Setting())).findings
+    whole = panel.trace.data["room"]["x"]
+    panel.buttons.children[1].click()
+    mark, (low, high) = panel.trace.data["mark"], panel.trace.data["room"]["x"]
+    assert 0 <= low <= mark["x"][0] <= mark["x2"][0] <= high and high - low < whole[1] / 2
+    assert f"rank {found[0].rank}" in panel.trace.summary
+    assert found[0].sentence.split(",")[0] in panel.said.value
+    panel.buttons.children[0].click()
+    assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"]["x"] == []
+
+
+def test_every_position_of_every_control_shows_something_of_its_own() -> None:
+    each_position_shows_its_own(read_it())
+
+
+def test_walls_say_what_no_network_helps_against_and_where_it_would() -> None:
+    assert "No network is fast enough" in traces.network_wall(Setting(), said(Setting()))
+    slow = Setting(NOBODY, size=4e6, network=1e9)
+    assert "The wires are in the way" in traces.network_wall(slow, said(slow))
+    assert traces.network_wall(Setting(NOBODY), said(Setting(NOBODY))) == ""
+
+
+def test_who_is_late_in_turn_is_as_late_as_the_others_and_nobody_is_blamed() -> None:
+    found = said(Setting(IN_TURN))
+    assert found.imbalance < 0.01 and not found.findings
+    assert found.efficiency.parallel < 0.75
+
+
+def test_names_from_a_trace_are_shown_as_text() -> None:
+    bad = "<img src=x>"
+    rows = [
+        (r, "communication", "collective", bad, 0.1 * (2 - r), 0.3, 8, -1, 0, 1) for r in (0, 1)
+    ]
+    rows += [(r, "communication", "collective", bad, 0.4, 0.5, 8, -1, 0, 2) for r in (0, 1)]
+    panel = TracePanel()
+    panel.show(from_rows(rows, 2, "measured"))
+    for one in panel.buttons.children[1:]:
+        one.click()
+        assert bad not in panel.said.value
+    assert bad not in panel.verdict.value + panel.more.value
+
+
+def test_the_check_asks_for_the_mean_over_the_most() -> None:
+    card = traces.efficiency_check(Lesson(), seed=3)
+    usual, most = map(float, re.findall(r"for (\d+) s", card.children[0].value))
+    entry, check = card.children[1].children
+    entry.value = f"{100 * (3 * usual + most) / 4 / most:.5g} %"
+    check.click()
+    assert "✓" in card.children[2].value
+    entry.value = f"{100 * usual / most:.5g} %"
+    check.click()
+    assert "busiest" in card.children[2].value
+
+
+# the puzzle -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", PUZZLES)
+def test_the_analysis_solves_every_puzzle(number: int) -> None:
+    planted = puzzle(number)
+    found = the_finding(planted)
+    assert found is not None and is_right(planted, planted.trouble, found.rank)
+
+
+def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order() -> None:
+    kinds = [puzzle(number).trouble for number in PUZZLES]
+    assert {kinds.count(trouble) for trouble in TROUBLES} == {len(PUZZLES) // len(TROUBLES)}
+    assert kinds[:4] != kinds[4:8]
+    assert len({puzzle(number).rank for number in PUZZLES}) == traces.RANKS
+
+
+def test_every_wrong_trouble_has_its_own_answer() -> None:
+    assert set(MISTAKES) == {(a, b) for a in TROUBLES for b in TROUBLES if a != b}
+    planted = puzzle(1)
+    wrong = next(t for t in TROUBLES if t != planted.trouble)
+    assert MISTAKES[wrong, planted.trouble] in feedback(planted, wrong, planted.rank)
+
+
+def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits() -> None:
+    planted = next(p for p in map(puzzle, PUZZLES) if p.trouble == "computes longer")
+    longest = int(np.argmax(sum(said(planted.setting).waits.values())))
+    assert "For whom does it wait?" in feedback(planted, planted.trouble, longest)
+
+
+def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_does_not() -> None:
+    page = find_it()
+    knobs, planted = controls(page), puzzle(1)
+    assert "choose" in knobs["Trouble"].options[0] and "Efficiencies" not in told(page)
+    click(page, "Answer")
+    assert "Choose a trouble first" in told(page)
+    knobs["Trouble"].value = next(t for t in TROUBLES if t != planted.trouble)
+    knobs["Rank"].value = planted.rank
+    click(page, "Answer")
+    assert "Not that." in told(page) and "Efficiencies" not in told(page)
+    knobs["Trouble"].value = planted.trouble
+    click(page, "Answer")
+    assert "✓ Yes." in told(page) and "Efficiencies" in told(page) and "Marked:" in told(page)
+    assert "0 of 1 found" in told(page)  # the second answer
+    knobs["Puzzle"].value = 2
+    assert "Efficiencies" not in told(page)
+    knobs["Trouble"].value, knobs["Rank"].value = puzzle(2).trouble, puzzle(2).rank
+    click(page, "Answer")
+    assert "1 of 2 found" in told(page)
+    knobs["Puzzle"].value = 3
+    click(page, "Show me")
+    assert f"It was: {puzzle(3).trouble}" in told(page) and "1 of 3 found" in told(page)
+
+
+def test_what_a_puzzle_shows_is_what_the_analysis_is_of() -> None:
+    setting = traces_puzzle.puzzle(1).setting
+    assert analyse(trace(setting)).span == said(setting).span
+    json.dumps(trace_state(trace(setting))[0], allow_nan=False)
