@@ -53,6 +53,13 @@ class Calls:
         return np.bincount(self.group, minlength=self.groups)
 
     @cached_property
+    def of_all(self) -> NDArray[np.bool_]:
+        """Which collectives all ranks take part in: on the communicator of all, or on another as large."""
+        everyone = np.zeros(self.groups, np.bool_)
+        everyone[self.group[self.table.comm[self.members] == 0]] = True
+        return everyone | (self.sizes == self.table.ranks)
+
+    @cached_property
     def last_start(self) -> Floats:
         """When the last member joined each collective, s."""
         return latest(self.table.start[self.members], self.group, self.groups)

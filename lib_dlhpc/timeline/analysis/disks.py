@@ -45,11 +45,12 @@ def _slow(found: Calls, stream: str, kind: str, what: str, span: float) -> list[
         excess = float(total[one] - usual * count[one])
         if excess < LEAST * span or mean[one] < TIMES * usual:
             continue
-        its = seconds[rank == one]
-        verdict = judge(its - usual, np.maximum(its - usual, 0.0), span)
+        its, theirs = seconds[rank == one], seconds[rank != one]
+        more = its - max(usual, float(mean[others].mean()))  # see `scatter.above`
+        verdict = judge(more, np.maximum(its - usual, 0.0), span, theirs - usual)
         if verdict is None:
             continue
-        excess = excess if verdict.counted.all() else verdict.seconds
+        excess = excess if verdict.counted.all() else min(excess, verdict.seconds)
         row = int(rows[rank == one][np.argmax(its)])
         sentence = (
             f"Rank {one} takes {said(excess)} longer than the others for {what}: {said(mean[one])} each against"

@@ -5,7 +5,8 @@ late, the receiver that is late, the rank that joins a collective last, the one 
 end of the slow link, the rank whose input comes slowly. Its seconds are
 
     late sender, late receiver   what others wait for it, its own doing only (see waits.py), summed over them
-    wait at collective           what a rank that waits for it waits on average (root: what the root waits)
+    wait at collective           what a rank that waits for it waits on average (root: what the root waits), its
+                                 own doing only
     load imbalance               what it computes more than the others (their median)
     slow link                    what its messages take longer than those of other pairs would
     slow disk                    what its reads or writes take longer than those of the others (their median)

@@ -5,10 +5,11 @@ import numpy as np
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
 from lib_dlhpc.timeline.analysis.finding import Finding, Place, said
-from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
+from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
 from lib_dlhpc.timeline.table import KINDS
 
-WINDOWS = 32  # of a trace in which nothing says where rounds end
+WINDOWS = 32  # most of a trace in which nothing says where rounds end
+ROWS = 8  # at least of a rank in each of them, so that they are longer than what repeats
 MOST_ROUNDS = 512
 
 
@@ -23,17 +24,18 @@ def imbalance(found: Calls, busy: Busy) -> list[Finding]:
     who = np.repeat(np.arange(ranks, dtype=np.int32), count)
     seconds = busy.work(who, np.tile(edges[:-1], ranks), np.tile(edges[1:], ranks))
     seconds = seconds.reshape(ranks, count)
+    difference, usual = above(seconds), seconds - np.median(seconds, axis=0)
     findings = []
     for rank in np.flatnonzero(total >= np.median(total) + 0.5 * LEAST * span):
         more = float(total[rank] - np.median(np.delete(total, rank)))
         if more < LEAST * span:
             continue
-        difference = seconds[rank] - np.median(np.delete(seconds, rank, axis=0), axis=0)
-        verdict = judge(difference, np.maximum(difference, 0.0), span)
+        its, others = difference[rank], np.delete(usual, rank, axis=0)
+        verdict = judge(its, np.maximum(its, 0.0), span, others)
         if verdict is None:
             continue
-        more = more if verdict.counted.all() else verdict.seconds
-        worst = int(np.argmax(difference))
+        more = more if verdict.counted.all() else min(more, verdict.seconds)
+        worst = int(np.argmax(its))
         where = Place(int(rank), float(edges[worst]), float(edges[worst + 1]), "computation")
         share = more / max(float(total[rank]) - more, 1e-300)
         sentence = (
@@ -48,7 +50,7 @@ def rounds(found: Calls, busy: Busy) -> Floats:
     """Return the times between which ranks are compared, in order, s.
 
     The ends of steps where there are updates, else when all ranks have joined an n-to-n collective, else
-    WINDOWS equal parts of the trace. What is much shorter than the rest is part of its neighbour.
+    equal parts of the trace. What is much shorter than the rest is part of its neighbour.
     """
     table, ends = found.table, np.zeros(0)
     update = np.flatnonzero(table.kind == KINDS.index("update"))
@@ -59,7 +61,9 @@ def rounds(found: Calls, busy: Busy) -> Floats:
         ends = found.last_start[(found.pattern == EACH_FOR_ALL) & (found.sizes == table.ranks)]
     ends = np.sort(ends)
     if not len(ends):
-        return np.linspace(busy.begin, busy.end, WINDOWS + 1)
+        rows = np.bincount(table.rank)
+        least = int(rows[rows > 0].min())
+        return np.linspace(busy.begin, busy.end, min(max(least // ROWS, 1), WINDOWS) + 1)
     if len(ends) > MOST_ROUNDS:
         targets = np.linspace(busy.begin, busy.end, MOST_ROUNDS + 1)[1:]
         ends = ends[np.unique(np.minimum(np.searchsorted(ends, targets), len(ends) - 1))]

@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
-from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame
+from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame, number_of, own_doing
 
 
 def late_messages(found: Calls, late: AllWaits, span: float) -> list[Finding]:
@@ -56,8 +56,13 @@ def _guilty(
     whose = blame(found, late, chosen, of_sender)
     order = np.argsort(pair[chosen], kind="stable")
     number = pair[chosen[order]]
+    source, target = divmod(pair[chosen], ranks)
     for part in np.split(order, np.flatnonzero(np.diff(number)) + 1):
-        verdict = judge(whose.lag[part], whose.direct[part], span)
+        if whose.direct[part].sum() < LEAST * span:
+            continue
+        cause = source[part[0]]
+        others = whose.lag[(source != cause) & (target != cause) & (whose.lag > 0)]
+        verdict = judge(whose.lag[part], whose.direct[part], span, others)
         if verdict is not None:
             cause, who = divmod(int(pair[chosen[part[0]]]), ranks)
             part = part[verdict.counted & (whose.direct[part] > 0)]
@@ -67,27 +72,21 @@ def _guilty(
 
 
 def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Finding]:
-    """Return the ranks that let others wait at collectives."""
+    """Return the ranks that let others wait at collectives, and for how long: by their own doing only."""
     table, waits = found.table, late.collective
     if not len(waits.row) or waits.seconds.sum() < LEAST * span:
         return []
-    number = np.full(len(table), -1, np.int32)
-    number[found.members] = found.group
-    group = number[waits.row]
-    waited = np.bincount(group, weights=waits.seconds, minlength=found.groups)
-    waiting = np.bincount(group, minlength=found.groups)
-    each = waited / np.maximum(waiting, 1)
     came = arrivals(found, late)
-    # The last to come is to blame, and what others made it wait on the way is not its doing.
-    blamed = np.full(found.groups, -1, np.int32)
-    blamed[group] = waits.cause
-    full = found.pattern[found.group] == EACH_FOR_ALL
-    top = np.full(found.groups, -np.inf)
-    np.maximum.at(top, found.group[full], came[full])
-    last = full & (came == top[found.group])
-    blamed[found.group[last]] = found.members[last]
-    guilty = np.where(blamed >= 0, table.rank[blamed], -1)
-    behind = came - _middle_of_others(found, came)
+    blamed = _blamed(found, late, came)
+    own = own_doing(found, late, blamed, came)
+    group = number_of(found)[waits.row]
+    waited = np.bincount(group, weights=own, minlength=found.groups)
+    each = waited / np.maximum(np.bincount(group, minlength=found.groups), 1)
+    guilty = np.where(blamed >= 0, table.rank[found.members[blamed]], -1)
+    joined = table.start[found.members]
+    usual = _middle_of_others(found, joined)
+    others = joined - usual
+    behind = came - np.maximum(usual, _mean_of_others(found, joined))
     # What a rank is late for at one call it may make up for at another: judge it call by call.
     calls = table.name[found.members[np.unique(found.group, return_index=True)[1]]]
     key = np.where(guilty >= 0, guilty * np.int64(len(table.names)) + calls, -1)
@@ -99,12 +98,13 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
         mine = np.flatnonzero(whose == suspect)
         its = found.group[mine]
         cost = np.where(guilty[its] == rank, each[its], 0.0)
-        verdict = judge(behind[mine], cost, span)
+        same = (calls[found.group] == name) & (whose != suspect)
+        verdict = judge(behind[mine], cost, span, others[same])
         if verdict is None:
             continue
         counted = verdict.counted & (cost > 0)
         worst = int(its[np.argmax(np.where(counted, cost, -1.0))])
-        row = int(waits.row[np.argmax(np.where(group == worst, waits.seconds, -1.0))])
+        row = int(waits.row[np.argmax(np.where(group == worst, own, -1.0))])
         total = float(waited[its[counted]].sum())
         sentence = (
             f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: each rank that waits"
@@ -113,6 +113,31 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
         where = place(table, row)
         findings.append(Finding("wait at collective", rank, verdict.seconds, where, sentence))
     return findings
+
+
+def _blamed(found: Calls, late: AllWaits, came: Floats) -> Rows:
+    """Return of each collective the place in members of who is to blame for its waits, -1: nobody waits.
+
+    It is the last to come, without what others made it wait on the way: that is not its doing.
+    """
+    place = np.full(len(found.table), -1, np.int32)
+    place[found.members] = np.arange(len(found.members))
+    blamed = np.full(found.groups, -1, np.int32)
+    blamed[found.group[place[late.collective.row]]] = place[late.collective.cause]
+    full = found.pattern[found.group] == EACH_FOR_ALL
+    top = np.full(found.groups, -np.inf)
+    np.maximum.at(top, found.group[full], came[full])
+    last = np.flatnonzero(full & (came == top[found.group]))
+    blamed[found.group[last]] = last
+    return blamed
+
+
+def _mean_of_others(found: Calls, joined: Floats) -> Floats:
+    """Return for each member when the others joined on average."""
+    before = joined - found.last_start[found.group]  # what is near each other adds up without loss
+    sums = np.bincount(found.group, weights=before, minlength=found.groups)[found.group]
+    others = np.maximum(found.sizes[found.group] - 1, 1)
+    return np.asarray(joined - before + (sums - before) / others)
 
 
 def _middle_of_others(found: Calls, came: Floats) -> Floats:

@@ -85,9 +85,7 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
     for link in slow:
         mine = pair == link
         difference = seconds[mine] - expected[mine]
-        # Scatter about a mean excess; few messages tell nothing of it.
-        verdict = judge(difference, np.maximum(difference, 0.0), span)
-        if verdict is None or (mine.sum() < FEW and pace[link] < 2 * TIMES):
+        if not _persistent(difference, expected[mine], span):
             continue
         excess = float(difference.mean()) * int(count[link])
         parts.append((excess, int(link), int(row[mine][np.argmax(difference)])))
@@ -109,6 +107,15 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
         f" {said(total)} more over {messages} messages."
     )
     return [Finding("slow link", one, total, place(found.table, worst), sentence, other)]
+
+
+def _persistent(difference: Floats, expected: Floats, span: float) -> bool:
+    """Return whether a link is slow all along: a few messages that were held up make none."""
+    if len(difference) < FEW:
+        return bool((difference >= (2 * TIMES - 1) * expected).all())
+    usual = float(np.median(difference / np.maximum(expected, 1e-300)))
+    verdict = judge(difference, np.maximum(difference, 0.0), span)
+    return usual >= 0.5 * (TIMES - 1) and verdict is not None and bool(verdict.counted.all())
 
 
 def _expected(pair: Rows, size: Floats, seconds: Floats, pairs: int) -> Floats:

@@ -112,7 +112,8 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
 def _findings(findings: list[Finding]) -> list[str]:
     if not findings:
         return [
-            "No finding: what differs between ranks is within its scatter, or below 2 % of the run."
+            "No finding: what differs between ranks is within its scatter, below 2 % of the run, or was there"
+            " fewer than 4 times."
         ]
     lines = [count(len(findings), "finding") + ", the costliest first:"]
     for number, finding in enumerate(findings[:SHOWN], 1):

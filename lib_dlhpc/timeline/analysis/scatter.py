@@ -4,11 +4,19 @@ Nothing is reported that costs less than 2 % of the span of the trace. Beyond th
 
     persistent    its mean over all occasions is as far above 0 as a mean of scatter is once in 30,000 cases: 4
                   standard errors of many occasions, more of few (Student's t, by the approximation of D. L.
-                  Wallace, Annals of Mathematical Statistics 30, 1959); or it costs 10 % of the span, and is above
-                  4 standard errors (one, two or three occasions have none: they just have to cost 10 %); or
-    exceptional   single occasions that by themselves cost 2 % of the span, beyond 8 robust standard deviations
-                  (1.4826 times the median distance from the median) and beyond twice the largest difference
-                  of the other sign; of fewer than 20 occasions they must cost 10 %. Only they are counted then.
+                  Wallace, Annals of Mathematical Statistics 30, 1959); of 4 to 7 occasions once in 500 cases
+                  will do if it is 10 % of the span. Fewer do not tell what scatter is: of them nothing is
+                  said; or
+    exceptional   single occasions that by themselves cost 2 % of the span and as much time as ten occasions
+                  last, beyond 8 robust standard deviations (1.4826 times the median distance from the
+                  median), beyond twice the largest difference of the other sign, and beyond twice the largest
+                  deviation of any other rank. Only they are counted then. A busy machine holds up some rank
+                  for a moment in every run: what is shorter, or happened to two ranks, cannot be told from that.
+
+Where ranks are compared (`above`), each is compared with the mean or the median of the others, whichever is more.
+Delays have one sign and a long tail, so that of equal ranks each is above the median of the others on average, and
+none above their mean; but where one rank has less to do than all others, these are above their mean, and
+not above their median.
 """
 
 import math
@@ -21,8 +29,9 @@ from lib_dlhpc.timeline.analysis.calls import Floats
 LEAST = 0.02  # of the span
 MUCH = 0.10  # of the span
 FEW = 4  # with fewer occasions there is no telling what scatter is
-MANY = 20  # occasions that tell what is exceptional
-ERRORS = 4.0  # standard errors of the mean
+SOME = 8  # with fewer occasions even what is plain to see is not as rare as 4 standard errors
+LONG = 10  # occasions that what is exceptional costs as much time as
+ERRORS, SOME_ERRORS = 4.0, 2.9  # standard errors of the mean, of many occasions
 DEVIATIONS = 8.0  # robust standard deviations of a single occasion
 OTHER_SIGN = 2.0
 
@@ -35,32 +44,49 @@ class Verdict:
     counted: np.ndarray  # mask of the occasions
 
 
-def judge(difference: Floats, cost: Floats, span: float) -> Verdict | None:
+def judge(
+    difference: Floats, cost: Floats, span: float, others: Floats | None = None
+) -> Verdict | None:
     """Return what occasions cost in all if it is more than scatter, None if not.
 
     difference, cost: s of each occasion, of either sign, and what it costs somebody (0 or more).
+    others: how far other ranks were from the usual, s, of either sign; any shape, None: not known.
     """
     total, count = float(cost.sum()), len(cost)
     if not total >= LEAST * span or not count:
         return None
-    mean, everything = float(difference.mean()), np.ones(count, np.bool_)
-    much = total >= MUCH * span
     if count < FEW:
-        return Verdict(total, everything) if mean > 0 and much else None
+        return None
+    mean, everything = float(difference.mean()), np.ones(count, np.bool_)
     error = float(difference.std(ddof=1)) / count**0.5
-    enough = ERRORS if much else student(count - 1)
+    plain = count < SOME and min(mean * count, total) >= MUCH * span
+    enough = student(count - 1, SOME_ERRORS if plain else ERRORS)
     if mean > enough * error and mean * count >= LEAST * span:
         return Verdict(total, everything)
     middle = np.median(difference)
+    spread = 0.0 if others is None else float(np.abs(others).max(initial=0.0))
     far = DEVIATIONS * 1.4826 * np.median(np.abs(difference - middle))
-    far = max(far, OTHER_SIGN * -float(difference.min()))
+    far = max(far, OTHER_SIGN * -float(difference.min()), OTHER_SIGN * spread)
     rare = difference > max(middle, 0.0) + far
     total = float(cost[rare].sum())
-    least = LEAST if count >= MANY else MUCH
-    return Verdict(total, rare) if total >= least * span else None
+    return Verdict(total, rare) if total >= max(LEAST, LONG / count) * span else None
 
 
-def student(freedom: int) -> float:
-    """Return how many standard errors of the mean are as rare as ERRORS of many, for degrees of freedom above 1."""
-    grown = ERRORS**2 * (freedom - 1.5) / (freedom - 1) ** 2
+def student(freedom: int, errors: float = ERRORS) -> float:
+    """Return how many standard errors of the mean are as rare as `errors` of many, for degrees of freedom above 1."""
+    grown = errors**2 * (freedom - 1.5) / (freedom - 1) ** 2
     return math.sqrt(freedom * math.expm1(grown))
+
+
+def above(values: Floats) -> Floats:
+    """Return how far each rank is above the mean or the median of the others, whichever is more.
+
+    values: (ranks, occasions), of at least two ranks.
+    """
+    ranks = len(values)
+    mean = (values.sum(axis=0) - values) / (ranks - 1)
+    ordered = np.sort(values, axis=0)
+    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
+    left = [k + (k >= rank) for k in ((ranks - 2) // 2, (ranks - 1) // 2)]  # without its own place
+    median = sum(np.take_along_axis(ordered, at, axis=0) for at in left) / 2
+    return np.asarray(values - np.maximum(mean, median))

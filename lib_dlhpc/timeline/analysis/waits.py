@@ -8,10 +8,16 @@ and Computation: Practice and Experience 22(6), 2010, sections on wait-state ana
     wait at collective  n-to-n: until the last member joins; 1-to-n: until the root does; n-to-1: the
                         root, until the last of the others has joined (Scalasca stops at the first)
 
-No wait is longer than the call it is in. What a late rank had itself stood still for others since it last met the
-one that waits, or since its last n-to-n collective, is not its own doing: `blame` leaves it out, after
-D. Böhme, M. Geimer, F. Wolf, L. Arnold, "Identifying the root causes of wait states in large-scale parallel
-applications", ICPP 2010 (in the simplest form: waits in between for messages, and as the root of n-to-1).
+No wait is longer than the call it is in. What a late rank had itself stood still for others is not its own doing:
+`blame` and `own_doing` leave it out, after D. Böhme, M. Geimer, F. Wolf, L. Arnold, "Identifying the root causes
+of wait states in large-scale parallel applications", ICPP 2010, in the simplest form:
+
+    a rank is to blame for no more than it came later, by its own doing, than the one that waits for it.
+
+Its own doing is what it did not stand still for others: for messages, as the root of n-to-1, or at a collective of
+only some of the ranks, since the last n-to-n collective that both ranks were in, or, of messages, since the
+last message between the two. A collective of all ranks lets all who wait in it go on together: that holds up
+nobody more than others, and from then on it counts anew.
 """
 
 from dataclasses import dataclass
@@ -58,8 +64,11 @@ def waits(found: Calls, busy: Busy) -> AllWaits:
     late = np.clip(np.minimum(sent, table.stop[receives]) - came, 0.0, None)
     unmet = np.where(table.stop[sends] > came, np.clip(came - sent, 0.0, None), 0.0)
     at, cause, seconds = _collectives(found, busy)
-    rooted = table.peer[at] == table.rank[at]  # n-to-1 is where a root can wait
-    held = Held(found, [(receives, late), (sends, unmet), (at[rooted], seconds[rooted])])
+    stands = table.peer[at] == table.rank[at]  # n-to-1 is where a root can wait
+    stands |= ~found.of_all[number_of(found)[at]]
+    released = at[found.pattern[number_of(found)[at]] == ALL_FOR_ROOT]
+    still = [(receives, late), (sends, unmet), (at[stands], seconds[stands])]
+    held = Held(found, still, np.concatenate([released, found.members[found.is_root]]))
     per_rank = {
         "late sender": _by_rank(found, receives, late),
         "late receiver": _by_rank(found, sends, unmet),
@@ -100,34 +109,83 @@ def blame(found: Calls, late: AllWaits, chosen: Rows, of_sender: bool) -> Blame:
 
 def arrivals(found: Calls, late: AllWaits) -> Floats:
     """Return when each member joined its collective, less what it had been held up since the last n-to-n, s."""
-    return found.table.start[found.members] - late.held.since_collective(found.members)
+    return found.table.start[found.members] - late.held.since_collective()
+
+
+def own_doing(found: Calls, late: AllWaits, blamed: Rows, came: Floats) -> Floats:
+    """Return what of each wait at a collective is the own doing of the member blamed for it, s.
+
+    blamed: of each collective, a place in members, -1: nobody; came: see `arrivals`.
+    """
+    table, waits = found.table, late.collective
+    whom = blamed[number_of(found)[waits.row]]
+    own = np.where(whom >= 0, came[whom] - table.start[waits.row], 0.0)
+    return np.asarray(np.clip(own, 0.0, waits.seconds))
+
+
+def number_of(found: Calls) -> Rows:
+    """Return for each row the number of the collective it is of, -1: none."""
+    number = np.full(len(found.table), -1, np.int32)
+    number[found.members] = found.group
+    return number
 
 
 class Held:
-    """How long each rank has stood still, up to every row. waits: rows and their s."""
+    """How long each rank has stood still, up to every row.
 
-    def __init__(self, found: Calls, waits: list[tuple[Rows, Floats]]) -> None:
+    waits: rows and their s. released: members that a 1-to-n collective lets go on together; others may be there.
+    """
+
+    def __init__(self, found: Calls, waits: list[tuple[Rows, Floats]], released: Rows) -> None:
         rows = len(found.table)
         stood = np.zeros(rows)
         for at, seconds in waits:
             np.add.at(stood, at, seconds)
+        self.found = found
         self.until = np.concatenate([[0.0], np.cumsum(stood)])  # until[i]: before row i
-        self.met = np.full(
-            rows, -1, np.int32
-        )  # the last n-to-n collective before a row, or the first row
+        # The row after the last collective of all before a row that let its rank go on, or the rank's first.
+        self.met = np.full(rows, -1, np.int32)
         rank = found.table.rank
         first = np.searchsorted(rank, np.arange(found.table.ranks))
         first = first[first < rows]
         self.met[first] = first
-        both = found.members[found.pattern[found.group] == EACH_FOR_ALL]
-        later = both + 1
+        both = found.pattern[found.group] == EACH_FOR_ALL
+        together = found.pattern[found.group] == ALL_FOR_ROOT
+        together &= np.isin(found.members, released)
+        later = found.members[(both | together) & found.of_all[found.group]] + 1
         later = later[later < rows]
-        self.met[later] = later
+        self.met[later] = np.where(rank[later] == rank[later - 1], later, self.met[later])
         np.maximum.accumulate(self.met, out=self.met)
+        self.parts = np.flatnonzero(both & ~found.of_all[found.group])  # members
 
-    def since_collective(self, rows: Rows) -> Floats:
-        """Return the seconds since the last n-to-n collective of the rank, up to each of the rows."""
-        return np.asarray(self.until[rows] - self.until[self.met[rows]])
+    def since_collective(self) -> Floats:
+        """Return the seconds of each member since the last n-to-n that all members of its collective were in."""
+        rows = self.found.members
+        begin = self.met[rows]
+        if len(self.parts):
+            begin = np.maximum(begin, self._after_the_same())
+        return np.asarray(self.until[rows] - self.until[begin])
+
+    def _after_the_same(self) -> Rows:
+        """Return of each member the row after the rank's last n-to-n on the same communicator, 0: none."""
+        table, members = self.found.table, self.found.members
+        order = np.lexsort((members, table.comm[members], table.rank[members]))
+        sorts = np.zeros(len(members), np.bool_)
+        sorts[self.parts] = True
+        rows, rank = members[order], table.rank[members[order]]
+        comm = table.comm[members[order]]
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (np.diff(rank) != 0) | (np.diff(comm) != 0)
+        run = np.cumsum(new) - 1
+        # Rows of one rank only grow, and those of the next rank are greater: of a run, the latest so far.
+        last = np.where(sorts[order], rows + 1, 0)
+        last = np.concatenate([[0], last[:-1]])
+        last[new] = 0
+        wide = run * (np.int64(len(table)) + 1)
+        last = np.maximum.accumulate(wide + last) - wide
+        result = np.empty(len(order), np.int64)
+        result[order] = last
+        return result
 
     def since_they_met(
         self, table: Timeline, sends: Rows, receives: Rows, of_sender: bool
@@ -144,7 +202,27 @@ class Held:
         last = np.where(table.rank[sends[before]] == whose, sends[before], receives[before])
         begin = self.until[self.met[mine]]
         begin[after] = np.maximum(begin[after], self.until[last + 1])
+        if len(self.parts):
+            begin = np.maximum(begin, self._after_one_of_both(mine, pair, order))
         return np.asarray(np.clip(self.until[mine] - begin, 0.0, None))
+
+    def _after_one_of_both(self, mine: Rows, pair: Rows, order: Rows) -> Floats:
+        """Return `until` after the last n-to-n of some ranks that both of a pair were in, 0 where there is none."""
+        table, begin = self.found.table, np.zeros(len(mine))
+        rows = self.found.members[self.parts]
+        rank, comm = table.rank[rows], table.comm[rows]
+        edges = np.flatnonzero(np.diff(pair[order])) + 1
+        for part in np.split(order, edges):
+            ends = divmod(int(pair[part[0]]), table.ranks)
+            of_one, of_other = (slice(*np.searchsorted(rank, [end, end + 1])) for end in ends)
+            shared = np.intersect1d(comm[of_one], comm[of_other])
+            for end, own in zip(ends, (of_one, of_other), strict=True):
+                met = rows[own][np.isin(comm[own], shared)] + 1
+                its = part[table.rank[mine[part]] == end]
+                if len(met) and len(its):
+                    at = np.searchsorted(met, mine[its], "right") - 1
+                    begin[its] = np.where(at >= 0, self.until[met[np.maximum(at, 0)]], 0.0)
+        return begin
 
 
 def _collectives(found: Calls, busy: Busy) -> tuple[Rows, Rows, Floats]:

@@ -16,7 +16,7 @@ from lib_dlhpc.timeline.analysis.calls import (
     _pattern,
     calls,
 )
-from lib_dlhpc.timeline.analysis.late import _middle_of_others
+from lib_dlhpc.timeline.analysis.late import _mean_of_others, _middle_of_others
 from lib_dlhpc.timeline.spans import in_order
 
 
@@ -111,19 +111,20 @@ def test_collectives_of_parts_of_the_ranks_are_told_apart():
     assert one.rank == 3 and one.seconds == pytest.approx(0.4)
 
 
-def test_the_middle_one_of_the_others_joined_before_or_after():
+def test_when_the_others_joined_in_the_middle_and_on_average():
     world, rng = Ranks(5), np.random.default_rng(0)
     for _ in range(20):
         world.compute(rng.uniform(0.0, 1.0, 5).tolist())
         world.together()
     found = calls(in_order(world.trace()))
     came = found.table.start[found.members]
-    middle = _middle_of_others(found, came)
+    middle, mean = _middle_of_others(found, came), _mean_of_others(found, came)
     for group in range(found.groups):
         mine = np.flatnonzero(found.group == group)
         for member in mine:
             others = np.sort(came[mine[mine != member]])
             assert middle[member] == others[len(others) // 2]
+            assert mean[member] == pytest.approx(others.mean())
 
 
 def test_buckets_that_somebody_left_before_all_had_joined_are_no_exchange():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.timeline.analysis.scatter import FEW, judge, student
+from lib_dlhpc.timeline.analysis.scatter import FEW, above, judge, student
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 20, 100, 1000])
@@ -48,3 +48,39 @@ def test_few_occasions_must_differ_by_more_of_their_errors():
     assert student(10**6) == pytest.approx(4.0, rel=1e-3)
     ladder = [student(freedom) for freedom in (3, 5, 10, 30, 100)]
     assert ladder == sorted(ladder, reverse=True) and ladder[0] > 30
+
+
+def test_of_fewer_than_four_occasions_nothing_is_said_however_much_they_cost():
+    for count in range(FEW + 1):
+        one = np.full(count, 0.9)
+        assert (judge(one, one, float(count)) is None) == (count < FEW)
+
+
+def test_what_happened_to_another_rank_as_well_is_not_exceptional():
+    lag = np.zeros(500)
+    lag[77] = 20.0
+    for theirs, told in ((9.0, True), (11.0, False), (-11.0, False)):
+        verdict = judge(lag, lag, 500.0, np.array([0.1, theirs]))
+        assert (verdict is not None) == told
+
+
+def test_an_exceptional_occasion_costs_ten_usual_ones():
+    """The same two seconds: long beside occasions of a tenth of a second, nothing beside those of one."""
+    lag = np.zeros(100)
+    lag[7] = 2.0
+    assert judge(lag, lag, 10.0).seconds == 2.0
+    assert judge(lag, lag, 100.0) is None
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 9])
+def test_no_rank_is_above_its_equals_on_average_nor_for_one_that_has_less_to_do(ranks):
+    rng = np.random.default_rng(ranks)
+    delays = rng.exponential(1.0, (ranks, 20_000))
+    assert (above(delays).mean(axis=1) < 0.05).all()
+    values = rng.normal(0.0, 1.0, (ranks, 1000))
+    others = [np.delete(values, rank, axis=0) for rank in range(ranks)]
+    most = [np.maximum(one.mean(axis=0), np.median(one, axis=0)) for one in others]
+    np.testing.assert_allclose(above(values), values - most)
+    if ranks > 4:
+        values[0] -= 10.0  # above the mean of the others all of them are by more than 1
+        assert (above(values)[1:].mean(axis=1) < 0.5).all()
