@@ -21,16 +21,16 @@ class RunError(RuntimeError):
 
 
 def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
-    """Run `dlhpc WORDS` to its end and return what it printed; its output lies in the folder meanwhile.
+    """Run `dlhpc WORDS` to its end and return what it printed; its output and its own files lie in the folder.
 
     Raises Cancelled when `stop` is set, RunError where it fails or takes more than PATIENCE s. Nothing of it goes on
-    afterwards, however it ends.
+    afterwards, however it ends; what it may have left lies in the folder, for the caller to remove.
     """
     output, log = folder / "output.txt", folder / "log.txt"
     with open(output, "wb") as out, open(log, "wb") as errors:
         process = subprocess.Popen(
             [*DLHPC, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-            env=environment(), start_new_session=os.name == "posix",
+            env={**environment(), "TMPDIR": str(folder)}, start_new_session=os.name == "posix",
         )  # fmt: skip
     try:
         waited = 0.0
@@ -40,8 +40,9 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
             waited += PAUSE
             if waited > PATIENCE:
                 raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.")
-    finally:
+    except BaseException:
         end(process)
+        raise
     if process.returncode:
         raise RunError(f"It ended with an error: {_last_words(log)}")
     return output.read_text("utf-8", "replace")
