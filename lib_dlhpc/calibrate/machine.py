@@ -26,7 +26,7 @@ from lib_dlhpc.spec.schema import to_table
 
 PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
 SHARES = {PROBE: 0.6, WORKER: 0.33}  # of the seconds; the rest is for starting
-PATIENCE = 120.0  # s beside what was asked for
+PATIENCE = 180.0  # s beside what was asked for
 LEAST = 2.0  # s
 Run = Callable[..., CompletedProcess[str]]
 Ends = tuple[float, float]

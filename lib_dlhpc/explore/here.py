@@ -22,7 +22,7 @@ ALGORITHMS = ("ring", "rabenseifner")
 LIBRARY = "MPI_Allreduce"  # of the MPI library, as a third to compare with
 SIZES = (4_000, 64_000, 1_000_000, 4_000_000)  # B
 SAMPLES, SPELL = 25, 0.12  # at least so many samples; about so many seconds for each point
-PATIENCE = 90  # s until a run is given up
+PATIENCE = 180  # s until a run is given up
 RANKS = 4
 
 

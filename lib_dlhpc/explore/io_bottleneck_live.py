@@ -33,7 +33,7 @@ from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODULE = "lib_dlhpc.explore.io_bottleneck_here"
-PAUSE, GRACE, PATIENCE = 0.1, 3.0, 90.0  # s
+PAUSE, GRACE, PATIENCE = 0.1, 3.0, 180.0  # s
 SIZES = (4 << 10, 16 << 10, 64 << 10)  # B
 # How an exception is printed, among mpiexec's own words.
 ERROR = re.compile(r"\w+(Error|Lost|File|There|Folder): ")

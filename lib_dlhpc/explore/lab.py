@@ -21,7 +21,7 @@ from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.train.lab.findings import Finding, mark, summary
 from lib_dlhpc.train.lab.mistakes import LabError
 
-PATIENCE = 60  # s until ranks that do not end are given up
+PATIENCE = 180  # s until ranks that do not end are given up
 EDGE = {True: "#009e73", False: "#d55e00", None: "#888"}  # never the only sign
 ITEM = "margin: 6px 0; padding: 0 10px; border-left: 4px solid"
 LINES = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"

@@ -21,7 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 
 NODES, CORES = 4, 4
-PATIENCE = 60  # s for all daemons to be up, on a busy machine
+PATIENCE = 180  # s for all daemons to be up, on a busy machine
+GRACE = 5  # s that they have to end when they are asked to
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 CONF = """
@@ -48,6 +49,11 @@ SlurmdParameters=config_overrides
 MpiDefault=pmi2
 ReturnToService=2
 KillWait=2
+MessageTimeout=100
+TCPTimeout=60
+BatchStartTimeout=180
+SlurmdTimeout=0
+UnkillableStepTimeout=600
 OverTimeLimit=0
 MinJobAge=3600
 InactiveLimit=0
@@ -111,9 +117,9 @@ def stop(children: list[subprocess.Popen[bytes]]) -> None:
         child.terminate()
     for child in reversed(children):
         with suppress(subprocess.TimeoutExpired):
-            child.wait(5)
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        until = time.monotonic() + 3
+            child.wait(GRACE)
+    for how, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, PATIENCE)):
+        until = time.monotonic() + patience
         while (left := _descendants(os.getpid())) and time.monotonic() < until:
             for pid in left:
                 with suppress(ProcessLookupError):

@@ -32,7 +32,7 @@ from lib_dlhpc.train.offload import offloaded
 from lib_dlhpc.train.optimizers import Optimizer
 
 STATUS = Path("/proc/self/status")
-PATIENCE = 90.0  # s until a run is given up
+PATIENCE = 180.0  # s until a run is given up
 STEPS = 4
 PIECE = 1 << 20  # elements of weights that are looked at together
 STACK = 256 * 1024  # B, of a thread: they count as data

@@ -31,7 +31,7 @@ from lib_dlhpc.train.lab.mistakes import LabError
 SAMPLES, INPUTS, OUTPUTS, BATCH = 256, 24, 6, 16
 RATE, MOMENTUM = 0.1, 0.9
 MOMENTS = 20  # of a save in which the run is killed, at the most
-PATIENCE = 120.0  # s until all lives are given up
+PATIENCE = 180.0  # s until all lives are given up
 LONGEST = 20  # s of one life
 AFTER = -1  # a moment: right after the save (or the step) is over
 # Calls of C that change files; what lies between two of them changes none.
