@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
-from lib_dlhpc.launch.family import adopt, end_family
+from lib_dlhpc.launch.family import adopt, end_family, ends_with_parent
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
 from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
 from lib_dlhpc.launch.mpi import command, environment
@@ -82,7 +82,7 @@ def main(folder: Path, token: str) -> int:
     process = subprocess.Popen(
         [*_words(ticket, task), str(folder), str(ticket.ranks)],
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-        start_new_session=os.name == "posix", preexec_fn=_end_with_parent(),
+        start_new_session=os.name == "posix", preexec_fn=ends_with_parent(),
     )  # fmt: skip
     status = _run(process, stop)
     if task is not None:
@@ -149,16 +149,6 @@ def _watch_owner(stop: Stop) -> None:
     """End the run when whoever submitted it is gone without a word: its end of the pipe is closed then."""
     if os.read(0, 1) != GOODBYE:
         stop.now("cancelled", by="owner", reason="Whoever submitted it was killed.")
-
-
-def _end_with_parent() -> Any:
-    """Return what a child does to end when this process is killed, on Linux: the ranks then end as well."""
-    if sys.platform != "linux":
-        return None
-    import ctypes
-
-    control, die = ctypes.CDLL(None).prctl, 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
-    return lambda: control(die, signal.SIGTERM)
 
 
 def _write_native(folder: Path, ticket: Ticket) -> None:

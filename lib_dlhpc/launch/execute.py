@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.launch.family import adopt, end_family
+from lib_dlhpc.launch.family import adopt, asked_to_end, end_family
 from lib_dlhpc.launch.notebook import SOURCE, read_notebook, with_parameters
 from lib_dlhpc.launch.task import done, failed, read_task
 
@@ -39,7 +39,7 @@ def execute(folder: Path) -> int:
         nonlocal at
         at = cell_index
         signal.signal(
-            signal.SIGTERM, _stopped
+            signal.SIGTERM, asked_to_end
         )  # nbclient has one of its own, that waits for the cell
         print(f"cell {at + 1} of {len(node.cells)}", flush=True)
 
@@ -61,15 +61,10 @@ def execute(folder: Path) -> int:
     return 0
 
 
-def _stopped(*_: Any) -> None:
-    end_family()
-    os._exit(128 + signal.SIGTERM)
-
-
 def main(folder: Path) -> int:
     """Execute, and leave neither kernel nor ranks behind, however it ends."""
     adopt()
-    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGTERM, asked_to_end)
     beside = str(Path(sys.executable).parent)  # its own mpiexec, for cells
     os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
     try:

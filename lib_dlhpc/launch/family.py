@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 GRACE = 3.0  # s to end when asked to
 TICK = 0.05
 
@@ -17,6 +19,22 @@ def adopt() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def asked_to_end(*_: Any) -> None:
+    """Take SIGTERM: end, and with it every process below this one."""
+    end_family()
+    os._exit(128 + signal.SIGTERM)
+
+
+def ends_with_parent() -> Callable[[], Any] | None:
+    """Return what a child does to be asked to end when this process is killed, on Linux (a preexec_fn)."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    control = ctypes.CDLL(None).prctl
+    return lambda: control(DEATH_SIGNAL, signal.SIGTERM)
 
 
 def end_family() -> None:

@@ -1,0 +1,125 @@
+"""Cells on MPI ranks: an engine on each rank runs what a cell of a notebook says, `%%px` or by a client.
+
+crew = engines(4)                                    or engines(4, to="slurm", site=...)
+%%px                                                 at the head of a cell: on every rank
+from mpi4py import MPI; MPI.COMM_WORLD.rank
+crew.end()
+
+with engines(4) as client: client[:].apply_sync(...)     in a program, or in a single cell
+
+Engines are a job like any other; none is left when they are ended, nor when the notebook's kernel is killed.
+"""
+
+import atexit
+import shutil
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lib_dlhpc.launch import folder as run_folder
+from lib_dlhpc.launch.engines_job import CLIENT, LINE, keep_alive
+from lib_dlhpc.launch.folder import JobError
+from lib_dlhpc.launch.jobs import ENDS, WORK, BatchJob
+from lib_dlhpc.launch.site import Site, load_site
+from lib_dlhpc.launch.submit import submit_task
+from lib_dlhpc.launch.task import Task
+
+PAUSE = 0.1  # s between two looks
+GRACE = 60.0  # s that a job has to end when its line is closed
+
+
+class Engines:
+    """Engines that are there. client: of ipyparallel, its engine n is MPI rank n; job: the job that they are."""
+
+    def __init__(self, job: BatchJob, own_folder: bool) -> None:
+        self.job = job
+        self.client: Any = None
+        self._own_folder = own_folder
+        self._line: socket.socket | None = None
+        atexit.register(self.end)
+
+    def __enter__(self) -> Any:
+        return self.client
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def __repr__(self) -> str:
+        return f"Engines({self.job.ticket.ranks} ranks, {self.job.label}, {self.job.state})"
+
+    def end(self) -> None:
+        """End the engines, and return when they have ended. What ran on them and has not come back is lost."""
+        atexit.unregister(self.end)
+        if self.client is not None:
+            self.client.close()
+        if self._line is not None:
+            self._line.close()
+            until = time.monotonic() + GRACE
+            while self.job.state not in ENDS and time.monotonic() < until:
+                time.sleep(PAUSE)
+        self.job.cancel()
+        if self._own_folder and self.job.state in ("done", "cancelled"):
+            shutil.rmtree(self.job.folder, ignore_errors=True)
+
+    def _join(self) -> None:
+        """Wait until all engines are there. Raises JobError if they end before."""
+        import ipyparallel
+
+        work, told = self.job.folder / WORK, ""
+        while not ((work / LINE).exists() and (work / CLIENT).exists()):
+            told = self._tell(told)
+        table = run_folder.read(work / LINE)
+        self._line = socket.create_connection((table["host"], table["port"]), GRACE)
+        self._line.sendall(table["word"].encode())
+        keep_alive(self._line)
+        self.client = ipyparallel.Client(str(work / CLIENT), timeout=GRACE)
+        while len(self.client.ids) < self.job.ticket.ranks:
+            told = self._tell(told)
+        if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
+            self.client.direct_view(
+                block=True
+            ).activate()  # %px and %%px, which wait for what they print
+
+    def _tell(self, before: str) -> str:
+        """Look once how the job is; say so where one may have to wait for long."""
+        if (state := self.job.state) in ENDS:
+            raise JobError(self.job.why())
+        if state != before and self.job.ticket.site.scheduler != "local":
+            print(self.job.why(), file=sys.stderr, flush=True)
+        time.sleep(PAUSE)
+        return state
+
+
+def engines(
+    ranks: int,
+    to: str | None = None,
+    site: Site | str | Path | None = None,
+    folder: str | Path | None = None,
+    time_limit: float | str | None = None,
+) -> Engines:
+    """Start an engine on each of `ranks` MPI ranks, and return when all are there; `%%px` then means them.
+
+    to, site, time_limit: see `submit`; site may be a name or a file. folder: a private one below the current
+    folder by default, which is removed again. Raises SpecError for what cannot be, JobError for engines that
+    do not come up.
+    """
+    if site is not None and not isinstance(site, Site):
+        site = load_site(site)
+    job = submit_task(Task("engines"), ranks, to, site, folder, time_limit)
+    crew = Engines(job, folder is None)
+    try:
+        crew._join()
+    except BaseException:
+        with suppress(JobError):
+            crew.end()
+        raise
+    return crew

@@ -1,0 +1,151 @@
+"""Engines in a job: python -m lib_dlhpc.launch.engines_job FOLDER RANKS: a controller, and one engine a rank.
+
+They last as long as whoever asked for them holds a line open: a connection whose other end is closed when that
+process ends, in whatever way, killed as well; the job hears of it at once, wherever it runs.
+"""
+
+import hmac
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.launch import folder as run_folder
+from lib_dlhpc.launch.batch import launch_words
+from lib_dlhpc.launch.family import adopt, asked_to_end, end_family, ends_with_parent
+from lib_dlhpc.launch.jobs import WORK, Ticket, read_ticket
+from lib_dlhpc.launch.task import done, failed
+
+LINE = "line.json"  # where the line is, and the word that is said first
+PROFILE = "profile"  # the controller's own folder, below the job's private one
+CLIENT = f"{PROFILE}/security/ipcontroller-client.json"
+ENGINE = f"{PROFILE}/security/ipcontroller-engine.json"
+PATIENCE = 180.0  # s for someone to take the line; on a busy machine all of it may be needed
+BEAT, MISSED = (
+    500,
+    2400,
+)  # ms between two heartbeats; as many may be missed, for ranks that compute are not dead
+TICK = 0.1
+WORD = 32  # characters that open the line
+
+
+def main(folder: Path, ranks: int) -> int:
+    """Keep the engines until the line is closed; 1 if they ended before, or nobody took it."""
+    adopt()
+    signal.signal(signal.SIGTERM, asked_to_end)
+    ticket, work, word = read_ticket(folder), folder / WORK, secrets.token_hex(WORD // 2)
+    here = ticket.site.scheduler == "local"
+    host = "127.0.0.1" if here else socket.gethostname()
+    try:
+        with socket.create_server(("127.0.0.1" if here else "0.0.0.0", 0)) as door:
+            controller = _start(_controller(work, host, here))
+            table = {"host": host, "port": door.getsockname()[1], "word": word}
+            run_folder.write(work / LINE, table, private=True)
+            return _keep(folder, ticket, controller, door, word)
+    finally:
+        end_family()
+
+
+def _keep(
+    folder: Path,
+    ticket: Ticket,
+    controller: "subprocess.Popen[bytes]",
+    door: socket.socket,
+    word: str,
+) -> int:
+    line, engines = None, None
+    until = time.monotonic() + PATIENCE
+    while True:
+        if engines is None and _written(folder / WORK / ENGINE):
+            engines = _start(_engines(ticket, folder / WORK))
+        for name, process in (("the controller", controller), ("the engines", engines)):
+            if process is not None and process.poll() is not None:
+                failed(folder, name, "Ended", f"with status {process.returncode}")
+                return 1
+        heard = select.select([door if line is None else line], [], [], TICK)[0]
+        if line is None:
+            line = _taken(door, word) if heard else None
+            if line is None and time.monotonic() > until:
+                failed(folder, "engines", "TimeoutError", "nobody came for them")
+                return 1
+        elif heard and not _said(line):
+            done(folder, engines=ticket.ranks)
+            return 0
+
+
+def _controller(work: Path, host: str, here: bool) -> list[str]:
+    """Return the command of the controller; what passes over a network is encrypted."""
+    return [
+        *[sys.executable, "-m", "ipyparallel.controller", f"--profile-dir={work / PROFILE}"],
+        *[f"--ip={host if here else '*'}", f"--location={host}", "--usethreads", "--nodb"],
+        *[f"--IPController.enable_curve={not here}", "--log-level=ERROR"],
+        *[f"--HeartMonitor.period={BEAT}", f"--HeartMonitor.max_heartmonitor_misses={MISSED}"],
+    ]
+
+
+def _engines(ticket: Ticket, work: Path) -> list[str]:
+    return [
+        *[*launch_words(ticket, "ipyparallel.engine"), "--mpi", f"--file={work / ENGINE}"],
+        *[f"--profile-dir={work / PROFILE}", f"--timeout={PATIENCE:g}", "--log-level=ERROR"],
+        *["--IPEngine.enable_nanny=False", "--HistoryManager.enabled=False"],
+        f"--IPEngine.max_heartbeat_misses={MISSED}",
+    ]
+
+
+def _start(words: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        preexec_fn=ends_with_parent(),
+    )
+
+
+def _written(path: Path) -> bool:
+    """Whether all of a JSON file is there."""
+    with suppress(OSError, ValueError):
+        return bool(json.loads(path.read_text("utf-8")))
+    return False
+
+
+def _taken(door: socket.socket, word: str) -> socket.socket | None:
+    """Return the line, if it is opened with the right word."""
+    line, _ = door.accept()
+    line.settimeout(5.0)
+    said = b""
+    with suppress(OSError):
+        while len(said) < WORD and (more := line.recv(WORD - len(said))):
+            said += more
+    if not hmac.compare_digest(said, word.encode()):
+        line.close()
+        return None
+    keep_alive(line)
+    return line
+
+
+def _said(line: socket.socket) -> bytes:
+    """Return what is said; nothing where the other end is closed."""
+    with suppress(OSError):
+        return line.recv(1)
+    return b""
+
+
+def keep_alive(line: socket.socket) -> None:
+    """Let a line be asked after now and then, so that it ends as well when the other machine is gone."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options: dict[str, Any] = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
+    for name, value in options.items():
+        if hasattr(socket, name):
+            line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

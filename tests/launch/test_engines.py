@@ -1,0 +1,121 @@
+"""Engines: `%%px` runs a cell on MPI ranks; none is left when they are ended, or the kernel is killed."""
+
+import json
+import os
+import socket
+
+import nbformat
+import psutil
+import pytest
+from patience import PATIENCE, eventually
+
+from lib_dlhpc.launch import JobError, attach
+from lib_dlhpc.launch.engines import engines
+from lib_dlhpc.launch.engines_job import WORD, _said, _taken
+from lib_dlhpc.launch.jobs import ENDS
+from lib_dlhpc.launch.mpi import mpiexec
+from lib_dlhpc.spec.errors import SpecError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
+
+CELLS = (
+    "from lib_dlhpc.launch.engines import engines; crew = engines(2, folder='run')",
+    "%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
+    "print('rank', comm.rank, 'of', comm.size, 'sum', comm.allreduce(comm.rank))",
+    "%%px --targets 1\nprint('only', comm.rank)",
+    "import os; os.kill(os.getpid(), 9)",
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch, require):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+def of(folder):
+    """The processes of a run folder that have not ended, and all below them."""
+    found = {}
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in word for word in process.info["cmdline"] or []):
+            for each in (process, *process.children(recursive=True)):
+                found[each.pid] = each
+    return [each for each in found.values() if living(each)]
+
+
+def living(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
+    from nbclient import NotebookClient
+    from nbclient.exceptions import DeadKernelError
+
+    cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    where = {"metadata": {"path": str(tmp_path)}}
+    family = []
+
+    def look(cell_index, **_):
+        if cell_index == 2:
+            family.extend(of(tmp_path / "run"))
+
+    client = NotebookClient(
+        notebook, timeout=PATIENCE, kernel_name="python3", resources=where, on_cell_executed=look
+    )
+    with pytest.raises(DeadKernelError):
+        client.execute()
+    told = [json.dumps(cell["outputs"]) for cell in notebook.cells]
+    for rank in range(2):
+        assert f"rank {rank} of 2 sum 1" in told[1]
+    assert "only 1" in told[2] and "only 0" not in told[2]
+    assert len(family) >= 5  # the job, the controller, mpiexec, two engines
+    eventually(lambda: attach(tmp_path / "run").state in ENDS)
+    eventually(lambda: not list(filter(living, family)), lambda: f"the end of {family}")
+
+
+def test_engines_end_with_the_block_and_one_that_dies_is_told(tmp_path):
+    with engines(2) as client:
+        (folder,) = tmp_path.glob("dlhpc-*")
+        family, job = of(folder), attach(folder)
+        assert client.ids == [0, 1] and len(family) >= 5
+        assert client[:].apply_sync(os.getcwd) == [str(tmp_path)] * 2
+        client[1].apply_async(os._exit, 3)
+        eventually(lambda: job.state == "failed", job.why)
+        assert "the engines: Ended: with status 3" in job.why()
+    assert not list(filter(living, family))
+    assert folder.exists()  # its log tells what happened
+
+
+def test_engines_that_do_not_come_up_are_told_and_leave_nothing(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif any('ipyparallel.engine' in word for word in sys.orig_argv): sys.exit(7)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(JobError, match="the engines: Ended"):
+        engines(1, folder=tmp_path / "run")
+    assert attach(tmp_path / "run").state == "failed" and not of(tmp_path / "run")
+    for wrong in ({"ranks": 0}, {"ranks": 1, "to": "none"}, {"ranks": 1, "site": "none"}):
+        with pytest.raises(SpecError):
+            engines(**wrong, folder=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("said", [b"0" * WORD, b"0", b""])
+def test_only_the_right_word_takes_the_line(said):
+    word = "1" * WORD
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = door.getsockname()[:2]
+        with socket.create_connection(address) as stranger:
+            stranger.sendall(said)
+            stranger.shutdown(socket.SHUT_WR)
+            assert _taken(door, word) is None
+        with socket.create_connection(address) as friend:
+            friend.sendall(word.encode())
+            line = _taken(door, word)
+        assert line is not None and _said(line) == b""  # closed
+        line.close()
