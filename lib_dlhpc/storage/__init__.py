@@ -4,6 +4,7 @@ pack.py         pack(tree, target): a folder of files becomes a few partitions w
 unfinished.py   where it is written before all of it is there
 packed.py       open_store(target, comm): a PackedStore; its files by name, on one process or over ranks
 placement.py    which ranks hold which partition; remote.py: questions and answers while the ranks compute
+loading.py      partitions into memory, front to back, before anybody reads; memory.py: how much is free
 reading.py      packed files from memory and from other ranks, all checked; writing.py: output files, written once
 verify.py       verify(target): every problem of a packed store
 in_memory.py    what an open file of a store is; why it has no file descriptor

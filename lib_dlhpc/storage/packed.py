@@ -2,6 +2,7 @@
 
 import io
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ import numpy as np
 from lib_dlhpc.storage import placement
 from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NoSuchFile, NotFolder, StoreError
 from lib_dlhpc.storage.in_memory import InMemory
-from lib_dlhpc.storage.index import Index, Manifest, load, load_manifest
+from lib_dlhpc.storage.index import Manifest, load, load_manifest
+from lib_dlhpc.storage.loading import Loading
 from lib_dlhpc.storage.names import checked
-from lib_dlhpc.storage.partition import open_partition
+from lib_dlhpc.storage.partition import Partition, PartitionLost, open_partition, with_names
 from lib_dlhpc.storage.reading import READ, Reader, Started
 from lib_dlhpc.storage.remote import PATIENCE, Peers
-from lib_dlhpc.storage.writing import Output, OutputFile, Outputs, load_list
+from lib_dlhpc.storage.writing import OutputFile, Outputs, load_list
+
+_PAUSE = 2e-4  # s between two looks at who has come
 
 
 @dataclass(frozen=True)
@@ -289,29 +293,63 @@ def open_store(
         comm.allreduce(
             0
         )  # mpi4py's first on a communicator lets no other thread run; no one may need one then
-    manifest, index, written = _from_first(comm, lambda: _description(path))
-    count = len(manifest.partitions)
-    if place:
-        where = placement.checked(place, count, ranks)
-    else:
-        where = placement.holders(count, _nodes(comm, ranks_per_node), replication)
-    held = _on_all(
-        comm,
-        lambda: {
-            part: open_partition(path, part, file, index)
-            for part, file in enumerate(manifest.partitions)
-            if rank in where[part]
-        },
+    manifest = _from_first(comm, lambda: load_manifest(path))
+    count, nodes, machines = len(manifest.partitions), _nodes(comm, ranks_per_node), _nodes(comm, 0)
+    where = (
+        placement.checked(place, count, ranks)
+        if place
+        else placement.holders(count, nodes, replication)
     )
-    reader, outputs = Reader(path, manifest, index, held, where, rank), Outputs(path, written, rank)
+    held, lost = _opened(path, manifest, [part for part in range(count) if rank in where[part]])
+    loading = Loading(held, *_to_load(held, where, nodes, rank), machines.count(machines[rank]))
+    try:
+        index, written = _from_first(comm, lambda: (load(path, manifest), load_list(path)))
+        _check_all(comm, with_names(lost, index) if lost else None)
+    except BaseException:
+        loading.stop()
+        raise
+    reader = Reader(path, manifest, index, held, where, rank, loading)
+    outputs = Outputs(path, written, rank)
     if ranks == 1:
         return PackedStore(path, manifest, reader, outputs, None)
 
     def answer(source: int, kind: int, payload: memoryview) -> Any:
         return reader.answer(payload) if kind == READ else outputs.answer(source, kind, payload)
 
+    loading.wait()
+    _quiet(comm)  # what others load is read from memory as well
     reader.peers = outputs.peers = peers = Peers(comm, answer, patience)
     return PackedStore(path, manifest, reader, outputs, peers)
+
+
+def _opened(
+    path: Path, manifest: Manifest, numbers: Iterable[int]
+) -> tuple[dict[int, Partition], PartitionLost | None]:
+    """Return the partitions that this rank holds, and what is wrong with one of them."""
+    held, lost = {}, None
+    for number in numbers:
+        try:
+            held[number] = open_partition(path, number, manifest.partitions[number])
+        except PartitionLost as error:
+            lost = lost or error
+    return held, lost
+
+
+def _to_load(
+    held: Iterable[int], where: placement.Holders, nodes: Sequence[int], rank: int
+) -> tuple[list[int], list[int]]:
+    """Return which partitions this rank loads, and which of them into memory of its own.
+
+    Ranks of a node that hold the same each load a part of it.
+    """
+    mine, own = [], []
+    for number in held:
+        here = [other for other in where[number] if nodes[other] == nodes[rank]]
+        if here[number % len(here)] == rank:
+            mine.append(number)
+            if len(here) == 1 and len(where[number]) < len(nodes):
+                own.append(number)
+    return mine, own
 
 
 def _nodes(comm: Any, ranks_per_node: int) -> list[int]:
@@ -330,32 +368,34 @@ def _nodes(comm: Any, ranks_per_node: int) -> list[int]:
     return [sorted(set(firsts)).index(first) for first in firsts]
 
 
-def _description(path: Path) -> tuple[Manifest, Index, dict[str, Output]]:
-    manifest = load_manifest(path)
-    return manifest, load(path, manifest), load_list(path)
-
-
 def _from_first(comm: Any, action: Callable[[], Any]) -> Any:
     """Return on every rank what the action gives on rank 0; its StoreError is everyone's."""
     if comm is None or comm.size == 1:
         return action()
-    found = comm.bcast(_tried(action) if comm.rank == 0 else None)
+    found = _tried(action) if comm.rank == 0 else None
+    _quiet(comm)
+    found = comm.bcast(found)
     if isinstance(found, StoreError):
         raise found
     return found
 
 
-def _on_all(comm: Any, action: Callable[[], Any]) -> Any:
-    """Return what the action gives here; a StoreError of any rank is raised on every rank."""
+def _check_all(comm: Any, error: StoreError | None) -> None:
+    """Raise the StoreError of any rank on every rank."""
     if comm is None or comm.size == 1:
-        return action()
-    found = _tried(action)
-    for rank, text in enumerate(
-        comm.allgather(str(found) if isinstance(found, StoreError) else "")
-    ):
+        if error:
+            raise error
+        return
+    for rank, text in enumerate(comm.allgather(str(error or ""))):
         if text:
             raise StoreError(f"Rank {rank} cannot open its part: {text}")
-    return found
+
+
+def _quiet(comm: Any) -> None:
+    """Wait for all ranks without keeping a core busy, which those that are late may need."""
+    barrier = comm.Ibarrier()
+    while not barrier.Test():
+        time.sleep(_PAUSE)
 
 
 def _tried(action: Callable[[], Any]) -> Any:

@@ -6,18 +6,13 @@ a partition that another program cuts short while it is mapped ends this one (SI
 
 import mmap
 import os
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.index import Index, PartitionFile
-
-_ADVICE = 1 << 18  # B; Linux cuts a longer piece of advice short
 
 _REST = "`dlhpc store verify` tells what else is damaged; a store opens only with all of its partitions."
 
@@ -30,22 +25,26 @@ class Partition(NamedTuple):
     content: memoryview
 
 
-def open_partition(target: Path, number: int, file: PartitionFile, index: Index) -> Partition:
-    """Map a partition. Raises StoreError where it is missing or too short, naming a file that is lost with it."""
+class PartitionLost(StoreError):
+    """A partition that is not there, or not all of it: its number, and how many of its bytes there are."""
+
+    def __init__(self, text: str, number: int, size: int) -> None:
+        super().__init__(text)
+        self.number, self.size = number, size
+
+
+def open_partition(target: Path, number: int, file: PartitionFile) -> Partition:
+    """Map a partition. Raises PartitionLost where it is missing or has another size."""
     path = target / file.name
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
-        lost = _lost(index, number, 0)
-        raise StoreError(
-            f"{file.name} of {target}: {error.strerror}. Lost: {lost}. {_REST}"
-        ) from None
+        raise PartitionLost(f"{file.name} of {target}: {error.strerror}.", number, 0) from None
     try:
         size = os.fstat(descriptor).st_size
         if size != file.size:
-            lost = _lost(index, number, size)
-            raise StoreError(
-                f"{file.name} of {target} has {size} B of {file.size} B. Lost: {lost}. {_REST}"
+            raise PartitionLost(
+                f"{file.name} of {target} has {size} B of {file.size} B.", number, size
             )
         if not size:
             return Partition(number, path, memoryview(b""))
@@ -55,23 +54,9 @@ def open_partition(target: Path, number: int, file: PartitionFile, index: Index)
     return Partition(number, path, memoryview(content))
 
 
-def preload(partitions: Iterable[Partition], stop: Event) -> None:
-    """Have the disk read partitions from front to back, as a thread beside the first reads, which come in any order.
-
-    Only where they leave half of the memory free, and where the system takes such advice (Linux).
-    """
-    chosen = list(partitions)
-    if not hasattr(os, "posix_fadvise") or 2 * sum(len(part.content) for part in chosen) > (
-        os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    ):
-        return
-    with suppress(OSError):  # it is advice: whoever reads is told what is wrong
-        for part in chosen:
-            with open(part.path, "rb") as file:
-                for start in range(0, len(part.content), _ADVICE):
-                    if stop.is_set():
-                        return
-                    os.posix_fadvise(file.fileno(), start, _ADVICE, os.POSIX_FADV_WILLNEED)
+def with_names(error: PartitionLost, index: Index) -> StoreError:
+    """Return the error with the name of a file that is lost with the partition."""
+    return StoreError(f"{error} Lost: {_lost(index, error.number, error.size)}. {_REST}")
 
 
 def _lost(index: Index, number: int, size: int) -> str:

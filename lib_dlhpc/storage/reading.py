@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,8 @@ from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import RankLost, StoreError
 from lib_dlhpc.storage.index import Index, Manifest
-from lib_dlhpc.storage.partition import Partition, preload
+from lib_dlhpc.storage.loading import Loading
+from lib_dlhpc.storage.partition import Partition
 from lib_dlhpc.storage.placement import Holders, sources
 from lib_dlhpc.storage.remote import Peers, Ticket, pieces
 
@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(
         self, target: Path, manifest: Manifest, index: Index, held: dict[int, Partition], place: Holders,
-        rank: int,
+        rank: int, loading: Loading,
     ) -> None:  # fmt: skip
         self.index = index
         self.peers: Peers | None = None
@@ -65,17 +65,11 @@ class Reader:
         self._sources = np.array(sources(place, rank), np.int64)
         self._lost: set[int] = set()
         self._rooms: list[bytearray] = []
-        self._closing = Event()
-        # The ranks of a node hold the same: each has the disk read its part of it.
-        mine = [
-            part
-            for number, part in held.items()
-            if place[number][number % len(place[number])] == rank
-        ]
-        Thread(target=preload, args=(mine, self._closing), daemon=True).start()
+        self._loading = loading
 
     def start(self, wanted: np.ndarray) -> Started:
         """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
+        self._loading.wait()
         columns = self.index.columns
         source = self._sources[columns["partition"][wanted]]
         own = source == self._rank
@@ -129,7 +123,7 @@ class Reader:
 
     def close(self) -> None:
         """Let go of the partitions."""
-        self._closing.set()
+        self._loading.stop()
         self._held = {}
 
     def _finish(self, started: Started) -> list[bytes]:

@@ -30,7 +30,7 @@ from lib_dlhpc.storage.reading import Reader
 KINDS = ("list", "stat", "open", "read", "close")
 METADATA = ("list", "stat", "open", "close")
 _STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
-_STORE = tuple(f"lib_dlhpc.storage.{name}" for name in ("index", "partition", "writing"))
+_STORE = tuple(f"lib_dlhpc.storage.{name}" for name in ("index", "loading", "partition", "writing"))
 _watching: list["Calls"] = []
 _hooked = False
 

@@ -1,0 +1,87 @@
+"""Loading: a rank's partitions come from the disk front to back, before anybody reads them in any order.
+
+Reads in random order beside it make the disk jump, and cost an epoch more than waiting for it does. Partitions that
+ranks of one node share are read into the system's cache, where all find them. Those that only one rank of a node
+has, and others ask for, are read into memory of its own, in huge pages: MPI sends from there in half the time.
+"""
+
+import mmap
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from threading import Event, Thread
+
+from lib_dlhpc.storage.memory import available
+from lib_dlhpc.storage.partition import Partition
+
+PIECE = 1 << 20  # B that are read at once
+WAIT = 5.0  # s that readers wait for it; what takes longer goes on beside them
+_THREADS = 2  # so that the disk has something to do while one of them copies
+_SHARE = 0.5  # of the memory that is free on this machine, at most
+
+
+class Loading:
+    """The partitions `numbers` of `held` on their way into memory, from now on; `own` have it for themselves.
+
+    `held` is changed as they arrive. Nothing is loaded where those of all `neighbours`, the ranks of this machine,
+    would take more than half of the memory that is free.
+    """
+
+    def __init__(
+        self,
+        held: dict[int, Partition],
+        numbers: Collection[int],
+        own: Collection[int] = (),
+        neighbours: int = 1,
+    ) -> None:
+        self._held, self._own, self._stop = held, own, Event()
+        self._until = time.monotonic() + WAIT
+        self._threads: list[Thread] = []
+        total = sum(len(held[number].content) for number in numbers)
+        if neighbours * total <= _SHARE * available():
+            waiting = iter(sorted(numbers))
+            for _ in range(min(_THREADS, len(numbers))):
+                self._threads.append(Thread(target=self._load, args=(waiting,), daemon=True))
+                self._threads[-1].start()
+
+    def wait(self) -> None:
+        """Return when all of it is loaded, or takes too long."""
+        while self._threads:
+            self._threads[-1].join(max(0.0, self._until - time.monotonic()))
+            self._threads.pop()
+
+    def stop(self) -> None:
+        """Load no more."""
+        self._stop.set()
+
+    def _load(self, waiting: Iterator[int]) -> None:
+        """Load one partition after another; of what cannot be read, whoever needs it is told."""
+        scratch = memoryview(bytearray(PIECE))
+        for number in waiting:
+            part = self._held[number]
+            with suppress(OSError):
+                if number not in self._own:
+                    self._read(part, None, scratch)
+                elif self._read(part, room := _room(len(part.content)), scratch):
+                    self._held[number] = part._replace(content=room.toreadonly())
+
+    def _read(self, part: Partition, room: memoryview | None, scratch: memoryview) -> bool:
+        """Read all of a partition, into a room if there is one; return whether that was all."""
+        size, start = len(part.content), 0
+        with open(part.path, "rb", buffering=0) as file:
+            while start < size and not self._stop.is_set():
+                into = room[start : start + PIECE] if room else scratch[: size - start]
+                count = file.readinto(into)
+                if not count:
+                    break
+                start += count
+        return start == size
+
+
+def _room(size: int) -> memoryview:
+    """Return new memory, in huge pages where the system has some."""
+    room = mmap.mmap(-1, max(size, 1))
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):
+            room.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(room)[:size]
