@@ -3,6 +3,7 @@
 measuring(program, folder, to, site)            the job that measures, handed in now or before
 measured(job)                                   its points of messages and products
 run_here(points, given, ranks, to, site, ...)   what the learner's functions foretell, and the run itself
+measured_terms(job)                             its terms, once it is done
 
 What was handed in before is found, so that a cell may be run again until a queue has come to it.
 """
@@ -16,10 +17,11 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.lab import say
-from lib_dlhpc.explore.lab_cluster import Fit, Job, Points
+from lib_dlhpc.explore.lab_cluster import TERMS, Fit, Job, Points
 from lib_dlhpc.explore.lab_cluster_laws import DEVICE, LINK, numbers
 from lib_dlhpc.explore.lab_cluster_told import Given
-from lib_dlhpc.explore.submit import Submitted, submitted
+from lib_dlhpc.explore.submit import submitted
+from lib_dlhpc.explore.submit_found import found
 from lib_dlhpc.launch import BatchJob, attach, load_site, submit_task
 from lib_dlhpc.launch.jobs import ENDS, TICKET
 from lib_dlhpc.launch.task import program as program_of
@@ -37,23 +39,27 @@ SECONDS, PATIENCE, PAUSE = (
     0.1,
 )  # to measure; until a cell is given back; between two looks
 POINTS = "points.json"
+OURS = {
+    "forward": "compute",
+    "backward": "compute",
+    "waiting for the slowest": "waiting",
+    "exposed communication": "communication",
+}
 GEMM, MESSAGE = "gemm float32", "message"
 
 
-def measuring(
-    program: Path, folder: Path, to: str, site: str | None, seconds: float = SECONDS
-) -> BatchJob:
+def measuring(program: Path, folder: Path, to: str, site: str | None) -> BatchJob:
     """Return the job that measures on two ranks, handed in now or before. Raises SpecError."""
     if (folder / TICKET).exists():
         return attach(folder)
-    task = program_of(program, str(folder / POINTS), f"{seconds:g}")
+    task = program_of(program, str(folder / POINTS), f"{SECONDS:g}")
     where = None if site is None else load_site(site)
     return submit_task(task, 2, to, where, folder)
 
 
-def measured(job: BatchJob, patience: float = PATIENCE) -> tuple[Points, Points] | None:
+def measured(job: BatchJob) -> tuple[Points, Points] | None:
     """Return what a job has measured; None while it has not. Raises LabError where nothing came of it."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + PATIENCE
     while job.state not in ENDS:
         if time.monotonic() > until:
             return None
@@ -113,5 +119,19 @@ def run_here(
 ) -> ipywidgets.VBox:  # fmt: skip
     """Return what was foretold, and the run, handed in now or before. Raises LabError, SpecError."""
     words = foretold_here(points, given, ranks)
-    run: Submitted = submitted(experiment_here(ranks), ranks, to, site, folder, **more)
-    return ipywidgets.VBox([say(f"{words}\nBelow, the library's own prediction and the run."), run])
+    run = submitted(experiment_here(ranks), ranks, to, site, folder, **more)
+    took = "Run this cell again when the run is done: then its terms stand here."
+    if run.job is not None and run.job.state == "done":
+        took = measured_terms(run.job)
+    below = "Below, the library's own prediction and the run."
+    return ipywidgets.VBox([say(f"{words}\n{took}\n{below}"), run])
+
+
+def measured_terms(job: BatchJob) -> str:
+    """Return the terms of a run that is done as a learner has them. Raises SpecError."""
+    took = found(job)
+    terms = dict.fromkeys((*TERMS, "the rest"), 0.0)
+    for name, ways in took.terms.items():
+        terms[OURS.get(name, "the rest")] += ways.get("measured", 0.0)
+    shown = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in terms.items())
+    return f"Measured: {shown}; a step {show(took.step['measured'], 's')}."

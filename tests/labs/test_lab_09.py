@@ -1,11 +1,15 @@
 """Lab 9: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
 
 import inspect
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
+from lib_dlhpc.explore import lab_cluster_here
 from lib_dlhpc.explore.lab_cluster import (
     CARD,
     CAUSES,
@@ -33,6 +37,9 @@ from lib_dlhpc.explore.lab_cluster_laws import (
     numbers,
     target_finding,
 )
+from lib_dlhpc.explore.lab_cluster_told import check_layout
+from lib_dlhpc.launch.mpi import mpiexec
+from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.train.lab.findings import as_text, passed
 from lib_dlhpc.train.lab.mistakes import LabError
 
@@ -201,3 +208,105 @@ def test_what_is_no_number_is_told_and_arguments_are_copies():
     assert points == [1, 2]
     with pytest.raises(LabError, match='"rate" is nan'):
         numbers(lambda: {"rate": float("nan")}, ("rate",))
+
+
+def test_a_run_is_laid_beside_what_was_foretold_of_it_and_not_before(own, solved, names):
+    name, order = names[CARD], ("fit_messages", "fit_products", "terms", "band", "repaired")
+    machine = own.own_of(name)
+    functions = [answers(solved, machine)[each] for each in order]
+    told = own.submit(name, 8, 2, *functions).value
+    for job in jobs_of(machine)[:2]:
+        assert f'"{job.name}" on 8 ranks of 2 nodes' in told
+    assert "does not hold what was measured" in told and told.count("repaired off") == 2
+    functions[2] = changed(solved, "terms", (' + fit["half"]', ""))
+    assert "nothing is run before it is foretold" in own.submit(name, 8, 2, *functions).value
+
+
+def test_a_layout_that_is_not_there_is_told_which_are():
+    for ranks, nodes, words in (
+        (3, 2, "legal: 2, 4, 8"),
+        (4, 8, "legal for 4 ranks: 2, 4"),
+        (8, 1, "2, 4, 8"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            check_layout(ranks, nodes)
+
+
+@pytest.mark.parametrize(
+    ("why", "term"), [(CARD, "communication"), (JITTER, "waiting"), (CORES, "compute")]
+)
+def test_each_cause_shows_in_a_term_of_its_own(own, names, why, term):
+    assert own.most_off(names[why]) == term
+
+
+def test_what_the_notebook_shows_is_shown(own, solved, names, monkeypatch, tmp_path):
+    name = names[CARD]
+    given = answers(solved, own.own_of(name))
+    shown = own.points(name).value
+    assert shown.count("<tr>") == len(SIZES) + len(EDGES) + 2 and "slowest" in shown
+    assert "a gradient of" in own.jobs(name).value
+    assert 1 < own.times_as_fast(name) < 4
+    fits = given["fit_messages"], given["fit_products"]
+    assert "All 2 hold" in own.check_fits(*fits, name).value
+    assert "All 1 hold" in own.check_terms(given["terms"], name).value
+    assert "All 2 hold" in own.check_band(given["band"], given["terms"], name).value
+    both = given["cause"], given["repaired"]
+    assert "All 2 hold" in own.check_repair(*both, *fits, given["terms"], name).value
+    monkeypatch.setattr(own, "HERE", tmp_path)
+    handed = own.hand_in(name, *(given[each] for each in own.NAMES)).value
+    assert "All 7 hold" in handed and (tmp_path / "step.py").exists()
+    for nothing in (own.measured(""), own.run("", None, 4, *fits, given["terms"])):
+        assert "say where" in nothing.value
+
+
+def test_in_a_terminal_the_starter_fails_and_says_so(own, starter, tmp_path):
+    cells = ("fit_messages", "terms", "band", "repaired", "cause")
+    text = "\n\n".join(starter(LAB, f"def {each}(") for each in cells)
+    (tmp_path / "step.py").write_text(text)
+    run = run_checks(own, str(tmp_path / "step.py"), "x")
+    assert run.returncode == 1 and "0 of 7 hold" in run.stdout
+    assert run_checks(own).stderr.startswith("usage: python checks.py step.py")
+
+
+def run_checks(own, *words):
+    return subprocess.run(
+        [sys.executable, str(own.HERE / "checks.py"), *words], capture_output=True, text=True, timeout=180,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def there(own, require, monkeypatch, tmp_path):
+    """The lab's folder for a machine that is there, empty; a user's calibration and jobs are not this test's."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(own, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(lab_cluster_here, "SECONDS", 0.5)
+    monkeypatch.setattr(lab_cluster_here, "PATIENCE", 180.0)
+    try:
+        mpiexec()
+    except SpecError as reason:
+        require(False, str(reason))
+    return own
+
+
+def test_the_same_on_this_machine(there, solved):
+    three = solved.fit_messages, solved.fit_products, solved.terms
+    shown = there.measured("local").value
+    assert shown.count("message") == 1 and "MFLOP" in shown and shown.count("<tr>") > 20
+    first, run = there.run("local", None, 2, *three).children
+    assert "Foretold by your terms on 2 ranks: compute" in first.value
+    assert run.wait().step["measured"] > 0
+    again, found = there.run("local", None, 2, *three).children
+    assert "Measured: compute" in again.value
+    assert found.job.ticket.token == run.job.ticket.token
+    found.wait()
+    assert "RANKS = 3: legal" in there.run("local", None, 3, *three).value
+
+
+def test_what_cannot_be_measured_is_told(there, monkeypatch, tmp_path):
+    assert "no-site" in there.measured("slurm", "no-site.toml").value
+    (tmp_path / "measure.py").write_text("raise OSError('no clock here')")
+    monkeypatch.setattr(there, "HERE", tmp_path)
+    told = there.measured("local").value
+    assert "no clock here" in told and "Remove measured-local" in told
