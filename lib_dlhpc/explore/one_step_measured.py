@@ -34,6 +34,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 GEMM, MESSAGE, SUM, COPY = "gemm float32", "message", "sum", "copy"
 SECONDS = (4, 8, 15, 30)
+RANKS = 2
 BUSY = 0.3  # cores that others keep busy; from there on it is said
 FINE = 40  # points of a line
 SHOWN = 6  # repeats of a point that are drawn
@@ -88,9 +89,11 @@ def calibrate_here(
 
     def work(seconds: float) -> None:
         try:
-            found = fit_machine(measured(min(2, cores()), seconds, stoppable(stop)))
-            if found.messages is None:
-                raise SpecError("There is one core here: no messages between ranks to measure.")
+            if cores() < RANKS:
+                raise SpecError(
+                    "There is one core here: ranks would wait for it, not for messages."
+                )
+            found = fit_machine(measured(RANKS, seconds, stoppable(stop)))
             measure_it.disabled = False
             mine.learn(found.machine, found.raw[WORKER])
             said.value = verdict_html(origin_words(mine)) + busy_html(mine.told)
@@ -105,7 +108,7 @@ def calibrate_here(
         stop.clear()
         seconds = controls["seconds"].value
         said.value = verdict_html(
-            f"{count(min(2, cores()), 'rank')} at work for about {seconds} s, longer where others are busy:"
+            f"{RANKS} ranks at work for about {seconds} s, longer where others are busy:"
             " layers first, then products, messages and sums ..."
         )
         thread(target=work, args=(float(seconds),), daemon=True).start()

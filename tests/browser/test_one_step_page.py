@@ -1,0 +1,91 @@
+"""The lesson on one step as a learner uses it: guesses unlock, controls move drawings, this machine is measured."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    a_guess_unlocks,
+    choice_moves,
+    choose,
+    click_soon,
+    experiment,
+    has,
+    is_as_wide_as_its_window,
+    largest_kernel,
+    slider,
+    slider_moves,
+    tells,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "01_one_step.ipynb"
+PLOTS = 6
+QUESTIONS = 8
+SLIDERS = {
+    0: [("Batch", "ArrowRight"), ("Width", "ArrowLeft"), ("Arithmetic", "ArrowRight")],
+    1: [("Batch", "ArrowRight"), ("Arithmetic", "ArrowRight")],
+    2: [("Edge", "ArrowRight"), ("Message", "ArrowRight"), ("Array", "ArrowRight")],
+}
+DROPDOWNS = {
+    0: [("Layer", "convolution, 3 × 3"), ("Device", "a laptop's core")],
+    1: [("Network", "LeNet-5"), ("Device", "V100, 16 bits")],
+    2: [],
+}
+GUESSES = {0: "0.3", 1: "2", 2: "512", 3: "50"}
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    before = "This is the first module after"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
+
+
+def test_every_control_moves_a_drawing_on_a_phone_and_a_desk_and_a_visitor_is_cheap(
+    page: Any, eventually: Any, lesson: tuple[str, int]
+) -> None:
+    for index in SLIDERS:
+        for label, key in SLIDERS[index]:
+            slider_moves(page, eventually, index, label, key)
+        for label, choice in DROPDOWNS[index]:
+            choice_moves(page, eventually, index, label, choice, DRAWN)
+    for width in (360, 1280):
+        is_as_wide_as_its_window(page, eventually, width, ".dlhpc-page .dlhpc-plot")
+    assert largest_kernel(lesson[1]) < MOST_MEMORY
+
+
+def test_walls_say_why_and_a_check_answers_the_mistake(page: Any, eventually: Any) -> None:
+    eventually(lambda: "Memory-bound: 33.6 MB pass" in wall(page, 0))
+    slider(page, 0, "Width").press("Home")
+    eventually(lambda: "Launch-bound" in wall(page, 0))
+    slider(page, 0, "Width").press("End")
+    slider(page, 0, "Batch").press("End")
+    eventually(lambda: "✓ Compute-bound" in wall(page, 0))
+    choose(page, 1, "Network", "ResNet-50")
+    choose(page, 1, "Device", "V100, 16 bits")
+    slider(page, 1, "Batch").press("End")
+    eventually(lambda: "Wall. Memory" in wall(page, 1))
+    page.get_by_role("button", name="It is 8 times as fast").click()
+    has(page.get_by_text("one FLOP of each byte."))
+    page.get_by_role("button", name="It takes as long as before").click()
+    has(page.get_by_text("its weights come no faster."))
+
+
+def test_a_measurement_can_be_cancelled_and_one_that_is_not_foretells_a_run(page: Any) -> None:
+    measured, run = experiment(page, 2), experiment(page, 3)
+    tells(measured, "not this machine")
+    slider(page, 2, "Seconds").press("Home")
+    click_soon(measured.get_by_role("button", name="Cancel"))
+    measured.get_by_role("button", name="Measure").click()
+    tells(measured, "Cancelled.")
+    tells(run, "Not measured in experiment 3 yet")
+    click_soon(measured.get_by_role("button", name="Measure"))
+    tells(measured, "This machine,", "measured just now")
+    tells(run, "as experiment 3 measured it")
+    click_soon(run.get_by_role("button", name="Run this here"))
+    tells(run, "off by: predicted", "measured here", "backward", "calibrated on")
+    has(run.locator(".dlhpc-plot[data-serial] svg"))
