@@ -66,7 +66,9 @@ def read_it() -> ipywidgets.Box:
         found = panel.show(trace(setting))
         wall.value = wall_html(network_wall(setting, found), network_fine(found))
 
-    note = "the rank that waits least, and click what the analysis has found."
+    note = (
+        "what happens elsewhere where a hatched bar ends; then click what the analysis has found."
+    )
     return workbench(controls, [wall, *panel.widgets], update, note)
 
 

@@ -67,7 +67,7 @@ def couple_here(
     thread: Callable[..., Any] = threading.Thread,
 ) -> ipywidgets.Box:
     """Return controls, buttons, and what came of a click. thread: in what it is done."""
-    starts = [("one simulates, the others train", 1), ("all do both, in turn", SHARED)]
+    starts = [("one simulates", 1), ("all, in turn", SHARED)]
     controls = {
         "ranks": slider("Ranks", "Of this machine", [(str(n), n) for n in RANKS], 2),
         "sampling": slider("A sample", "How far the simulation goes for one",

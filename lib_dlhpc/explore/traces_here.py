@@ -165,7 +165,7 @@ def download_html(name: str, content: bytes, words: str) -> str:
     """Return a link that saves a file."""
     kind = "application/zip" if name.endswith(".zip") else "application/json"
     data = base64.b64encode(content).decode("ascii")
-    return f'<a download="{name}" href="data:{kind};base64,{data}">{words}</a>'
+    return f'<a style="text-decoration: underline" download="{name}" href="data:{kind};base64,{data}">{words}</a>'
 
 
 def longer_if_late(setting: Setting) -> float:

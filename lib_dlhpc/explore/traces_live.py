@@ -186,7 +186,7 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
 WHY = (
     "<b>Predicted</b> from what was asked for; <b>simulated</b> from what each rank really slept in each step; both"
     " with a laptop's memory as the network.<br><b>Why they part.</b> A sleep lasts longer than asked for when the core"
-    " is taken: that is the error of the prediction alone. What is left for both is <i>moves data</i>: with more ranks"
-    " than cores, a rank whose message is there may still wait for its turn on a core, and no formula of networks"
-    " knows of that."
+    " is taken: that is the error of the prediction alone. What is left for both: with more ranks than cores, a rank"
+    " whose message is there may still wait for its turn on a core, which shows as moving data, and what it sends next"
+    " is late. No formula of networks knows of that."
 )

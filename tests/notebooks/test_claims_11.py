@@ -1,0 +1,99 @@
+"""What module 11 and its notes say is what the library computes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from module_text import has_every_part
+
+from lib_dlhpc.explore.traces import IN_TURN, NOBODY, Setting, foretold_gain, network_wall, said
+from lib_dlhpc.explore.traces_coupled import Setting as Coupled
+from lib_dlhpc.explore.traces_coupled import best, named, number_of, times_quicker, ways
+from lib_dlhpc.explore.traces_coupled_here import Setting as Workflow
+from lib_dlhpc.explore.traces_coupled_here import waiting_share
+from lib_dlhpc.explore.traces_here import Setting as Planted
+from lib_dlhpc.explore.traces_here import longer_if_late
+from lib_dlhpc.predict.coupled import waits
+
+
+def kinds(setting: Setting) -> set[str]:
+    return {one.kind for one in said(setting).findings}
+
+
+def test_a_run_takes_half_as_long_again_and_three_ranks_spend_a_third_of_it_in_mpi():
+    late, alike = said(Setting()), said(Setting(NOBODY))
+    assert late.span / alike.span == pytest.approx(1.5, abs=0.1)
+    shares = late.exposed / late.span
+    assert (shares[[0, 1, 3]] == pytest.approx(1 / 3, abs=0.02)) and shares[2] < 0.03
+
+
+def test_an_ideal_network_saves_two_percent_and_load_imbalance_is_what_limits():
+    assert foretold_gain(Setting()) == pytest.approx(2, abs=0.3)
+    assert said(Setting()).findings[0].kind == "load imbalance"
+    assert said(Setting()).efficiency.load_balance == pytest.approx(0.75, abs=0.01)
+    spans = [said(Setting(network=rate)).span for rate in (1e9, 10e9, 100e9)]
+    assert spans[0] > spans[1] > spans[2] > 0.95 * spans[1]
+
+
+def test_who_sends_late_waits_longest_of_all_though_all_do_the_same_work():
+    found = said(Setting(how="sends late"))
+    assert found.efficiency.load_balance > 0.99 and found.efficiency.parallel < 0.75
+    assert int(np.argmax(sum(found.waits.values()))) == 2
+    assert found.findings[0].kind == "late sender" and found.findings[0].rank == 2
+    assert found.span > 1.25 * said(Setting()).span
+
+
+def test_in_turn_nothing_is_gained_and_nobody_is_blamed():
+    found = said(Setting(IN_TURN))
+    assert found.span == pytest.approx(said(Setting()).span, rel=0.03)
+    assert found.efficiency.load_balance > 0.99 and not found.findings
+    assert 1 - found.efficiency.parallel == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_link_with_a_quarter_of_the_bandwidth_is_in_the_way_and_the_others_wait_at_the_allreduce():
+    setting = Setting(NOBODY, size=4e6, share=0.25)
+    found = said(setting)
+    assert "The wires are in the way" in network_wall(setting, found)
+    assert found.findings[0].kind == "slow link"
+    late = found.waits["wait at collective"]
+    assert late[[0, 3]].min() > 10 * late[[1, 2]].min()
+
+
+def test_one_of_eight_that_simulates_lets_the_others_wait_and_no_buffer_helps():
+    assert times_quicker(Coupled()) == pytest.approx(2.1, abs=0.1)
+    seconds = [{named(w): w.seconds for w in ways(Coupled(depth=d))}["1 + 7"] for d in (1, 8)]
+    assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
+    assert named(best(Coupled())) == "5 + 3"
+
+
+def test_a_sample_of_one_step_wants_few_ranks_to_simulate_and_one_of_sixteen_most():
+    few, many = (best(Coupled(sampling=n)) for n in (1, 16))
+    assert number_of(few) <= 4 and number_of(many) == 7
+    for sampling, most in ((1, 1.05), (16, 1.15)):
+        shared = ways(Coupled(sampling=sampling))[0]
+        assert named(shared) == "all, in turn"
+        assert shared.seconds / best(Coupled(sampling=sampling)).seconds < most
+
+
+def test_a_buffer_helps_where_both_sides_take_as_long_and_vary():
+    ahead = [next(w for w in ways(Coupled(6, 4, d, 0.3)) if number_of(w) == 6) for d in (1, 8)]
+    assert ahead[0].produce == pytest.approx(ahead[0].consume, rel=0.05)
+    assert ahead[1].seconds < 0.98 * ahead[0].seconds
+    spread, p, depth = 0.1, 1.0, 4
+    assert waits(p, p, spread, depth)[0] == pytest.approx(spread**2 / (2 * depth * p), rel=0.05)
+
+
+def test_sending_late_costs_480_ms_and_the_training_rank_waits_78_percent():
+    assert longer_if_late(Planted(how="sends late")) == pytest.approx(0.48)
+    assert waiting_share(Workflow()) == pytest.approx(78, abs=1)
+
+
+def test_the_answers_of_the_checks():
+    assert kinds(Setting(IN_TURN)) == set()
+    assert said(Setting(IN_TURN)).efficiency.transfer > 0.97
+    for depth in (1, 2):
+        assert waits(20.0, 10.0, 0.0, depth) == (10.0, 0.0)
+
+
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+    has_every_part(repository / "modules" / "11_traces_and_waits.ipynb", 5, 5)
