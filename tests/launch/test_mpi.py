@@ -56,13 +56,19 @@ def test_ranks_that_take_too_long_are_ended(tmp_path):
     assert len(pids) >= 2 and gone(pids)
 
 
-def test_ranks_end_with_a_command_that_is_told_to(tmp_path):
+WAYS = [signal.SIGTERM]
+if sys.platform == "linux":
+    WAYS.append(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_end_with_a_command_that_is_told_to_or_killed(way, tmp_path):
     program = (
         "import sys; from lib_dlhpc.launch import mpi; from lib_dlhpc.launch.terminal import ends_alike\n"
         f"with ends_alike(): mpi.run_to_end(2, '-c', {SLEEPER!r}, sys.argv[1], patience=600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, f"{tmp_path}{os.sep}"])
     pids = ranks_of(tmp_path, 2)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(way)
     process.wait(PATIENCE)
     assert gone(pids)
