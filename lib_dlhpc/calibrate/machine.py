@@ -1,7 +1,8 @@
 """Measure this machine on its ranks, and make of it what an experiment's [machine] takes.
 
-Two programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run) and
-worker.py (numpy, messages, collectives). Whoever calls says how ranks are started: this room starts none.
+Programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run), worker.py
+(numpy, messages, collectives), and before, between and after them whole steps of small runs (train/probe_steps.py).
+Whoever calls says how ranks are started: this room starts none.
 """
 
 import json
@@ -19,13 +20,17 @@ from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.layers import Layers, fit_layers
 from lib_dlhpc.calibrate.messages import Messages, fit_messages
 from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
+from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, settled
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
 from lib_dlhpc.spec.schema import to_table
 
 PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
-SHARES = {PROBE: 0.6, WORKER: 0.33}  # of the seconds; the rest is for starting
+STEPS = "lib_dlhpc.train.probe_steps"  # again and again: what differs from one run to the next shows between them
+# What is run, in order, and its share of the seconds; the rest is for starting.
+ORDER = ((STEPS, 0.02), (PROBE, 0.5), (STEPS, 0.02), (WORKER, 0.25), (STEPS, 0.02))
+LONG = 10.0  # s from which on there is time for whole steps
 PATIENCE = 180.0  # s beside what was asked for
 LEAST = 2.0  # s
 Run = Callable[..., CompletedProcess[str]]
@@ -40,6 +45,7 @@ class Calibrated:
     layers: Layers
     messages: Messages | None
     numbers: Numbers
+    whole: Whole
     raw: Mapping[str, Any]
 
 
@@ -53,24 +59,32 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
         raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
     if not LEAST <= seconds < float("inf"):
         raise CalibrationError(f"seconds = {seconds:g}: expected at least {LEAST:g}.")
-    raw: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="dlhpc-calibrate-") as folder:
-        for module, share in SHARES.items():
-            file = Path(folder) / f"{module}.json"
-            arguments = ("-m", module, str(file), f"{share * seconds:.3f}")
-            try:
-                done = run(ranks, *arguments, patience=seconds + PATIENCE)
-            except TimeoutExpired:
-                raise CalibrationError(f"{module} on {ranks} ranks did not end in time.") from None
-            if done.returncode or not file.exists():
-                last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-                raise CalibrationError(f"{module} on {ranks} ranks failed: {last}")
-            raw[module] = json.loads(file.read_text(encoding="utf-8"))
-            if raw[module]["ranks"] != ranks:
-                raise CalibrationError(
-                    f"{ranks} ranks were asked for, and {raw[module]['ranks']} started."
-                )
+    raw: dict[str, Any] = {STEPS: []}
+    for module, share in ORDER:
+        if module != STEPS:
+            raw[module] = _ended(module, ranks, share * seconds, run)
+        elif seconds >= LONG:
+            raw[STEPS].append(_ended(module, ranks, share * seconds, run))
     return raw
+
+
+def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
+    """Return what a program on ranks has measured. Raises CalibrationError."""
+    with tempfile.TemporaryDirectory(prefix="dlhpc-calibrate-") as folder:
+        file = Path(folder) / f"{module}.json"
+        try:
+            done = run(
+                ranks, "-m", module, str(file), f"{seconds:.3f}", patience=seconds + PATIENCE
+            )
+        except TimeoutExpired:
+            raise CalibrationError(f"{module} on {ranks} ranks did not end in time.") from None
+        if done.returncode or not file.exists():
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            raise CalibrationError(f"{module} on {ranks} ranks failed: {last}")
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if told["ranks"] != ranks:
+        raise CalibrationError(f"{ranks} ranks were asked for, and {told['ranks']} started.")
+    return told
 
 
 def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
@@ -81,13 +95,12 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     ranks = int(raw[PROBE]["ranks"])
     values, ends = _numbers(layers, messages, numbers, raw[PROBE]["resident"])
     table: dict[str, Any] = {"name": STAND_IN, "progress": False}
-    for key, value in values.items():
-        *parents, last = key.split(".")
-        place = table
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
+    _put(table, values)
     table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
+    whole = fit_whole(raw.get(STEPS, ()), read_machine(table))
+    changed = _settled(whole, ends)
+    _put(table, {key: value for key, (value, _) in changed.items()})
+    ends |= {key: pair for key, (_, pair) in changed.items()}
     if tier is not None:
         kept = {key: value for key, value in to_table(tier.tier).items() if key != "name"}
         table["storage"] = {tier.tier.name: kept}
@@ -104,7 +117,30 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
         "versions": versions(),
         "intervals": {key: list(pair) for key, pair in ends.items()},
     }
-    return Calibrated(read_machine(table), layers, messages, numbers, raw)
+    return Calibrated(read_machine(table), layers, messages, numbers, whole, raw)
+
+
+def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
+    """Put numbers with dotted names into a table of tables."""
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        place = table
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+
+
+def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
+    """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
+    keys = {
+        "device.slowdown": (whole.slowdown, SLOWDOWN),
+        "intra_node.efficiency": (whole.efficiency, EFFICIENCY),
+    }
+    return {
+        key: settled(values, most, ends[key])
+        for key, (values, most) in keys.items()
+        if key in ends and values
+    }
 
 
 def _numbers(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from lib_dlhpc.calibrate.machine import WORKER, Calibrated
+from lib_dlhpc.calibrate.machine import PROBE, STEPS, WORKER, Calibrated
 from lib_dlhpc.calibrate.messages import SMALLEST, curve
 from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
@@ -29,7 +29,8 @@ NAMES = {
     "jitter": "sigma of a rank's step over its mean",
     "intra_node.latency": "message: latency",
     "intra_node.bandwidth": "message: bandwidth",
-    "device.slowdown": "computing, over what was fitted",
+    "device.slowdown": "computing in a step, over its parts",
+    "intra_node.efficiency": "bandwidth in a step, over it alone",
 }
 
 
@@ -60,6 +61,7 @@ def as_dict(found: Calibrated) -> dict[str, Any]:
         "protocol_step": step,
         "errors": {name: errors.tolist() for name, errors in _errors(found)},
         "networks": found.layers.steps.tolist(),
+        "whole": {name: list(values) for name, values in vars(found.whole).items()},
         "raw": dict(found.raw),
     }
 
@@ -116,6 +118,14 @@ def _fits(found: Calibrated) -> Iterator[str]:
         f"layers of {len(steps)} networks together: fit off by {np.median(steps):.0%} in the median,"
         f" {steps.max():.0%} at most"
     )
+    if found.whole.errors:
+        whole = np.abs(found.whole.errors)
+        yield (
+            f"whole steps of {count(len(whole), 'real run')}: what the numbers say is off by"
+            f" {np.median(whole):.0%} in the median, {whole.max():.0%} at most"
+        )
+    elif found.raw.get(STEPS):
+        yield "whole steps: others had the cores in every run, so that the parts stand for the whole"
     if found.messages:
         off = np.abs(np.concatenate([*found.messages.errors.values()]))
         yield (
@@ -141,7 +151,7 @@ def _medians(errors: Mapping[str, Floats]) -> str:
 
 def _busy(found: Calibrated) -> list[str]:
     """Return what is to be said where other programs had a share of the cores."""
-    told = [np.asarray(each["others"]) for each in found.raw.values()]
+    told = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
     load = max(float(np.mean(each[calm(each)])) for each in told)
     if load < BUSY:
         return []

@@ -12,7 +12,7 @@ import pytest
 from planted import Planted
 
 from lib_dlhpc.calibrate.fit import Fit
-from lib_dlhpc.calibrate.machine import PROBE, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibrate.machine import ORDER, PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibrate.messages import protocol_step
 from lib_dlhpc.calibrate.robust import Points
@@ -209,26 +209,36 @@ def test_what_is_added_up_and_exchanged_is_another_array_each_time():
     assert not np.shares_memory(large[0], large[1])
 
 
-def answering(**changes):
-    """A way to start ranks that writes what was planted."""
+def answering(asked=None, **changes):
+    """A way to start ranks that writes what was planted; `asked`: a list of what was started."""
+    asked = [] if asked is None else asked
 
     def run(ranks, *arguments, patience):
         _, module, file, seconds = arguments
         assert patience > float(seconds)
-        raw = Planted(ranks=changes.get("started", ranks)).raw()[module]
+        started = changes.get("started", ranks)
+        asked.append(module)
+        raw = {
+            **Planted(ranks=started).raw(),
+            STEPS: {"ranks": started, "others": [0.0], "runs": []},
+        }
         if changes.get("writes", True):
             with open(file, "w", encoding="utf-8") as out:
-                json.dump(raw, out)
+                json.dump(raw[module], out)
         status = changes.get("status", 0)
         return CompletedProcess(arguments, status, "", changes.get("said", ""))
 
     return run
 
 
-def test_both_programs_are_asked_on_all_ranks():
-    raw = measure_machine(2, 10.0, answering())
-    assert set(raw) == {PROBE, WORKER}
+def test_all_programs_are_asked_on_all_ranks_and_whole_steps_at_moments_that_lie_apart():
+    asked = []
+    raw = measure_machine(2, 10.0, answering(asked))
+    assert asked == [module for module, _ in ORDER] and asked[::2] == [STEPS] * 3
+    assert len(raw[STEPS]) == 3
     assert fit_machine(raw).machine.measured.ranks == 2
+    assert set(measure_machine(2, 5.0, answering(asked))) == {PROBE, WORKER, STEPS}
+    assert asked[5:] == [PROBE, WORKER]  # there is no time for more
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""Whole steps of real training on all ranks: mpiexec -n 2 python -m lib_dlhpc.train.probe_steps FILE 1.
+
+Rank 0 writes to FILE, as JSON, what the steps of a few small runs took: being busy, waiting for messages, and for
+who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time in new processes: what the parts
+of a step say by themselves is held against whole steps, and one moment against the other.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.train.probe import _cpu, _foreign
+
+STEPS = 24  # of a run, at least
+WARM_UP = 4  # of them are left out
+WORK = ("forward", "backward", "update")
+
+
+def _mlp(*widths: int) -> dict[str, Any]:
+    return {"model": {"family": "mlp", "widths": [784, *widths, 10]}, "dataset": "mnist-5k"}
+
+
+def _words(layers: int, hidden: int, sequence: int) -> dict[str, Any]:
+    sizes = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence}
+    return {"model": {"family": "gpt", "vocabulary": 72, **sizes}, "dataset": "words"}
+
+
+# What a run is of, samples a rank has in a step, strategy; "ranks" stands for their number. No lab's own.
+RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
+    (_mlp(448, 320), 40, {}),
+    (_words(2, 56, 36), 6, {"optimizer": "adam"}),
+    (_mlp(256, 224, 160), 36, {"zero": 2, "optimizer": "adam"}),
+    (_words(2, 112, 40), 5, {"tensor": "ranks"}),
+)
+
+
+def experiments(ranks: int) -> list[dict[str, Any]]:
+    """Return the runs on so many ranks, as tables of experiments; a lone rank shares nothing out."""
+    found = []
+    for what, batch, strategy in RUNS:
+        split = [way for way in ("zero", "tensor") if way in strategy]
+        heads = what["model"].get("heads", ranks)
+        if split and (ranks == 1 or heads % ranks):
+            continue
+        chosen = {key: ranks if value == "ranks" else value for key, value in strategy.items()}
+        steps = batch * (1 if "tensor" in strategy else ranks) * STEPS
+        table = {
+            "model": what["model"],
+            "dataset": {"name": what["dataset"], "samples": int(1.25 * steps) + 2},
+            "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
+            "strategy": {"devices_per_node": ranks, "batch": batch, **chosen},
+            "run": {"epochs": 1.0},
+        }
+        found.append(table)
+    return found
+
+
+def main(path: Path, seconds: float) -> None:
+    """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what was found."""
+    from mpi4py import MPI
+
+    from lib_dlhpc.train.trainer import train
+
+    comm, until = MPI.COMM_WORLD, time.monotonic() + seconds
+    tables = experiments(comm.size)
+    found: list[list[dict[str, list[float]]]] = [[] for _ in tables]
+    before, first = _cpu(comm), True
+    while first or comm.bcast(time.monotonic() < until):
+        first = False
+        for several, table in zip(found, tables, strict=True):
+            timeline = train(read_experiment(table), comm).timeline
+            if timeline is not None:
+                several.append(by_step(timeline))
+    load = _foreign(before, _cpu(comm))
+    if comm.rank == 0:
+        told = {
+            "ranks": comm.size,
+            "others": [load],
+            "runs": [
+                {
+                    "experiment": table,
+                    **{key: [t for run in runs for t in run[key]] for key in runs[0]},
+                }
+                for table, runs in zip(tables, found, strict=True)
+            ],
+        }
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def by_step(timeline: Timeline) -> dict[str, list[float]]:
+    """Return s of each steady step, mean of the ranks: busy, waiting, and of that waiting for who computes longest.
+
+    A step goes from the end of an update to the end of the next; a rank is busy whenever it does not wait.
+    """
+    table = timeline.select(timeline.where("compute")).sorted()
+    update = table.where("", "update")
+    ends = [table.stop[update & (table.rank == rank)] for rank in range(table.ranks)]
+    steps = min(map(len, ends))
+    work, wait = np.zeros((2, table.ranks, steps))
+    for rank, end in enumerate(ends):
+        for kinds, sums in ((WORK, work), (("wait",), wait)):
+            rows = table.where("", *kinds) & (table.rank == rank)
+            at = np.searchsorted(end[:steps], table.start[rows], side="right")
+            held = at < steps
+            np.add.at(sums[rank], at[held], (table.stop - table.start)[rows][held])
+    busy = np.diff(np.stack([end[:steps] for end in ends]), axis=1) - wait[:, 1:]
+    behind = np.minimum(work.max(axis=0) - work, wait)
+    columns = {"busy": busy, "behind": behind[:, 1:], "wait": wait[:, 1:]}
+    return {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

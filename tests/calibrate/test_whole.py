@@ -1,0 +1,85 @@
+"""Whole steps tell what their parts leave out, and how far one run is from the next."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import Planted
+
+from lib_dlhpc.calibrate.machine import STEPS, fit_machine
+from lib_dlhpc.calibrate.machine_report import as_lines
+from lib_dlhpc.calibrate.whole import expected
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.train.probe_steps import experiments
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return fit_machine(Planted().raw()).machine
+
+
+def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2):
+    """What a moment tells in which all computing takes longer, and messages get part of the bandwidth."""
+    runs = []
+    for table in experiments(ranks):
+        work, cost = expected(read_experiment(table), machine)
+        wait = cost.latency + cost.reduction + cost.bandwidth / efficiency
+        steps = {"busy": slowdown * work, "behind": 1e-5, "wait": wait + 1e-5}
+        runs.append({"experiment": table, **{name: [took] * 20 for name, took in steps.items()}})
+    return {"ranks": ranks, "others": [others], "runs": runs}
+
+
+def found(moments, ranks=2):
+    return fit_machine(Planted(ranks=ranks).raw() | {STEPS: moments})
+
+
+def test_what_a_step_adds_to_its_parts_is_found(parts):
+    one = found([moment(parts, 1.2, 0.5)] * 3)
+    assert one.machine.device.slowdown == pytest.approx(1.2)
+    assert one.machine.intra_node.efficiency == pytest.approx(0.5)
+    assert np.abs(one.whole.errors).max() < 1e-9 and len(one.whole.errors) == 12
+    assert any(line.startswith("whole steps of 12 real runs") for line in as_lines(one))
+    assert one.machine.measured.intervals["intra_node.efficiency"] == pytest.approx((0.5, 0.5))
+
+
+def test_intervals_hold_the_runs_of_all_moments(parts):
+    several = [moment(parts, slow, share) for slow, share in ((1.0, 0.6), (1.1, 0.5), (1.5, 0.3))]
+    machine = found(several).machine
+    assert machine.device.slowdown == pytest.approx(1.1)
+    low, high = machine.measured.intervals["device.slowdown"]
+    assert low <= 1.0 and high >= 1.45
+    low, high = machine.measured.intervals["intra_node.efficiency"]
+    assert low == pytest.approx(0.3) and high == pytest.approx(0.6)
+
+
+def test_moments_in_which_others_had_the_cores_do_not_count(parts):
+    machine = found([moment(parts, 1.1), moment(parts, 3.0, 0.1, others=1.0)]).machine
+    assert machine.device.slowdown == pytest.approx(1.1)
+    none = found([moment(parts, 3.0, 0.1, others=1.0)])
+    assert none.machine == parts and not none.whole.errors
+    assert any("the parts stand for the whole" in line for line in as_lines(none))
+
+
+def test_what_cannot_be_the_step_s_own_doing_is_not_believed(parts):
+    machine = found([moment(parts, 9.0, 0.01)]).machine
+    assert machine.device.slowdown == pytest.approx(1.6)
+    assert machine.intra_node.efficiency == pytest.approx(0.2)
+
+
+def test_a_lone_rank_says_nothing_of_messages(parts):
+    assert [table["strategy"].get("zero") for table in experiments(1)] == [None, None]
+    machine = found([moment(parts, 1.1, ranks=1)], ranks=1).machine
+    assert machine.device.slowdown == pytest.approx(1.1)
+    assert "intra_node.efficiency" not in machine.measured.intervals
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_is_expected_is_what_a_prediction_says(parts, number):
+    experiment = read_experiment(experiments(2)[number])
+    work, cost = expected(experiment, parts)
+    laid = replace(experiment, machine=replace(parts, devices_per_node=4, jitter=0.0))
+    prediction = predict(laid)
+    assert work == pytest.approx(prediction.compute)
+    assert cost.total == pytest.approx(prediction.communication.total, rel=0.02)
+    assert experiments(4)[number]["strategy"]["devices_per_node"] == 4
