@@ -1,0 +1,73 @@
+"""Labs on a cluster: what their READMEs tell to type, typed, with the solution in the learner's place."""
+
+import shlex
+import shutil
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.spec.experiment import dump, load
+
+pytestmark = pytest.mark.usefixtures("slurm")
+
+SITE = 'ranks_per_node = 1\nsetup = ["export TMPDIR={folder}"]\n'
+CHOICE = """
+
+def choice():
+    return '[run]\\ncheckpoint = "synchronous"\\ncheckpoint_interval = "1 min"\\n'
+"""
+TOLD = {  # status, and words of what is printed
+    "01": (0, ["2 real ranks", "All 4 hold."]),
+    "02": (0, ["2 real ranks", "All 5 hold."]),
+    "03": (0, ["2 ranks, batch 1024", "on the test samples"]),
+    "04": (0, ["2 real ranks", "All 4 hold."]),
+    "05": (0, ["2 real ranks", "All 5 hold."]),
+    "06": (0, ["2 real ranks", "All 3 hold."]),
+    "07": (0, ["2 real ranks", "All 3 hold."]),
+    "08": (1, ["8 of 10 hold; not yet done."]),  # CHOICE writes too much
+}
+
+
+def lines(repository, lab):
+    """The folder of a lab, and the lines that it says to type on a cluster."""
+    (folder,) = (repository / "labs").glob(f"{lab}_*")
+    text = (folder / "README.md").read_text(encoding="utf-8").partition("## On a cluster\n")[2]
+    found = [line.strip() for line in text.splitlines() if line.startswith("    dlhpc ")]
+    return folder, found
+
+
+SLOW = ("06", "08")
+
+
+@pytest.mark.parametrize(
+    "lab", [pytest.param(lab, marks=[pytest.mark.slow] * (lab in SLOW)) for lab in TOLD]
+)
+def test_what_a_lab_says_to_type_on_a_cluster_checks_the_solution(
+    repository, lab, tmp_path, monkeypatch, capsys
+):
+    folder, typed = lines(repository, lab)
+    at = tmp_path / "labs" / folder.name
+    shutil.copytree(folder, at)
+    (tmp_path / "labs/site.toml").write_text(SITE.format(folder=tmp_path))
+    (solution,) = (repository / "instructor_notes/solutions").glob(f"lab_{lab}_*.py")
+    (at / "step.py").write_text(solution.read_text() + CHOICE * (lab == "08"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(at)
+    if lab == "03":
+        choice = load(repository / "labs/experiments/large_batch.toml")
+        dump(choice.set({"run.epochs": 1}), "choice.toml")
+    line = typed[-1].replace("-n 4", "-n 2").replace("/a/shared/folder", str(tmp_path))
+    status, words = TOLD[lab]
+    assert main(shlex.split(line)[1:]) == status
+    out, err = capsys.readouterr()
+    assert all(word in out for word in words), (out, err)
+    assert "Traceback" not in out + err
+
+
+def test_every_lab_says_what_to_type(repository):
+    for lab in TOLD:
+        folder, typed = lines(repository, lab)
+        for line in typed:
+            assert line.startswith("dlhpc submit --site ../site.toml -n "), folder
+            assert " --wait checks.py " in line and (folder / "checks.py").exists()
+        assert typed and f"../{folder.name}" not in "".join(typed)
