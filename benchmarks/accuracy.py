@@ -3,6 +3,7 @@
     python benchmarks/accuracy.py                     calibrates first, in about a minute
     python benchmarks/accuracy.py --machine FILE      what `dlhpc calibrate --out FILE` wrote
     python benchmarks/accuracy.py --only gpt --repeats 5 --seconds 20
+    python benchmarks/accuracy.py --more              other experiments: what is mended for the first must hold here
 
 None of the experiments is one that the calibration has seen. They are run turn by turn, each several times,
 so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Ranks
@@ -61,12 +62,12 @@ def gpt(layers: int, hidden: int, sequence: int = 48) -> dict[str, Any]:
     return {"family": "gpt", "heads": 4, "vocabulary": 96, **size}
 
 
-def experiment(model: Any, data: str, ranks: int, batch: int, **strategy: Any) -> Experiment:
+def experiment(model: Any, dataset: str, ranks: int, batch: int, **strategy: Any) -> Experiment:
     """Return a run on the catalog's stand-in for this machine; `batch`: samples of a replica in a step."""
     return read_experiment(
         {
             "model": model if isinstance(model, dict) else {"name": model},
-            "dataset": {"name": data},
+            "dataset": {"name": dataset},
             "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
             "strategy": {"devices_per_node": ranks, "batch": batch, **strategy},
         }
@@ -105,6 +106,30 @@ def cases(here: int) -> Iterator[tuple[str, Experiment]]:
         yield "gpt, data 2 x tensor 2", experiment(gpt(2, 96), "words", 4, 8, **split)
 
 
+def more(here: int) -> Iterator[tuple[str, Experiment]]:
+    """Yield other experiments than `cases`, on which nothing was ever tried: other widths, batches, strategies."""
+    several = 4 if here >= 4 else 2 if here >= 2 else 1
+    adam = {"optimizer": "adam"}
+    yield "mlp 300x3, 1 rank, batch 64", experiment(mlp(300, 300, 300), "mnist-5k", 1, 64)
+    yield "mlp 900, 1 rank, adam", experiment(mlp(900, 400), "mnist-5k", 1, 32, **adam)
+    yield "gpt, 1 rank, batch 8", experiment(gpt(2, 80, 40), "words", 1, 8, **adam)
+    if several == 1:
+        return
+    n = f"{several} ranks"
+    yield f"mlp 300x3, data {n}", experiment(mlp(300, 300, 300), "mnist-5k", several, 64)
+    yield f"mlp 900, data {n}, adam", experiment(mlp(900, 400), "mnist-5k", several, 100, **adam)
+    doubling = {"allreduce": "recursive_doubling", **adam}
+    yield f"gpt, data {n}, doubling", experiment(gpt(3, 96), "words", several, 8, **doubling)
+    yield f"lenet, data {n}, batch 50", experiment("lenet5", "mnist-5k", several, 50)
+    for level, widths in ((1, (256,) * 5), (2, (500, 500)), (3, (300, 300, 300))):
+        sharded = experiment(mlp(*widths), "mnist-5k", several, 64, zero=level, **adam)
+        yield f"mlp, ZeRO {level}, {n}", sharded
+    yield f"gpt 80, tensor {several}", experiment(gpt(3, 80), "words", several, 8, tensor=several)
+    yield f"gpt 160, tensor {several}", experiment(gpt(2, 160), "words", several, 4, tensor=several)
+    piped = {"pipeline": several, "microbatches": 4, "schedule": "gpipe"}
+    yield f"gpt, pipeline {several}, gpipe", experiment(gpt(4, 64), "words", several, 16, **piped)
+
+
 def calibrated(path: str | None) -> Machine:
     """Return the measured machine of a file, or of a calibration that is made now."""
     if path:
@@ -118,10 +143,15 @@ def calibrated(path: str | None) -> Machine:
 
 
 def measured(
-    machine: Machine, only: str, repeats: int, seconds: float, tell: Callable[[str], None]
+    machine: Machine,
+    chosen: Iterator[tuple[str, Experiment]],
+    only: str,
+    repeats: int,
+    seconds: float,
+    tell: Callable[[str], None],
 ) -> Sweep:
-    """Return the comparison of each case."""
-    some = {name: each for name, each in cases(cores()) if only in name}
+    """Return the comparison of each case that has the word in its name."""
+    some = {name: each for name, each in chosen if only in name}
     told = [foretold(placed(each, machine=machine)) for each in some.values()]
     tell(f"{len(some)} experiments, {repeats} runs each of about {seconds / repeats:g} s")
     runs = interleaved(told, None, seconds, repeats)
@@ -160,6 +190,7 @@ def main() -> int:
     )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--seconds", type=float, default=9.0, help="of each in all (default: 9)")
+    parser.add_argument("--more", action="store_true", help="other experiments in their place")
     parser.add_argument("--json", action="store_true", help="print all there is, in SI units")
     options = parser.parse_args()
 
@@ -169,7 +200,8 @@ def main() -> int:
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > BUSY:
         tell(f"warning: {load:.1f} other programs are at work here: times will not hold")
     machine = calibrated(options.machine)
-    found = measured(machine, options.only, options.repeats, options.seconds, tell)
+    chosen = more(cores()) if options.more else cases(cores())
+    found = measured(machine, chosen, options.only, options.repeats, options.seconds, tell)
     lines = judged(found)
     if options.json:
         print(json.dumps({**found.as_dict(), "lines": dict(lines)}, indent=2))

@@ -3,6 +3,12 @@
 The draws go through the closed form at once, as arrays; the 5 % and 95 % quantiles of what comes out are the
 band. Draws of a number are spread evenly over its distribution (a Latin hypercube: McKay, Beckman &
 Conover 1979), so that few of them do.
+
+What is the same for all parts of a step is one draw for all: layers and updates share device.slowdown, whose
+interval holds the misfit of whole networks and the spread of real runs at several moments of the calibration,
+messages share intra_node.efficiency, likewise. Other numbers are drawn apart from each other. A band does not hold
+what no calibration has met: other programs at work, another day's clock, ways to share out a network that its
+runs do not have.
 """
 
 from collections.abc import Mapping
