@@ -146,10 +146,15 @@ def report(
 
 
 def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
-    """Files of 8 MB: own ones beside a plain read, another rank's beside a plain message."""
+    """Files of 8 MB: own ones beside a plain read, another rank's beside a plain message.
+
+    A message has other bytes each time, as files have; or the same again, which the sender's cache still has.
+    Both are received where the last one was, and not looked at; a file is received into bytes of its own and checked.
+    """
     from lib_dlhpc.storage import open_store
 
     buffer = np.zeros(LARGE, np.uint8)
+    content = [np.full(LARGE, number, np.uint8) for number in range(LARGE_FILES // 2)]
     with open_store(home / "large.store", comm, ranks_per_node=1) as store:
         part = store.index.columns["partition"]
         own, far = (
@@ -167,8 +172,12 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
                 comm.Recv(buffer, 1)
 
         def answer() -> None:
+            for number, _ in enumerate(far):
+                comm.Send(content[number % len(content)], 0)
+
+        def again() -> None:
             for _ in far:
-                comm.Send(buffer, 0)
+                comm.Send(content[0], 0)
 
         def reading(names: list[str]) -> Callable[[], None]:
             return lambda: deque((store.read(name) for name in names), maxlen=0)
@@ -177,6 +186,7 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
         ways = {
             "plain read": (plain, nothing), "local": (reading(own), nothing),
             "MPI message": (message, answer), "remote": (reading(far), nothing),
+            "the same MPI message again": (message, again),
         }  # fmt: skip
         times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(4 * repeat + 2):
@@ -184,7 +194,11 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
                 spent = timed(comm, actions[comm.rank])
                 if turn > 1:
                     times[name].append(spent / len(own))
-    for name, peer in (("local", "plain read"), ("remote", "MPI message")):
+    for name, peer in (
+        ("local", "plain read"),
+        ("remote", "MPI message"),
+        ("remote", "the same MPI message again"),
+    ):
         here, there = np.median(times[name]), np.median(times[peer])
         say(
             f"8 MB {name}: {LARGE / here / 1e9:.2f} GB/s, {peer}: {LARGE / there / 1e9:.2f} GB/s:"

@@ -1,6 +1,5 @@
 """Reading packed files: own partitions from memory, others by one question to each rank that has them, all checked."""
 
-import io
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -12,6 +11,7 @@ import numpy as np
 from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import decompress
 from lib_dlhpc.storage.errors import RankLost, StoreError
+from lib_dlhpc.storage.fresh import fresh
 from lib_dlhpc.storage.index import Index, Manifest
 from lib_dlhpc.storage.loading import Loading
 from lib_dlhpc.storage.partition import Partition
@@ -34,11 +34,10 @@ class Batch(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """A large file on its way from another rank: its place in the result, and the bytes that become it uncopied."""
+    """A large file on its way from another rank: its place in the result, and what it fills."""
 
     place: int
-    buffer: io.BytesIO
-    view: memoryview
+    data: bytes
     ticket: Ticket
 
 
@@ -134,11 +133,11 @@ class Reader:
         for batch in started.batches:
             for place, data in zip(batch.places, self._end(batch), strict=True):
                 found[place] = data
-        for place, buffer, view, ticket in started.arriving:
+        for place, data, ticket in started.arriving:
             self._wait(ticket)
-            for lent in (*ticket.into, view):  # else getvalue copies
+            for lent in ticket.into:
                 lent.release()
-            found[place] = self._right(int(wanted[place]), buffer.getvalue())
+            found[place] = self._right(int(wanted[place]), data)
         for place in np.flatnonzero(self.index.columns["codec"][wanted]).tolist():
             found[place] = self._unpacked(int(wanted[place]), found[place])
         return found
@@ -156,8 +155,11 @@ class Reader:
         self._wait(batch.ticket)
         (view,) = batch.ticket.into
         cuts, wanted = [0, *batch.ends.tolist()], self.index.columns["checksum"][batch.numbers]
-        contents = [bytes(view[start:end]) for start, end in pairwise(cuts)]
-        for number, data, right in zip(batch.numbers, contents, wanted.tolist(), strict=True):
+        contents = []
+        for number, (start, end), right in zip(
+            batch.numbers, pairwise(cuts), wanted.tolist(), strict=True
+        ):
+            contents.append(data := bytes(view[start:end]))
             if checksum(data) != right:
                 raise self._damaged(int(number))
         view.release()
@@ -166,10 +168,11 @@ class Reader:
 
     def _own(self, numbers: np.ndarray) -> list[bytes]:
         """Return the bytes of own files, which must be those that were packed."""
-        contents = [bytes(view) for view in self._views(numbers)]
+        contents = []
         wanted = self.index.columns["checksum"][numbers].tolist()
-        for number, data, right in zip(numbers, contents, wanted, strict=True):
-            if checksum(data) != right:
+        for number, view, right in zip(numbers, self._views(numbers), wanted, strict=True):
+            contents.append(data := bytes(view))
+            if checksum(data) != right:  # at once, while the data is in the core's cache
                 raise self._damaged(int(number))
         return contents
 
@@ -184,9 +187,8 @@ class Reader:
         return [held[part].content[start:end] for part, start, end in spans]
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
-        buffer = io.BytesIO(bytes(stored))
-        view = buffer.getbuffer()
-        return Arriving(place, buffer, view, self._ask(rank, np.array([number]), pieces(view)))
+        data, view = fresh(stored)
+        return Arriving(place, data, self._ask(rank, np.array([number]), pieces(view)))
 
     def _right(self, number: int, data: bytes) -> bytes:
         if checksum(data) != self.index.columns["checksum"][number]:

@@ -22,7 +22,8 @@ PATIENCE = 30.0  # s until a rank that does not answer counts as lost
 CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
-_AWAKE = 1e-4  # s of polling without sleep after a question
+_AWAKE = 1e-4  # s of polling without sleep after a question, or after an answer has left
+_CHECKS = 2e10  # B/s that whoever got an answer looks through before asking for the next
 _READS = (
     1e-3  # s after which a reader that does not come back for the next batch is seen to compute
 )
@@ -69,7 +70,7 @@ class Peers:
         self.rank, self.size, self.patience = comm.rank, comm.size, patience
         self._answer, self._pid = answer, os.getpid()
         self._engine, self._counter = threading.Lock(), threading.Lock()
-        self._next, self._read = 0, 0.0
+        self._next, self._read, self._awake = 0, 0.0, _AWAKE
         self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
@@ -164,9 +165,7 @@ class Peers:
             while self.comm.Iprobe(self._mpi.ANY_SOURCE, _QUESTION, self._status):
                 self._handle(self._status.Get_source(), self._status.Get_count(self._mpi.BYTE))
                 busy = True
-            if self._sending:
-                self._collect()
-            return busy
+            return self._collect() or busy
         finally:
             self._engine.release()
 
@@ -175,14 +174,14 @@ class Peers:
 
     def _serve(self) -> None:
         """Answer, as a thread, until the store closes."""
-        last, sleep = -_AWAKE, _SLEEP
+        last, sleep = -_ALERT, _SLEEP
         while not self._stop.is_set():
             now = time.monotonic()
             if now - self._read < _READS:  # a reader answers; two would fight for the interpreter
                 time.sleep(_READS / 2)
             elif self.poll():
                 last, sleep = now, _SLEEP
-            elif now - last < (_ALERT if self._sending else _AWAKE):  # a long answer goes in pieces
+            elif now - last < (_ALERT if self._sending else self._awake):
                 _yield()
             else:
                 time.sleep(sleep)
@@ -236,12 +235,15 @@ class Peers:
             return
         byte = self._mpi.BYTE
         requests = [self.comm.Isend([buffer, byte], rank, tag) for buffer in buffers]
+        self._awake = min(_AWAKE + sum(map(len, buffers)) / _CHECKS, _ALERT)
         self._sending.append((requests, buffers))
 
-    def _collect(self) -> None:
-        """Let go of what has been sent."""
-        done = self._mpi.Request.Testall
-        self._sending = [sending for sending in self._sending if not done(sending[0])]
+    def _collect(self) -> bool:
+        """Let go of what has been sent; return whether there was some: whoever has got it may ask again."""
+        done, before = self._mpi.Request.Testall, len(self._sending)
+        if before:
+            self._sending = [sending for sending in self._sending if not done(sending[0])]
+        return len(self._sending) < before
 
 
 def pieces(buffer: memoryview) -> list[memoryview]:
