@@ -32,7 +32,7 @@ QUIET, BESIDE = 0.005, 0.01  # jitter of a calm machine; how a day's numbers dif
 DAYS, WEEKS = 7, 400
 MANY = 100  # days by which is known how far they lie apart
 CALM, RESTLESS = (0.01, 0.03), (0.10, 0.16)  # drift from day to day
-STEPS = 200
+STEPS = 120
 LAYOUTS = ((4, 2), (8, 4), (8, 2))  # ranks, nodes
 TERMS = ("compute", "waiting", "communication")
 CARD, JITTER, CORES, WAY = "card", "late", "cores", "way"
@@ -156,7 +156,7 @@ def foretold(
 def played(own: Cluster, job: Job, ranks: int, nodes: int) -> dict[str, float]:
     """Return the terms of a step on the hidden machine: mean of many, every message simulated."""
     experiment = experiment_of(own, job, ranks, nodes)
-    steps = STEPS if own.why == JITTER else STEPS // 5
+    steps = STEPS if own.why == JITTER else STEPS // 4
     return _three(measure(experiment, simulate(experiment, "events", steps=steps)).terms)
 
 

@@ -45,7 +45,6 @@ OURS = {
     "waiting for the slowest": "waiting",
     "exposed communication": "communication",
 }
-GEMM, MESSAGE = "gemm float32", "message"
 
 
 def measuring(program: Path, folder: Path, to: str, site: str | None) -> BatchJob:
@@ -66,11 +65,12 @@ def measured(job: BatchJob) -> tuple[Points, Points] | None:
         time.sleep(PAUSE)
     if job.state != "done":
         raise LabError(f"{job.why()} Remove {job.folder.name} to measure again.")
-    told = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))["points"]
-    return (
-        [(float(p["size"]), p["seconds"]) for p in told if p["what"] == MESSAGE],
-        [(2.0 * p["size"] ** 3, p["seconds"]) for p in told if p["what"] == GEMM],
+    told = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))
+    messages, products = (
+        [(float(size), seconds) for size, seconds in told[what]]
+        for what in ("messages", "products")
     )
+    return messages, products
 
 
 def experiment_here(ranks: int) -> Experiment:

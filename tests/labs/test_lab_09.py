@@ -265,7 +265,6 @@ def test_in_a_terminal_the_starter_fails_and_says_so(own, starter, tmp_path):
     (tmp_path / "step.py").write_text(text)
     run = run_checks(own, str(tmp_path / "step.py"), "x")
     assert run.returncode == 1 and "0 of 7 hold" in run.stdout
-    assert run_checks(own).stderr.startswith("usage: python checks.py step.py")
 
 
 def run_checks(own, *words):
@@ -283,6 +282,7 @@ def there(own, require, monkeypatch, tmp_path):
     monkeypatch.setattr(own, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(lab_cluster_here, "SECONDS", 0.5)
     monkeypatch.setattr(lab_cluster_here, "PATIENCE", 180.0)
+    monkeypatch.setattr(lab_cluster_here, "EPOCHS", 5)
     try:
         mpiexec()
     except SpecError as reason:
