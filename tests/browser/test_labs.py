@@ -30,6 +30,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
         ("06_fit_the_model", "fit_the_model", ["All 3 hold.", "1 of 3 hold", "4 real ranks"]),
         ("08_survive", "survive", ["All 3 hold.", "1 of 3 hold", "All 4 hold.", "8 of 10 hold"]),
         (
+            "09_predict_your_cluster",
+            "predict_your_cluster",
+            ["All 2 hold.", "All 1 hold.", "on 8 ranks of 2 nodes", "5 of 7 hold", "say where"],
+        ),
+        (
             "07_repair_the_input",
             "repair_the_input",
             ["All 2 hold.", "All 9 hold.", "times as many", "4 real ranks"],
