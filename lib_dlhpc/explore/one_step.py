@@ -27,6 +27,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_htm
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 IMAGE = 16  # pixels of an edge, where a layer reads images
@@ -171,8 +172,8 @@ def roofline_wall(setting: Setting, device: Device) -> str:
         )
     if here.bound == MEMORY:
         return (
-            f"Memory-bound: {show(here.moved, 'B')} pass, {here.intensity:.3g} FLOP for each byte, and from"
-            f" {ridge:.3g} on arithmetic would be what counts. A higher peak changes nothing."
+            f"Memory-bound: {show(here.moved, 'B')} pass, {plain(here.intensity)} FLOP for each byte, and from"
+            f" {plain(ridge)} on arithmetic would be what counts. A higher peak changes nothing."
         )
     return ""
 
@@ -185,6 +186,8 @@ def roofline_fine(setting: Setting, device: Device) -> str:
 
 def percent(share: float) -> str:
     """Return a share with two digits that count."""
+    if share < 1e-4:
+        return "less than 0.01%"
     return f"{100 * share:.2g}%" if share < 0.1 else f"{share:.0%}"
 
 

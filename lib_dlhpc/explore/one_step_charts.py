@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
+from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     from lib_dlhpc.explore.one_step import Point
 
-BETWEEN = "between the layers"
+BETWEEN = "between layers"
 PASSES = {name: PARTS[name] for name in ("forward", "backward", "update")} | {BETWEEN: "#f5f5f5"}
 RAW, FIT = "each repeat", "the fit"
 WIDEST = (0.02, 20_000.0)  # FLOP/B of the picture: no layer of the sliders is beyond
@@ -25,7 +26,6 @@ def roofline_state(
     for each, many in zip(path, batches, strict=True):
         told = f"batch {many:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
         _append(points, x=each.intensity, y=each.rate, told=told, batch=many)
-    left = here.intensity > 40
     lowest = min(each.rate for each in path)
     data: dict[str, dict[str, Any]] = {
         "roof": {"x": [x for x, _ in slope], "y": [y for _, y in slope]},
@@ -33,15 +33,14 @@ def roofline_state(
                     "words": ["large products"]},
         "path": points,
         "now": {"x": [here.intensity], "y": [here.rate], "roof": [min(peak, peak * here.intensity / ridge)],
-                "words": [f"batch {batch:,}: {show(here.rate, 'FLOP/s')}"],
-                "side": ["right" if left else "left"], "shift": [-11 if left else 11]},
-        "names": {"x": [ridge], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
-        "room": {"x": list(WIDEST), "y": [min(lowest, peak * WIDEST[0] / ridge) / 2, 3 * peak]},
+                "words": [f"batch {batch:,}: {show(here.rate, 'FLOP/s')}"]},
+        "names": {"x": [WIDEST[1]], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
+        "room": {"x": list(WIDEST), "y": [min(lowest / 3, peak * WIDEST[0] / ridge) / 2, 3 * peak]},
     }  # fmt: skip
     below = data["now"]["roof"][0] / here.rate
     return data, (
-        f"Batch {batch:,}: {here.intensity:.3g} FLOP a byte, {show(here.rate, 'FLOP/s')}, {below:.3g} times below"
-        f" the roof; the slope ends at {ridge:.3g} FLOP a byte, the roof is at {show(peak, 'FLOP/s')}."
+        f"Batch {batch:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')}, {plain(below)} times"
+        f" below the roof; the slope ends at {plain(ridge)} FLOP a byte, the roof is at {show(peak, 'FLOP/s')}."
     )
 
 
@@ -77,15 +76,15 @@ def batch_state(
         _append(lines, line="in proportion", x=x, y=seconds[-1] * x / batches[-1])
     at = list(batches).index(now)
     took, one = seconds[at], seconds[-1] / batches[-1]
-    late = at > len(batches) / 2
     beyond = sorted(walls)
+    late = bool(beyond) and beyond[0] > batches[len(batches) // 2]
     words = f"{show(took, 's')}, {show(took / now, 's')} a sample"
     data: dict[str, dict[str, Any]] = {
         "lines": lines,
-        "now": {"x": [now], "y": [took], "words": [words], "side": ["right" if late else "left"],
-                "shift": [-11 if late else 11], "dy": [-12 if late else -26]},
-        "wall": {"x": beyond[:1], "end": [batches[-1]] * bool(beyond),
-                 "words": ["does not fit"] * bool(beyond)},
+        "now": {"x": [now], "y": [took], "words": [f"batch {now:,}: {words}"]},
+        "wall": {name: [value] * bool(beyond) for name, value in (
+                 ("x", beyond[0] if beyond else 0), ("end", batches[-1]), ("words", "does not fit"),
+                 ("side", "right" if late else "left"), ("shift", -6 if late else 6))},
         "room": {"y": [min(seconds[0], seconds[-1] / batches[-1]) / 1.5, 2 * seconds[-1]]},
     }  # fmt: skip
     return data, (
@@ -122,19 +121,17 @@ def measured_state(
     x, measured, value = now
     every = [float(y) for y in (*points["y"], *fitted[1], *fitted[3])]
     middle = fitted[0][len(fitted[0]) // 2]
-    left, late = x > middle, step > middle
-    words = f"measured {show(measured, units[1])}, fit {show(value, units[1])}"
+    late = step > middle
+    words = [f"measured {show(measured, units[1])}", f"fit {show(value, units[1])}"]
     data: dict[str, dict[str, Any]] = {
         "points": points,
         "fit": dict(zip(("x", "low", "y", "high"), map(list, fitted), strict=True)),
-        "now": {"x": [x], "y": [measured], "words": [words], "side": ["right" if left else "left"],
-                "shift": [-8 if left else 8], "dy": [-8 if left else 8],
-                "edge": ["bottom" if left else "top"]},
+        "now": {"x": [x], "y": [measured], "words": ["\n".join(words)]},
         "step": {name: [value] * bool(step) for name, value in (
                  ("x", step), ("words", f"another way from {show(step, units[0])}"),
                  ("side", "right" if late else "left"), ("shift", -6 if late else 6))},
         "room": {"y": [min(every) / 1.5, 2.2 * max(every)]},
     }  # fmt: skip
     return data, (
-        f"At {show(x, units[0])}: {words}, the fit {value / measured - 1:+.0%} off. {said}"
+        f"At {show(x, units[0])}: {', '.join(words)}, the fit {value / measured - 1:+.0%} off. {said}"
     )

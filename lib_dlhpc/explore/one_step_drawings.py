@@ -15,7 +15,7 @@ POWERS = [2**k for k in range(3, 13)]
 SECONDS = [d * 10.0**k for k in range(-9, 6) for d in (1, 2, 5)]
 LINES = {"a step": (BLUE, [1, 0]), "in proportion": ("#777777", [4, 3])}
 KINDS = {"products": (BLUE, "circle"), "messages": (BLUE, "circle"), "sums": (BLUE, "circle"),
-         "copies": (ORANGE, "cross")}  # fmt: skip
+         "copies": (ORANGE, "triangle-down")}  # fmt: skip
 
 
 def roofline_chart() -> dict[str, Any]:
@@ -28,22 +28,21 @@ def roofline_chart() -> dict[str, Any]:
     roof = alt.Chart(alt.NamedData("roof")).mark_line(strokeWidth=3, color="currentColor")
     reached = alt.Chart(alt.NamedData("reached")).encode(x=x, y=y)
     rule = reached.mark_rule(strokeDash=[3, 3], strokeWidth=1.5).encode(x2="end:Q")
-    large = reached.mark_text(align="left", baseline="top", dx=8, dy=5, fontSize=11, **HALO)
+    large = reached.mark_text(align="right", baseline="top", dy=5, fontSize=11, **HALO)
+    large = large.encode(x="end:Q", text="words:N")
     names = alt.Chart(alt.NamedData("names")).encode(x=x, y=y, text="words:N")
-    named = names.mark_text(align="left", baseline="bottom", dx=8, dy=-5, fontWeight="bold", **HALO)
+    named = names.mark_text(align="right", baseline="bottom", dy=-5, fontWeight="bold", **HALO)
     path = alt.Chart(alt.NamedData("path")).encode(x=x, y=y, order="batch:Q")
     line = path.mark_line(strokeWidth=1.5, color=BLUE, opacity=0.6)
     dots = path.mark_point(filled=True, size=30, color=BLUE, opacity=0.8)
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     gap = now.mark_rule(strokeDash=[2, 3], color=RED, strokeWidth=1.5).encode(y2="roof:Q")
     here = now.mark_point(shape="diamond", filled=True, size=150, opacity=1, color=RED)
-    words = now.mark_text(
-        fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=12, **HALO
-    ).encode(text="words:N")
+    words = _corner(now, low=True)
     return _finished(
         alt.layer(
             room, roof.encode(x=x, y=y), rule, gap, line, dots.encode(tooltip=_tooltip("told")), named,
-            large.encode(text="words:N"), here, words,
+            large, here, words,
         ),
         "The roof of the device, and a layer at batches 1 to 4,096", 280, left=84, right=24, top=20,
         bottom=44,
@@ -100,14 +99,13 @@ def batch_chart() -> dict[str, Any]:
     beyond = wall.mark_rect(opacity=0.08, color=RED).encode(x2="end:Q")
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.14, tooltip=None).encode(x2="end:Q")
     edge = wall.mark_rule(strokeWidth=2.5, color=RED)
-    said = wall.mark_text(align="left", baseline="bottom", dx=6, dy=-6, **HALO)
+    said = wall.mark_text(
+        align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-6, baseline="bottom", **HALO
+    )
     said = said.encode(y=alt.value(alt.expr("height")), text="words:N")
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     here = now.mark_point(shape="diamond", filled=True, size=120, opacity=1, color=RED)
-    words = now.mark_text(
-        fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"),
-        dy=alt.expr("datum.dy"), **HALO,
-    ).encode(text="words:N")  # fmt: skip
+    words = _corner(now, low=False)
     return _finished(
         alt.layer(room, beyond, hatched, edge, said, lines, here, words),
         "How a step grows with its batch", 200, left=74, right=24, top=36, bottom=44,
@@ -131,7 +129,7 @@ def measured_chart(
     band = fit.mark_area(opacity=0.2, color=GREEN).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = fit.mark_line(strokeWidth=2.5, color=GREEN).encode(y=y)
     names = list(KINDS)
-    points = alt.Chart(alt.NamedData("points")).mark_point(size=26, opacity=0.7, strokeWidth=1.5)
+    points = alt.Chart(alt.NamedData("points")).mark_point(size=44, opacity=0.7, strokeWidth=1.5)
     points = points.encode(
         x=x, y=y, tooltip=_tooltip("told"),
         color=alt.Color("kind:N", legend=None).scale(domain=names, range=[KINDS[n][0] for n in names]),
@@ -145,16 +143,22 @@ def measured_chart(
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.4)
     here = now.mark_point(shape="diamond", filled=True, size=110, opacity=1, color=RED).encode(y=y)
-    words = now.mark_text(
-        fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"),
-        dy=alt.expr("datum.dy"), baseline=alt.expr("datum.edge"), **HALO,
-    ).encode(y=alt.value(alt.expr("datum.edge == 'top' ? 0 : height")), text="words:N")  # fmt: skip
+    words = _corner(now, low=y_unit != "s")  # rates rise and stay, times stay and rise
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
     return _finished(
         alt.layer(room, marker, band, line, rule, points, other, here, words), title, 190, left=84,
         right=24, top=14, bottom=44,
         table={"now": {"words": "at the slider"}, "step": {"words": ""}},
     )  # fmt: skip
+
+
+def _corner(now: alt.Chart, low: bool) -> alt.Chart:
+    """Return the words of `now` where no line comes: low at the right, or high at the left."""
+    edge = "height" if low else "0"
+    return now.mark_text(
+        align="right" if low else "left", baseline="line-bottom" if low else "line-top",
+        dx=-8 if low else 8, dy=-20 if low else 4, lineBreak="\n", fontWeight="bold", **HALO,
+    ).encode(x=alt.value(alt.expr("width" if low else "0")), y=alt.value(alt.expr(edge)), text="words:N")  # fmt: skip
 
 
 def _room(x: alt.X, y: alt.Y) -> alt.Chart:
@@ -174,7 +178,7 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
         "size of the message", "time", "B", "s",
     ),
     "one_step_sums": partial(
-        measured_chart, "Arrays added up (circles) and copied (crosses)", "size of an array",
+        measured_chart, "Arrays added up (circles) and copied (triangles)", "size of an array",
         "bytes moved a second", "B", "B/s",
     ),
 }  # fmt: skip
