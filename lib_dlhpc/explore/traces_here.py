@@ -27,7 +27,7 @@ from lib_dlhpc.timeline.analysis import Analysis, analyse
 from lib_dlhpc.timeline.formats import read, write
 
 PROGRAM = Path(__file__).with_name("traces_program.py")
-RANKS, STEPS, WORK = 4, 12, 0.04
+RANKS, STEPS, WORK = 4, 20, 0.04
 FIRST = 2 / 3  # of the work: before the messages
 NOBODY = -1
 FOUND_AS = {

@@ -21,6 +21,7 @@ MOST = 4  # findings shown
 NEAR = 3.0  # times the length of a place: what is shown around it at least
 STEPS = 8  # parts of a run: what is shown around a place is one of them at least
 WHOLE = "Whole run"
+NOTHING = "No finding: what differs between ranks is within its scatter, or below 2 % of the run."
 
 
 class TracePanel:
@@ -77,7 +78,7 @@ class TracePanel:
 
     def _buttons(self, findings: list[Finding]) -> tuple[Any, ...]:
         if not findings:
-            return (ipywidgets.HTML("<p>✓ Nothing costs more than 2 % of the run.</p>"),)
+            return (ipywidgets.HTML(f"<p>{NOTHING}</p>"),)
         made = [_button(WHOLE, "Show all of it", lambda: self.point(None))]
         for one in findings:
             name = f"{one.kind}: rank {one.rank}, {show(one.seconds, 's')}"

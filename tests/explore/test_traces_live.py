@@ -96,7 +96,7 @@ def test_a_trace_begins_where_all_have_met() -> None:
 def test_a_run_is_told_with_what_was_planted_and_what_was_foretold_beside_it() -> None:
     page = trace_here(lambda setting, _: came(setting), Now)
     assert not click(page, "Run and trace").disabled and button(page, "Cancel").disabled
-    for words in ("✓ Rank 2 was late, and is blamed for 480 ms", "predicted", "simulated", "measured",
+    for words in ("✓ Rank 2 was late, and is blamed for 800 ms", "predicted", "simulated", "measured",
                   "error", "Why they part", "Efficiencies", "mpi4py"):  # fmt: skip
         assert words in told(page)
     controls(page)["Late is"].value = NOBODY

@@ -83,8 +83,8 @@ def test_a_buffer_helps_where_both_sides_take_as_long_and_vary():
     assert waits(p, p, spread, depth)[0] == pytest.approx(spread**2 / (2 * depth * p), rel=0.05)
 
 
-def test_sending_late_costs_480_ms_and_the_training_rank_waits_78_percent():
-    assert longer_if_late(Planted(how="sends late")) == pytest.approx(0.48)
+def test_sending_late_costs_800_ms_and_the_training_rank_waits_78_percent():
+    assert longer_if_late(Planted(how="sends late")) == pytest.approx(0.8)
     assert waiting_share(Workflow()) == pytest.approx(78, abs=1)
 
 
