@@ -64,23 +64,24 @@ class Objects:
         """
         rows: list[tuple[bytes, int]] = []
         new: set[bytes] = set()
+        name = ""
         with ExitStack() as stack:
             file: IO[bytes] | None = None
             for key, data in chunks:
                 if key in new or (key in self.where and not again):
                     continue
                 if file is None:
-                    path = written_whole(self.folder / "new", lambda: self.folder / _name(rows))
+                    path = written_whole(self.folder / "new", lambda: self.folder / name)
                     file = stack.enter_context(path)
                     file.write(MAGIC)
                 file.write(data)
                 new.add(key)
                 rows.append((key, len(data)))
             if file is not None:
-                table = _table(rows)
+                table = b"".join([ROW.pack(*row) for row in rows])
+                name = hashed(table).hex()
                 file.write(table + LENGTH.pack(len(table)))
         if rows:
-            name = _name(rows)
             self.tables[name] = list(_spots(name, rows))
             self.damaged.pop(name, None)
             self.where.update(self.tables[name])
@@ -153,11 +154,3 @@ def _spots(name: str, rows: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes
     for key, length in rows:
         yield key, Spot(name, offset, length)
         offset += length
-
-
-def _table(rows: Iterable[tuple[bytes, int]]) -> bytes:
-    return b"".join(ROW.pack(*row) for row in rows)
-
-
-def _name(rows: Iterable[tuple[bytes, int]]) -> str:
-    return hashed(_table(rows)).hex()
