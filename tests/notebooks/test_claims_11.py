@@ -1,5 +1,6 @@
 """What module 11 and its notes say is what the library computes."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from lib_dlhpc.explore.traces_coupled_here import Setting as Workflow
 from lib_dlhpc.explore.traces_coupled_here import waiting_share
 from lib_dlhpc.explore.traces_here import Setting as Planted
 from lib_dlhpc.explore.traces_here import longer_if_late
+from lib_dlhpc.explore.traces_puzzle import PUZZLES, puzzle
 from lib_dlhpc.predict.coupled import waits
 
 
@@ -93,6 +95,49 @@ def test_the_answers_of_the_checks():
     assert said(Setting(IN_TURN)).efficiency.transfer > 0.97
     for depth in (1, 2):
         assert waits(20.0, 10.0, 0.0, depth) == (10.0, 0.0)
+
+
+def test_the_figures_of_the_notes():
+    ms = {
+        Setting(): 385,
+        Setting(NOBODY): 266,
+        Setting(network=1e9): 453,
+        Setting(network=100e9): 379,
+        Setting(how="sends late"): 505,
+    }
+    assert {setting: round(1e3 * said(setting).span) for setting in ms} == ms
+    late = said(Setting(how="sends late"))
+    assert sum(late.waits.values())[2] == pytest.approx(0.128, abs=5e-4)
+    assert late.efficiency.serialisation == pytest.approx(0.73, abs=5e-3)
+    assert said(Setting(network=1e9)).efficiency.transfer == pytest.approx(0.83, abs=5e-3)
+    assert said(Setting(how="reads slowly")).findings[1].seconds == pytest.approx(0.12, abs=1e-3)
+    link = said(Setting(NOBODY, size=4e6, share=0.25))
+    assert link.efficiency.transfer == pytest.approx(0.68, abs=5e-3)
+
+
+def test_the_placements_of_the_notes():
+    def seconds(setting: Coupled) -> dict[str, float]:
+        return {named(way): way.seconds for way in ways(setting)}
+
+    usual, one, many = (seconds(Coupled(sampling=n)) for n in (4, 1, 16))
+    assert usual["1 + 7"] == pytest.approx(0.988, abs=5e-4)
+    assert usual["5 + 3"] == pytest.approx(0.480, abs=5e-4)
+    assert usual["all, in turn"] == pytest.approx(0.624, abs=5e-4)
+    assert min(one, key=one.get) == "4 + 4" and one["all, in turn"] < 1.02 * one["4 + 4"]
+    assert many["7 + 1"] == min(many.values()) == pytest.approx(1.71, abs=5e-3)
+    for depth, expected in ((1, 0.580), (8, 0.564)):
+        assert seconds(Coupled(6, 4, depth, 0.3))["6 + 2"] == pytest.approx(expected, abs=5e-4)
+
+
+def test_the_puzzles_of_the_notes(repository: Path):
+    notes = (repository / "instructor_notes" / "11_traces_and_waits.md").read_text("utf-8")
+    answers = " ".join(notes.split("the puzzles: ")[1].split(". Either")[0].split())
+    told = answers.replace("rank ", "").split("; ")
+    for number, answer in zip(PUZZLES, told, strict=True):
+        planted = puzzle(number)
+        words = planted.trouble.split()[0]
+        ends = re.findall(r"\d+", answer)
+        assert int(ends[0]) == number and words in answer and int(ends[1]) == planted.rank
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
