@@ -157,3 +157,26 @@ def test_the_small_network_of_a_check_takes_171_and_176_us():
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     has_every_part(repository / "modules" / "01_one_step.ipynb", 4, 4)
+
+
+def test_the_answers_of_the_instructors_notes():
+    both = [gain(Setting(batch=batch), MINE) for batch in (1, 4096)]
+    assert [round(each, 1) for each in both] == [1.0, 7.6]
+    assert at(batch=64).seconds == pytest.approx(43e-6, rel=0.02)
+    assert at(layer="conv3", width=256).intensity == pytest.approx(209, abs=1)
+    step = layers.Setting(batch=64)
+    assert layers.growth(step, layers.device_of(step, MINE)) == pytest.approx(1.77, abs=0.005)
+    small = [1e3 * steps(model="resnet50", device=name)[0] for name in GPUS]
+    assert [round(each, 1) for each in small] == [9.2, 6.4, 4.7]
+    large = [1e3 * steps(model="resnet50", device=name, batch=64)[0] for name in GPUS]
+    assert [round(each, 1) for each in large] == [46.5, 25.8, 13.2]
+    bounds = {batch: steps(batch=batch)[1] for batch in (8, 16, 64, 128, 256, 512)}
+    for name, first in (("relu1", 8), ("conv2", 16), ("conv1", 128), ("dense1", 512)):
+        launched = {batch for batch, names in bounds.items() if names[name] == "launch-bound"}
+        assert launched == {batch for batch in bounds if batch < first}
+    shares = [
+        here.exchange_share(here.Setting("cnn-digits", batch), MINE) for batch in here.BATCHES
+    ]
+    assert round(max(shares), 3) == 0.017
+    link = MINE.machine.intra_node
+    assert link.latency * link.bandwidth > 4096
