@@ -3,6 +3,7 @@
 calibrate_here(mine)   the experiment: what to look at, a size, how long to measure; Measure and Cancel
 """
 
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -87,13 +88,25 @@ def calibrate_here(
         if not measure_it.disabled:
             said.value = verdict_html(origin_words(mine))
 
+    def in_parts(seconds: float) -> Callable[..., Any]:
+        run, parts = stoppable(stop), itertools.count(1)
+
+        def part(*words: Any, **more: Any) -> Any:
+            said.value = verdict_html(
+                f"{RANKS} ranks at work, part {next(parts)}; in all about {seconds:g} s, longer where others are"
+                " busy ..."
+            )
+            return run(*words, **more)
+
+        return part
+
     def work(seconds: float) -> None:
         try:
             if cores() < RANKS:
                 raise SpecError(
                     "There is one core here: ranks would wait for it, not for messages."
                 )
-            found = fit_machine(measured(RANKS, seconds, stoppable(stop)))
+            found = fit_machine(measured(RANKS, seconds, in_parts(seconds)))
             measure_it.disabled = False
             mine.learn(found.machine, found.raw[WORKER])
             said.value = verdict_html(origin_words(mine)) + busy_html(mine.told)
@@ -107,10 +120,6 @@ def calibrate_here(
         measure_it.disabled, cancel.disabled = True, False
         stop.clear()
         seconds = controls["seconds"].value
-        said.value = verdict_html(
-            f"{RANKS} ranks at work for about {seconds} s, longer where others are busy:"
-            " layers first, then products, messages and sums ..."
-        )
         thread(target=work, args=(float(seconds),), daemon=True).start()
 
     measure_it.on_click(start)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from subprocess import CompletedProcess, TimeoutExpired
 
 from lib_dlhpc.launch import mpi
+from lib_dlhpc.launch.family import ends_with_parent
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.errors import SpecError
 
@@ -27,6 +28,7 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
                 process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                     env=mpi.environment(), start_new_session=os.name == "posix",
+                    preexec_fn=ends_with_parent(),
                 )  # fmt: skip
             except OSError as error:
                 raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None
