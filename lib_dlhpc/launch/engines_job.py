@@ -95,7 +95,7 @@ def _engines(ticket: Ticket, work: Path) -> list[str]:
     return [
         *[*launch_words(ticket, "ipyparallel.engine"), "--mpi", f"--file={work / ENGINE}"],
         *[f"--profile-dir={work / PROFILE}", f"--timeout={PATIENCE:g}", "--log-level=ERROR"],
-        *["--IPEngine.enable_nanny=False", "--HistoryManager.enabled=False"],
+        *["--HistoryManager.enabled=False"],
         f"--IPEngine.max_heartbeat_misses={MISSED}",
     ]
 

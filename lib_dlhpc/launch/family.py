@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
-GRACE = 3.0  # s to end when asked to
+ASKED, KILLED = 1.5, 3.0  # s to end when asked to, and to be gone when killed
 TICK = 0.05
 
 
@@ -39,8 +39,9 @@ def ends_with_parent() -> Callable[[], Any] | None:
 
 def end_family() -> None:
     """End every process below this one: asked first, then killed."""
-    for how in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-        until = time.monotonic() + GRACE
+    kill = getattr(signal, "SIGKILL", signal.SIGTERM)
+    for how, patience in ((signal.SIGTERM, ASKED), (kill, KILLED)):
+        until = time.monotonic() + patience
         asked = set[int]()
         while (left := descendants()) and time.monotonic() < until:
             for pid in left:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import socket
+from contextlib import suppress
 
 import nbformat
 import psutil
@@ -21,8 +23,10 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine
 CELLS = (
     "from lib_dlhpc.launch.engines import engines; crew = engines(2, folder='run')",
     "%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
-    "print('rank', comm.rank, 'of', comm.size, 'sum', comm.allreduce(comm.rank))",
-    "%%px --targets 1\nprint('only', comm.rank)",
+    "told = [comm.rank, comm.size, comm.allreduce(comm.rank)]",
+    "%%px --targets 1\ntold.append('only this one')",
+    "import json, pathlib\n"
+    "pathlib.Path('told.json').write_text(json.dumps(crew.client[:].pull('told', block=True)))",
     "import os; os.kill(os.getpid(), 9)",
 )
 
@@ -42,13 +46,21 @@ def of(folder):
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         if any(str(folder) in word for word in process.info["cmdline"] or []):
-            for each in (process, *process.children(recursive=True)):
-                found[each.pid] = each
+            with suppress(psutil.NoSuchProcess):
+                for each in (process, *process.children(recursive=True)):
+                    found[each.pid] = each
     return [each for each in found.values() if living(each)]
 
 
 def living(process):
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def none_is_left(family):
+    eventually(lambda: not list(filter(living, family)), lambda: f"the end of {family}")
 
 
 def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
@@ -61,7 +73,7 @@ def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
     family = []
 
     def look(cell_index, **_):
-        if cell_index == 2:
+        if cell_index == 3:
             family.extend(of(tmp_path / "run"))
 
     client = NotebookClient(
@@ -69,25 +81,38 @@ def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
     )
     with pytest.raises(DeadKernelError):
         client.execute()
-    told = [json.dumps(cell["outputs"]) for cell in notebook.cells]
-    for rank in range(2):
-        assert f"rank {rank} of 2 sum 1" in told[1]
-    assert "only 1" in told[2] and "only 0" not in told[2]
-    assert len(family) >= 5  # the job, the controller, mpiexec, two engines
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told == [[0, 2, 1], [1, 2, 1, "only this one"]]
+    assert len(family) >= 5, family  # the job, the controller, mpiexec, two engines
     eventually(lambda: attach(tmp_path / "run").state in ENDS)
-    eventually(lambda: not list(filter(living, family)), lambda: f"the end of {family}")
+    none_is_left(family)
 
 
-def test_engines_end_with_the_block_and_one_that_dies_is_told(tmp_path):
+FOREVER = """
+import os, pathlib, time
+pathlib.Path(f"began-{os.getpid()}").touch()
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_engines_can_be_interrupted_end_with_the_block_and_one_that_dies_is_told(tmp_path):
+    from ipyparallel.error import CompositeError
+
     with engines(2) as client:
         (folder,) = tmp_path.glob("dlhpc-*")
         family, job = of(folder), attach(folder)
         assert client.ids == [0, 1] and len(family) >= 5
         assert client[:].apply_sync(os.getcwd) == [str(tmp_path)] * 2
+        endless = client[:].execute(FOREVER, block=False)
+        eventually(lambda: len(list(tmp_path.glob("began-*"))) == 2)
+        client.send_signal(signal.SIGINT, block=True)
+        with pytest.raises(CompositeError, match="KeyboardInterrupt"):
+            endless.get(PATIENCE)
         client[1].apply_async(os._exit, 3)
         eventually(lambda: job.state == "failed", job.why)
-        assert "the engines: Ended: with status 3" in job.why()
-    assert not list(filter(living, family))
+        assert "the engines: Ended: with status" in job.why()
+    none_is_left(family)
     assert folder.exists()  # its log tells what happened
 
 
@@ -98,7 +123,8 @@ def test_engines_that_do_not_come_up_are_told_and_leave_nothing(tmp_path, monkey
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(JobError, match="the engines: Ended"):
         engines(1, folder=tmp_path / "run")
-    assert attach(tmp_path / "run").state == "failed" and not of(tmp_path / "run")
+    assert attach(tmp_path / "run").state == "failed"
+    eventually(lambda: not of(tmp_path / "run"))
     for wrong in ({"ranks": 0}, {"ranks": 1, "to": "none"}, {"ranks": 1, "site": "none"}):
         with pytest.raises(SpecError):
             engines(**wrong, folder=tmp_path / "other")
