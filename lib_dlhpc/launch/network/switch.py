@@ -54,7 +54,7 @@ class Ports:
         when = max(now, self._out[source]) + size / self.links[source].bandwidth
         self._out[source] = when
         if (own := self.pairs.get((source, target))) is not None:
-            when = max(when, self._pair[source, target] + size / own.bandwidth)
+            when = max(when, max(now, self._pair[source, target]) + size / own.bandwidth)
             self._pair[source, target] = when
         return when
 

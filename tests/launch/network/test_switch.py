@@ -56,6 +56,8 @@ def test_a_pair_of_its_own_is_slow_one_way_only():
     assert through(shared, 0, 1) == pytest.approx(5 * LATENCY + 10 * SIZE / RATE)
     assert through(shared, 1, 0) == pytest.approx(LATENCY + SIZE / RATE)
     assert through(shared, 0, 2) == pytest.approx(LATENCY + 2 * SIZE / RATE)  # after the first
+    later = through(shared, 0, 1, now=5.0)  # after a rest as well
+    assert later == pytest.approx(5.0 + 5 * LATENCY + 10 * SIZE / RATE)
 
 
 def packet(payload=b"", flags=0x10, protocol=6, options=b""):
