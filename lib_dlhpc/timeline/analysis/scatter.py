@@ -6,12 +6,14 @@ Nothing is reported that costs less than 2 % of the span of the trace. Beyond th
                   standard errors of many occasions, more of few (Student's t, by the approximation of D. L.
                   Wallace, Annals of Mathematical Statistics 30, 1959); of 4 to 7 occasions once in 500 cases
                   will do if it is 10 % of the span. Fewer do not tell what scatter is: of them nothing is
-                  said; or
+                  said. So that one long delay hides nothing, the same is asked of the differences drawn in
+                  to what is called far below; either will do; or
     exceptional   single occasions that by themselves cost 2 % of the span and as much time as ten occasions
-                  last, beyond 8 robust standard deviations (1.4826 times the median distance from the
-                  median), beyond twice the largest difference of the other sign, and beyond twice the largest
-                  deviation of any other rank. Only they are counted then. A busy machine holds up some rank
-                  for a moment in every run: what is shorter, or happened to two ranks, cannot be told from that.
+                  last, and are far: beyond 8 robust standard deviations (1.4826 times the median distance
+                  from the median) from the median, beyond twice the largest difference of the other sign, and
+                  beyond twice the largest deviation of any other rank. Only they are counted then. A busy
+                  machine holds up some rank for a moment in every run: what is shorter, or happened to two
+                  ranks, cannot be told from that.
 
 Where ranks are compared (`above`), each is compared with the mean or the median of the others, whichever is more.
 Delays have one sign and a long tail, so that of equal ranks each is above the median of the others on average, and
@@ -57,19 +59,25 @@ def judge(
         return None
     if count < FEW:
         return None
-    mean, everything = float(difference.mean()), np.ones(count, np.bool_)
-    error = float(difference.std(ddof=1)) / count**0.5
-    plain = count < SOME and min(mean * count, total) >= MUCH * span
+    everything = np.ones(count, np.bool_)
+    plain = count < SOME and min(float(difference.sum()), total) >= MUCH * span
     enough = student(count - 1, SOME_ERRORS if plain else ERRORS)
-    if mean > enough * error and mean * count >= LEAST * span:
+    middle = float(np.median(difference))
+    far = DEVIATIONS * 1.4826 * float(np.median(np.abs(difference - middle)))
+    drawn_in = np.clip(difference, middle - far, middle + far)
+    if any(_above(each, enough, LEAST * span / count) for each in (difference, drawn_in)):
         return Verdict(total, everything)
-    middle = np.median(difference)
     spread = 0.0 if others is None else float(np.abs(others).max(initial=0.0))
-    far = DEVIATIONS * 1.4826 * np.median(np.abs(difference - middle))
     far = max(far, OTHER_SIGN * -float(difference.min()), OTHER_SIGN * spread)
     rare = difference > max(middle, 0.0) + far
     total = float(cost[rare].sum())
     return Verdict(total, rare) if total >= max(LEAST, LONG / count) * span else None
+
+
+def _above(difference: Floats, enough: float, least: float) -> bool:
+    """Return whether the mean is at least `least`, and more than `enough` standard errors above 0."""
+    error = float(difference.std(ddof=1)) / len(difference) ** 0.5
+    return float(difference.mean()) > max(enough * error, least)
 
 
 def student(freedom: int, errors: float = ERRORS) -> float:

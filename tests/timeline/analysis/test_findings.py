@@ -36,6 +36,38 @@ def test_nothing_is_found_in_a_balanced_run(ranks, seed):
     assert said.findings == []
 
 
+JITTER = {
+    "of both signs": lambda rng, many: np.maximum(rng.normal(1.0, 0.3, many), 0.1),
+    "of one sign": lambda rng, many: 1.0 + rng.exponential(0.3, many),
+    "with a long tail": lambda rng, many: 1.0 + 0.05 * rng.lognormal(0.0, 1.5, many),
+    "rare": lambda rng, many: 1.0 + (rng.random(many) < 0.05) * rng.uniform(0.0, 3.0, many),
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("jitter", JITTER)
+@pytest.mark.parametrize("program", ["all", "ring", "root"])
+def test_nothing_is_found_where_all_ranks_have_the_same_jitter(program, jitter, ranks):
+    """However much it is: of equal ranks none stands out, in short runs and in long ones."""
+    for steps in (3, 20, 100):
+        for seed in range(2):
+            world, rng = Ranks(ranks), np.random.default_rng([seed, ranks, steps])
+            for _ in range(steps):
+                world.compute((WORK * JITTER[jitter](rng, ranks)).tolist())
+                if program == "ring":
+                    world.shift(10_000)
+                    world.shift(10_000, -1)
+                elif program == "root":
+                    world.together("MPI_Reduce", root=0)
+                    world.together("MPI_Bcast", root=0)
+                else:
+                    world.together()
+            said = analyse(world.trace())
+            waited = sum(seconds.sum() for seconds in said.waits.values())
+            assert waited > 0.02 * said.span or steps == 3
+            assert said.findings == []
+
+
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_late_sender_is_found(seed, eager):

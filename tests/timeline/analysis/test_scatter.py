@@ -16,6 +16,17 @@ def test_of_many_draws_of_scatter_almost_none_is_reported(count):
     assert reported <= (40 if count < FEW else 4)
 
 
+@pytest.mark.parametrize("count", [8, 20, 100])
+@pytest.mark.parametrize("delay", [5.0, -5.0])
+def test_one_long_delay_does_not_hide_what_is_there_all_along(count, delay):
+    """The machine holds up one rank or the other for as long as five occasions, once."""
+    one = np.random.default_rng(count).normal(0.12, 0.01, count)
+    one[3] += delay
+    cost = np.maximum(one, 0.0)
+    verdict = judge(one, cost, float(count) + 5.0)
+    assert verdict.counted.all() and verdict.seconds == pytest.approx(cost.sum())
+
+
 @pytest.mark.parametrize("count", [4, 5, 8, 20, 100, 1000])
 def test_a_tenth_more_is_reported_amid_scatter(count):
     rng = np.random.default_rng(count)
