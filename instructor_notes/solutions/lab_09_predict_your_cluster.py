@@ -84,6 +84,10 @@ def cores(fit, job, ranks, nodes):
 FIT_M, FIT_P, SAYS = "Your fit of the mess", "Your fit of the prod", "Your prediction"
 HOLD, WIDTH = "Your bands hold", "Your bands are honest"
 ENDS = "np.exp(steps.mean() - wide), np.exp(steps.mean() + wide)"
+ROWS, SQUARES = (
+    "solve(np.stack([np.ones(len(work)), work], axis=1)",
+    "(lambda a, b: np.linalg.lstsq(a, b)[0])",
+)
 SPREADS = "wide = 1.943 * np.sqrt(1 + 1 / len(steps)) * steps.std(ddof=1)"
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
@@ -100,6 +104,11 @@ MISTAKES = {
     "the largest product": (
         "fit_products", '{"rate": 1 / slope, "half": first / slope}', '{"rate": work[-1] / t[-1], "half": 0.0}',
         FIT_P, "next to nothing to do"),
+    "in seconds": (
+        "fit_products", f"{ROWS}, t)", f"{ROWS}, t)".replace("solve", SQUARES), FIT_P, "next to nothing"),
+    "squares of shares": (
+        "fit_products", f"{ROWS}, t)", f"{ROWS} / t[:, None], t / t)".replace("solve", SQUARES), FIT_P, "all nine"),
+    "squares": ("fit_messages", "solve(rows, t)", f"{SQUARES}(rows / t[:, None], t / t)", FIT_M, "all nine"),
     "no rate": ("fit_products", '"rate": 1 / slope', '"rate": 0', FIT_P, '"rate" is 0'),
     "all samples": ("terms", "flop / ranks", "flop", SAYS, "Who works on which"),
     "half is shared": (

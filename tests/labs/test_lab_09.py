@@ -20,6 +20,7 @@ from lib_dlhpc.explore.lab_cluster import (
     WAY,
     calibration,
     experiment_of,
+    foretold,
     jobs_of,
     message_seconds,
     played,
@@ -310,3 +311,22 @@ def test_what_cannot_be_measured_is_told(there, monkeypatch, tmp_path):
     monkeypatch.setattr(there, "HERE", tmp_path)
     told = there.measured("local").value
     assert "no clock here" in told and "Remove measured-local" in told
+
+
+def test_the_numbers_of_the_notes(own, repository):
+    text = (repository / "instructor_notes" / f"lab_{LAB}.md").read_text(encoding="utf-8")
+    alone, without = {"small": [], "large": []}, {"small": [], "large": []}
+    for number in range(30):
+        machine = own.own_of(f"learner {number}")
+        for job in jobs_of(machine)[:2]:
+            step = sum(foretold(machine, job, 8).values())
+            rate = sum(job.products) / 8 / machine.rate
+            alone[job.name].append(100 - 100 * rate / step)
+            without[job.name].append(100 - 100 * (rate + 3 * job.gradient * machine.beta) / step)
+    for shares in (*alone.values(), *without.values()):
+        assert f"{min(shares):.0f} to {max(shares):.0f} %" in text
+
+
+def test_the_notes_count_the_mistakes(solved, repository):
+    text = (repository / "instructor_notes" / f"lab_{LAB}.md").read_text(encoding="utf-8")
+    assert f"{len(solved.MISTAKES)} mistakes by name" in text
