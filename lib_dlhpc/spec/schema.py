@@ -47,14 +47,19 @@ def text(default: Any = "") -> Any:
     return dataclasses.field(default=default, metadata={"kind": "text"})
 
 
+MOVED = {"training.test_share": "dataset.test_share"}  # keys that files of earlier versions have
+
+
 def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
     """Raise SpecError unless `table` is a table whose keys are all `legal`."""
     if not isinstance(table, Mapping):
         raise SpecError(f"{path} = {table!r}: expected a table with the keys {', '.join(legal)}.")
     for key in table:
         if key not in legal:
+            moved = MOVED.get(f"{path}.{key}")
             raise SpecError(
-                f"{path}.{key}: unknown key; legal: {', '.join(legal)}.{suggest(key, legal)}"
+                f"{path}.{key}: unknown key; legal: {', '.join(legal)}."
+                + (f" It is {moved} now." if moved else suggest(key, legal))
             )
 
 

@@ -114,6 +114,13 @@ def test_an_unknown_key_in_a_section_is_named(section):
         read_experiment(tables)
 
 
+def test_a_key_that_has_moved_names_its_new_place():
+    tables = tomllib.loads(BASE)
+    tables["training"] = {"test_share": 0.2}
+    with pytest.raises(SpecError, match=r"training\.test_share: .*It is dataset\.test_share now"):
+        read_experiment(tables)
+
+
 def test_an_unknown_section_names_the_legal_ones():
     message = refusal(BASE + "[strateggy]\n")
     assert "strateggy" in message and "Did you mean 'strategy'?" in message
