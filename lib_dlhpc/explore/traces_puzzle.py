@@ -115,7 +115,9 @@ def find_it() -> ipywidgets.Box:
             panel.show(trace(puzzle(number).setting))
             told.value = ""
         words = f"{sum(done.values())} of {len(done)} found" if done else "None found yet"
-        score.value = f"<p>{words}; a first answer counts.</p>"
+        trouble, rank = controls["trouble"].value, controls["rank"].value
+        given = f"Your answer: {trouble}, rank {rank}. " if trouble else ""
+        score.value = f"<p>{given}{words}; a first answer counts.</p>"
 
     def answered(_: Any) -> None:
         number = controls["number"].value

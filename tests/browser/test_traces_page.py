@@ -1,0 +1,128 @@
+"""The lesson on traces as a learner uses it: findings are clicked, a puzzle is solved, a program is traced for real."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    a_guess_unlocks,
+    choice_moves,
+    choose,
+    experiment,
+    is_as_wide_as_its_window,
+    largest_kernel,
+    slider,
+    slider_moves,
+    wall,
+)
+
+from lib_dlhpc.explore.traces_puzzle import TROUBLES, puzzle
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "11_traces_and_waits.ipynb"
+PLOTS = 5
+QUESTIONS = 10
+SLIDERS = {
+    0: ["Who", "By", "Messages", "Network", "Link 1–2"],
+    2: ["Simulate", "A sample", "Buffer", "Varies"],
+}
+GUESSES = {0: "10", 1: 3, 2: "2", 3: "100", 4: "50"}  # a number: that choice of a list
+
+
+def results(page: Any, index: int) -> str:
+    return str(experiment(page, index).locator(".dlhpc-results").inner_text())
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    before = "in each of eight steps. On average a rank does not compute for 30% of the time"
+    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
+
+
+def test_controls_move_drawings_and_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "No network is fast enough" in wall(page, 0))
+    eventually(lambda: "training waits for samples" in wall(page, 2))
+    for index, labels in SLIDERS.items():
+        for label in labels:
+            slider_moves(page, eventually, index, label, "ArrowRight")
+    choice_moves(page, eventually, 0, "It", "reads slowly", DRAWN)
+    slider(page, 0, "Who").press("Home")
+    slider(page, 0, "Network").press("Home")
+    eventually(lambda: "The wires are in the way" in wall(page, 0))
+    slider(page, 2, "A sample").press("Home")
+    slider(page, 2, "Simulate").press("End")
+    eventually(lambda: "simulation waits for room" in wall(page, 2))
+    slider(page, 2, "Simulate").press("Home")
+    eventually(lambda: "Neither side waits" in wall(page, 2))
+
+
+def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
+    page: Any, eventually: Any
+) -> None:
+    finding = experiment(page, 0).get_by_role("button", name="load imbalance: rank 2, 120 ms")
+    finding.click()
+    eventually(lambda: "Marked: rank 2, computation" in results(page, 0))
+    eventually(lambda: "here: computation" in page.evaluate(DRAWN, 0))
+    experiment(page, 0).get_by_role("button", name="Whole run").click()
+    eventually(lambda: "Marked" not in results(page, 0))
+    eventually(lambda: "here: computation" not in page.evaluate(DRAWN, 0))
+
+    planted, panel = puzzle(1), experiment(page, 1)
+    assert planted.rank == 0  # where the slider stands
+    assert "Efficiencies" not in results(page, 1)
+    wrong = next(t for t in TROUBLES if t != planted.trouble)
+    choose(page, 1, "Trouble", wrong)
+    eventually(lambda: f"Your answer: {wrong}, rank 0." in results(page, 1))
+    panel.get_by_role("button", name="Answer").click()
+    eventually(lambda: "Not that." in results(page, 1))
+    assert "Efficiencies" not in results(page, 1)
+    choose(page, 1, "Trouble", planted.trouble)
+    eventually(lambda: f"Your answer: {planted.trouble}, rank 0." in results(page, 1))
+    panel.get_by_role("button", name="Answer").click()
+    eventually(lambda: "✓ Yes." in results(page, 1) and "Efficiencies" in results(page, 1))
+    eventually(lambda: "0 of 1 found" in results(page, 1))  # the first answer counts
+    slider(page, 1, "Puzzle").press("ArrowRight")
+    eventually(lambda: "Efficiencies" not in results(page, 1))
+
+    page.get_by_role("button", name="is the slow one").click()
+    eventually(lambda: page.get_by_text("The slow one does not wait").count() == 1)
+
+
+def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_runs_are_cancelled(
+    page: Any, eventually: Any, tmp_path: Path
+) -> None:
+    panel = experiment(page, 3)
+    panel.get_by_role("button", name="Run and trace").click()
+    eventually(lambda: "ranks at work, traced" in results(page, 3))
+    before = page.evaluate(DRAWN, 2)
+    slider(page, 2, "Simulate").press("End")
+    eventually(lambda: page.evaluate(DRAWN, 2) != before)
+    eventually(lambda: "Why they part" in results(page, 3))
+    eventually(lambda: panel.locator(".dlhpc-plot[data-serial] svg").count() >= 3)
+    for words in ("Rank 2 was late", "predicted", "simulated", "measured", "error", "Efficiencies"):
+        assert words in results(page, 3)
+    with page.expect_download() as download:
+        panel.get_by_role("link", name="Save for Perfetto").click()
+    download.value.save_as(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    assert any(event.get("name") == "MPI_Allreduce" for event in events)
+
+    for index, name in ((3, "Run and trace"), (4, "Couple")):
+        cancel = experiment(page, index).get_by_role("button", name="Cancel")
+        experiment(page, index).get_by_role("button", name=name).click()
+        eventually(cancel.is_enabled)
+        cancel.click()
+        eventually(lambda i=index: "Cancelled." in results(page, i))
+
+
+def test_the_page_is_as_wide_as_its_window_and_costs_little_memory(
+    page: Any, eventually: Any, lesson: tuple[str, int]
+) -> None:
+    for width in (1280, 800, 420):
+        is_as_wide_as_its_window(page, eventually, width)
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
