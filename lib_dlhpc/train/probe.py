@@ -21,7 +21,7 @@ from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.network import ALONE, Network
-from lib_dlhpc.train.optimizers import RULES, Optimizer
+from lib_dlhpc.train.optimizers import MEMORIES, RULES, Optimizer
 
 # Of a network in a round; the first is left out, each of the others ends with another update: what it reads
 # was last looked at a step ago, as in training.
@@ -108,7 +108,12 @@ class Case:
         words = model.layers[0].kind == "embedding"
         self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
         self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
-        self.optimizers = {name: Optimizer(name, Training()) for name in RULES}
+        # They share memories, or more would lie in the caches than a run with one of them has; but that of
+        # LARS is the step that it takes.
+        own = [np.zeros_like(self.network.weights) for _ in range(max(map(len, MEMORIES.values())))]
+        memories = {name: dict(zip(MEMORIES[name], own, strict=False)) for name in RULES}
+        memories["lars"] = {}
+        self.optimizers = {name: Optimizer(name, Training(), memories[name]) for name in RULES}
         self.step = 0
 
     def once(self) -> tuple[list[float], list[float], float, dict[str, float], float]:
@@ -125,7 +130,7 @@ class Case:
         whole = perf_counter() - begun
         name = tuple(RULES)[self.step % len(RULES)]
         begin = own_clock()
-        self.optimizers[name].update(network, 1e-6)
+        self.optimizers[name].update(network, 0.0)  # what is in the memories may be of any size
         update = {name: own_clock() - begin}
         backward = np.diff(back)[::-1].tolist()
         return np.diff(ahead).tolist(), backward, lost - ahead[-1], update, whole

@@ -11,7 +11,10 @@ from lib_dlhpc.calibrate.machine_report import as_lines
 from lib_dlhpc.calibrate.whole import expected
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.train.probe_steps import experiments
+from lib_dlhpc.timeline import from_rows
+from lib_dlhpc.train.optimizers import RULES
+from lib_dlhpc.train.probe import NETWORKS, Case
+from lib_dlhpc.train.probe_steps import WARM_UP, by_step, experiments
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +86,38 @@ def test_what_is_expected_is_what_a_prediction_says(parts, number):
     assert work == pytest.approx(prediction.compute)
     assert cost.total == pytest.approx(prediction.communication.total, rel=0.02)
     assert experiments(4)[number]["strategy"]["devices_per_node"] == 4
+
+
+def test_a_step_is_busy_where_it_does_not_wait_and_behind_where_another_computes():
+    rows = []
+    for step in range(WARM_UP + 4):
+        for rank, (work, wait) in enumerate([(0.3, 0.5), (0.5, 0.3)]):
+            begin = float(step)
+            for kind, took in (
+                ("forward", 0.1),
+                ("backward", work - 0.2),
+                ("wait", wait),
+                ("update", 0.1),
+            ):
+                rows.append((rank, "compute", kind, kind, begin, begin + took, 0, -1))
+                begin += took
+    found = by_step(from_rows(rows, 2, "measured").sorted())
+    assert {name: len(each) for name, each in found.items()} == dict.fromkeys(found, 3)
+    assert found["wait"] == pytest.approx([0.4] * 3)
+    assert found["behind"] == pytest.approx([0.1] * 3)  # 0.2 s of rank 0, none of rank 1
+    assert found["busy"] == pytest.approx([0.6] * 3)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_updates_are_timed_and_move_nothing(number):
+    table, batches = NETWORKS[number]
+    case = Case(table, batches[0])
+    before, seen = case.network.weights.copy(), set()
+    with np.errstate(over="raise", invalid="raise"):
+        for _ in range(3 * len(RULES)):
+            (name,) = case.once()[3]
+            seen.add(name)
+    assert seen == {*RULES}
+    assert np.array_equal(case.network.weights, before)
+    one, other = (case.optimizers[name].state for name in ("adam", "momentum"))
+    assert np.shares_memory(one["first"], other["velocity"])

@@ -1,8 +1,10 @@
 """`dlhpc calibrate` on real ranks: what it writes is a machine that predicts, whatever else goes on here."""
 
+import json
+
 import pytest
 
-from lib_dlhpc.calibrate.machine import PROBE, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibrate.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import load
@@ -28,3 +30,15 @@ def test_real_ranks_give_a_machine_that_predicts(ranks, repository):
     assert 0 < float(predict(laid).step_time) < 60
     kinds = {layer.kind for layer in own.model.layers}
     assert kinds <= set(found.machine.device.layers)
+
+
+@pytest.mark.slow
+def test_whole_steps_of_a_real_run_are_held_against_their_parts(tmp_path):
+    file = tmp_path / "steps.json"
+    done = run_to_end(1, "-m", STEPS, str(file), "0", patience=180.0)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(file.read_text(encoding="utf-8"))
+    assert told["ranks"] == 1 and len(told["runs"]) == 2
+    for run in told["runs"]:
+        assert len(run["busy"]) == len(run["wait"]) == len(run["behind"]) > 0
+        assert min(run["busy"]) > 0 and min(run["wait"]) >= min(run["behind"]) >= 0
