@@ -37,10 +37,11 @@ def imbalance(found: Calls, busy: Busy) -> list[Finding]:
         more = more if verdict.counted.all() else min(more, verdict.seconds)
         worst = int(np.argmax(its))
         where = Place(int(rank), float(edges[worst]), float(edges[worst + 1]), "computation")
-        share = more / max(float(total[rank]) - more, 1e-300)
+        theirs = float(total[rank]) - more
+        # Of next to nothing everything is many per cent.
+        share = f" ({more / theirs:.0%} more than their median)" if theirs > LEAST * span else ""
         sentence = (
-            f"Rank {rank} computes {said(total[rank])}, {said(more)} more than the others"
-            f" ({share:.0%} more than their median)."
+            f"Rank {rank} computes {said(total[rank])}, {said(more)} more than the others{share}."
         )
         findings.append(Finding("load imbalance", int(rank), more, where, sentence))
     return findings

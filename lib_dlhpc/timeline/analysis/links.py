@@ -99,11 +99,10 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
         ends = [{int(pairs[link] // ranks), int(pairs[link] % ranks)} for _, link, _ in parts]
         one, other = min(set.intersection(*ends)), -1
         who = f"to and from rank {one}"
-    times = 1 + total / sum(
-        float(expected[pair == part[1]].mean()) * count[part[1]] for part in parts
-    )
+    usual = sum(float(expected[pair == part[1]].mean()) * count[part[1]] for part in parts)
+    times = f"{1 + total / usual:.2g} times as long as" if usual > 0 else "longer than"
     sentence = (
-        f"Messages {who} take {times:.2g} times as long as the same bytes between others:"
+        f"Messages {who} take {times} the same bytes between others:"
         f" {said(total)} more over {messages} messages."
     )
     return [Finding("slow link", one, total, place(found.table, worst), sentence, other)]

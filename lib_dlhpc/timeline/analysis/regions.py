@@ -2,10 +2,12 @@
 
 Inclusive seconds of a name run from entering to leaving it; one that calls itself counts once. Exclusive
 seconds leave out what is nested directly within. What goes on beside the program (buckets under way,
-batches being fetched) encloses nothing and is not enclosed.
+batches being fetched) encloses nothing and is not enclosed. Where a rank has a host beside an accelerator
+whose work is on other streams, each stream is by itself; and what ends after the one that it began in is not within it.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +45,11 @@ def regions(table: Timeline) -> Regions:
 def _add(table: Timeline, inclusive: Floats, exclusive: Floats, calls: NDArray[np.int64]) -> None:
     """Add what some ranks do."""
     stack = np.flatnonzero(on_stack(table))
-    parent = parents(table.rank[stack], table.start[stack], table.stop[stack])
+    place = table.rank[stack].astype(np.int64) * len(STREAMS) + _streams_apart(table)[stack]
+    if (np.diff(place) < 0).any():
+        order = np.argsort(place, kind="stable")
+        stack, place = stack[order], place[order]
+    parent = parents(place, table.start[stack], table.stop[stack])
     length = table.stop - table.start
     own = length.copy()
     within = np.flatnonzero(parent >= 0)
@@ -66,7 +72,14 @@ def on_stack(table: Timeline) -> NDArray[np.bool_]:
     return np.asarray(mask)
 
 
-def parents(rank: NDArray[np.int32], start: Floats, stop: Floats) -> NDArray[np.int32]:
+def _streams_apart(table: Timeline) -> NDArray[np.int8]:
+    """Return the stream of each row of ranks that have a host beside an accelerator, of others 0."""
+    has_host = np.zeros(table.ranks, np.bool_)
+    has_host[table.rank[table.stream == STREAMS.index("host")]] = True
+    return np.where(has_host[table.rank], table.stream, 0).astype(np.int8)
+
+
+def parents(rank: NDArray[Any], start: Floats, stop: Floats) -> NDArray[np.int32]:
     """Return the row that directly encloses each, -1: none; rows by rank, start, and longest first.
 
     Level by level: whatever begins when all before it on its rank have ended is on this level; the others
@@ -92,6 +105,14 @@ def parents(rank: NDArray[np.int32], start: Floats, stop: Floats) -> NDArray[np.
         deeper = ~top
         above = rows[last[deeper]]
         rows, begin, end = rows[deeper], begin[deeper], end[deeper]
+    close = 1e-9 * (stop.max() - zero)
+    longer = np.flatnonzero(parent >= 0)
+    for _ in range(MOST_LEVELS):
+        longer = longer[stop[longer] > stop[parent[longer]] + close]
+        if not len(longer):
+            break
+        parent[longer] = parent[parent[longer]]
+        longer = longer[parent[longer] >= 0]
     return parent
 
 

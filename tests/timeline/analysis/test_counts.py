@@ -108,6 +108,30 @@ def test_calls_lie_within_the_regions_they_are_made_in():
     np.testing.assert_allclose(told.inclusive[at], np.full(2, world.clock[0]))
 
 
+def test_what_an_accelerator_does_lies_in_nothing_of_its_host():
+    """A host launches and waits; kernels run meanwhile, two of them side by side, and an exchange beside both."""
+    rows = [
+        (0, "host", "region", "step", 0.0, 10.0),
+        (0, "host", "region", "launch", 1.0, 2.0),
+        (0, "compute", "region", "long kernel", 1.5, 6.0),
+        (0, "compute", "region", "other kernel", 5.0, 8.0),
+        (0, "communication", "collective", "allreduce", 5.5, 7.0),
+        (1, "compute", "region", "step", 0.0, 10.0),
+        (1, "communication", "collective", "allreduce", 5.5, 7.0),
+    ]
+    told = analyse(from_rows(rows, 2, "measured")).regions
+    own = {
+        (name, rank): told.exclusive[k, rank]
+        for k, name in enumerate(told.names)
+        for rank in range(2)
+    }
+    assert own["step", 0] == pytest.approx(9.0) and own["launch", 0] == pytest.approx(1.0)
+    assert own["long kernel", 0] == pytest.approx(4.5)
+    assert own["other kernel", 0] == pytest.approx(3.0)
+    assert own["allreduce", 0] == pytest.approx(1.5)
+    assert own["step", 1] == pytest.approx(8.5), "where there is no host, calls lie within regions"
+
+
 def test_any_order_of_rows_says_the_same():
     world = Ranks(4)
     for step in range(10):

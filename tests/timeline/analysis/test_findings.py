@@ -118,6 +118,18 @@ def test_imbalance_is_found_and_so_is_the_wait_it_makes(ranks, seed):
     assert len(analyse(trace).findings) == 2
 
 
+def test_of_next_to_nothing_nobody_computes_so_many_per_cent_more():
+    for others, share in ((0.0, False), (1e-7, False), (0.002, True)):
+        world = Ranks(3)
+        for _ in range(STEPS):
+            world.compute(others)
+            world.compute(WORK, 1)
+            world.together()
+        (one,) = found(world.trace(), "load imbalance")
+        assert ("%" in one.sentence) == share
+        assert not share or "(513% more" in one.sentence  # a trace begins at the first call
+
+
 @pytest.mark.parametrize(("name", "late"), [("MPI_Bcast", 0), ("MPI_Reduce", 3)])
 def test_a_rooted_collective_waits_for_its_root_or_its_root_for_the_others(name, late):
     world, more = Ranks(4), 0.003
