@@ -80,8 +80,9 @@ class Loading:
 
 def _room(size: int) -> memoryview:
     """Return new memory, in huge pages where the system has some."""
-    room = mmap.mmap(-1, max(size, 1))
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):
-            room.madvise(mmap.MADV_HUGEPAGE)
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return memoryview(bytearray(size))
+    room = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # memory that processes share has none, mostly
+        room.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(room)[:size]
