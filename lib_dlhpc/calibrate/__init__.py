@@ -11,6 +11,7 @@ fit.py        fit_io(points): a StorageTier, each number with its interval
 machine.py    measure_machine(ranks, seconds, run), fit_machine(raw): a whole machine, with intervals
 worker.py     one rank of it: numpy, messages, collectives (the trainer's layers: train/probe.py)
 layers.py     fit: a pace for each kind of layer and update, the cost of a pass outside them, jitter
+whole.py      fit: what whole steps say beside their parts (runs: train/probe_steps.py)
 messages.py   fit: latency, bandwidth, where messages change their protocol
 numbers.py    fit: products, calls and sums of numpy
 robust.py     what counts of noisy repeats; fits with 90 % intervals
