@@ -279,14 +279,16 @@ def open_store(
     place: Sequence[Sequence[int]] | None = None,
     patience: float = PATIENCE,
     ranks_per_node: int = 0,
+    rest: bool = False,
 ) -> PackedStore:
     """Open a store: for this process alone, or for all ranks of an mpi4py communicator together.
 
     A partition lies on a node: all ranks there read it from memory, which they share; those of other nodes ask
     for it. replication: on how many nodes each partition lies; place: or the ranks that hold each one.
     ranks_per_node: 0 takes the nodes as they are, 1 lets each rank stand for a node, as a laptop needs to see
-    messages. patience: s until a rank that is silent counts as lost. Raises StoreError, on every rank, where the
-    store, its index or a partition is not as packed.
+    messages. patience: s until a rank that is silent counts as lost. rest: open what is left where a partition is
+    missing or cut short; a file of that one raises StoreError when it is read.
+    Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
     if comm:
@@ -304,7 +306,7 @@ def open_store(
     loading = Loading(held, *_to_load(held, where, nodes, rank), machines.count(machines[rank]))
     try:
         index, written = _from_first(comm, lambda: (load(path, manifest), load_list(path)))
-        _check_all(comm, with_names(lost, index) if lost else None)
+        _check_all(comm, with_names(lost, index) if lost and not rest else None)
     except BaseException:
         loading.stop()
         raise

@@ -14,7 +14,10 @@ import numpy as np
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.index import Index, PartitionFile
 
-_REST = "`dlhpc store verify` tells what else is damaged; a store opens only with all of its partitions."
+_REST = (
+    "`dlhpc store verify` tells what else is damaged; a store opens only with all of its partitions, or with"
+    " open_store(..., rest=True), which reads what is left."
+)
 
 
 class Partition(NamedTuple):

@@ -184,7 +184,13 @@ class Reader:
             columns["partition"][numbers].tolist(), starts.tolist(),
             (starts + columns["stored"][numbers]).tolist(), strict=True,
         )  # fmt: skip
-        return [held[part].content[start:end] for part, start, end in spans]
+        try:
+            return [held[part].content[start:end] for part, start, end in spans]
+        except KeyError as error:
+            (lost,) = np.flatnonzero(columns["partition"][numbers] == error.args[0])[:1]
+            raise StoreError(
+                f"{self._where(int(numbers[lost]))}: that partition is lost."
+            ) from None
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
         data, view = fresh(stored)

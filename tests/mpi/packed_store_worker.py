@@ -159,6 +159,12 @@ def missing():
         )
     else:
         raise AssertionError("opened without a partition")
+    with open_store(target, comm, ranks_per_node=1, rest=True) as store:
+        for name in store.names:
+            if store.index.columns["partition"][store.index.numbers[name]] == 3:
+                expect(lambda name=name: store.read(name), repr(name), "partition-00003")
+            else:
+                assert store.read(name) == truth(name)
 
 
 def silent():

@@ -92,6 +92,28 @@ def test_a_missing_partition_names_what_is_lost(target):
     assert any(path.name in problem for problem in verify(target))
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)])
+def test_the_rest_of_a_store_is_read_where_one_asks_for_it(target, tree, damage):
+    path, _ = at_fault(target, "07")
+    with open_store(target) as store:
+        parts = store.index.columns["partition"].tolist()
+        lost = [
+            name
+            for name, part in zip(store.names, parts, strict=True)
+            if str(part) == path.name[-1]
+        ]
+    damage(path)
+    with open_store(target, rest=True) as store:
+        whole = sorted(set(store.names) - set(lost))
+        assert lost and whole and "07" in lost and store.listdir() == sorted(store.names)
+        assert store.read_many(whole) == [(tree / name).read_bytes() for name in whole]
+        for name in lost:
+            with pytest.raises(StoreError, match=f"'{name}' in {path.name}.*is lost"):
+                store.read(name)
+        with pytest.raises(StoreError, match=f"'{lost[0]}' in {path.name}.*is lost"):
+            store.read_many([*whole, *lost])
+
+
 @pytest.mark.parametrize("name", [MANIFEST, INDEX])
 def test_a_damaged_index_is_refused(target, name):
     whole = (target / name).read_bytes()
