@@ -9,17 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lesson_page import commit
+from patience import PATIENCE
+from patience import eventually as _eventually
 
 from lib_dlhpc.explore.serve import served
 
-PATIENCE = 180.0  # s; only a test that fails waits so long, and other tests may have all cores
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -46,16 +47,6 @@ def _notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def _eventually(true: Callable[[], Any], what: str = "it") -> Any:
-    """Poll until `true()` is; return its value, or fail after PATIENCE naming `what`."""
-    end = time.monotonic() + PATIENCE
-    while not (value := true()):
-        if time.monotonic() > end:
-            pytest.fail(f"{what} did not come true in {PATIENCE:g} s")
-        time.sleep(0.05)
-    return value
-
-
 @pytest.fixture(scope="session")
 def notebook() -> Callable[..., Path]:
     """A function: notebook(path, *cells) writes one."""
@@ -64,7 +55,7 @@ def notebook() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., Any]:
-    """A function: eventually(condition) polls."""
+    """A function: eventually(condition) polls. No other way to assert what a page shows: see tests/repository."""
     return _eventually
 
 
@@ -75,14 +66,16 @@ def chromium(require: Callable[[object, str], None]) -> Iterator[Any]:
     require(program, "no chromium on this machine")
     playwright = pytest.importorskip("playwright.sync_api").sync_playwright
     with playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=FLAGS)
+        browser = driver.chromium.launch(
+            executable_path=program, args=FLAGS, timeout=PATIENCE * 1000
+        )
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """A function: open_page(address, width) gives a page; at the end none may have complained."""
+@contextmanager
+def _pages(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Give a function that opens pages; at the end none may have complained."""
     complaints: list[str] = []
     contexts = []
 
@@ -108,6 +101,13 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """A function: open_page(address, width) gives a page; at the end none may have complained."""
+    with _pages(chromium) as open_page:
+        yield open_page
+
+
+@pytest.fixture
 def serve() -> Iterator[Callable[..., tuple[str, int]]]:
     """A function: serve(path) gives (address, process id); the server ends with the test."""
     from contextlib import ExitStack
@@ -126,21 +126,37 @@ def lesson(request: Any, repository: Path, chromium: Any) -> Iterator[tuple[str,
 @pytest.fixture
 def closed(request: Any, lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
     """The page before any guess, with the test file's number of QUESTIONS."""
-    page, questions = open_page(lesson[0]), request.module.QUESTIONS
-    page.wait_for_function(f"document.querySelectorAll('.dlhpc-question').length === {questions}")
+    return _questions(open_page(lesson[0]), request.module)
+
+
+def _questions(page: Any, file: Any) -> Any:
+    asked = f"document.querySelectorAll('.dlhpc-question').length === {file.QUESTIONS}"
+    try:
+        page.wait_for_function(asked)
+    except Exception:
+        pytest.fail(f"no {file.QUESTIONS} questions on the page: {page.inner_text('body')[:2000]}")
+    return page
+
+
+def _guessed(page: Any, file: Any) -> Any:
+    for number, guess in file.GUESSES.items():
+        commit(page, number, guess)
+    drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
+    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === {file.PLOTS}")
     return page
 
 
 @pytest.fixture
 def page(request: Any, closed: Any) -> Any:
     """The page after all of the test file's GUESSES, with its number of PLOTS."""
-    for number, guess in request.module.GUESSES.items():
-        commit(closed, number, guess)
-    drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
-    closed.wait_for_function(
-        f"document.querySelectorAll('{drawn}').length === {request.module.PLOTS}"
-    )
-    return closed
+    return _guessed(closed, request.module)
+
+
+@pytest.fixture(scope="module")
+def shared(request: Any, lesson: tuple[str, int], chromium: Any) -> Iterator[Any]:
+    """Such a page for all tests of a file that do not care what others did to it: opening one takes seconds."""
+    with _pages(chromium) as open_page:
+        yield _guessed(_questions(open_page(lesson[0]), request.module), request.module)
 
 
 @pytest.fixture
@@ -168,6 +184,6 @@ def jupyterlab(tmp_path: Path) -> Iterator[str]:
     )
     yield address.group(0)
     server.terminate()
-    server.wait(30)
-    drain.wait(30)
+    server.wait(PATIENCE)
+    drain.wait(PATIENCE)
     shutil.rmtree(tmp_path, ignore_errors=True)

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 from lesson_page import (
-    DRAWN,
     MOST_MEMORY,
     a_guess_unlocks,
     choice_moves,
     choose,
     experiment,
+    has,
     is_as_wide_as_its_window,
     largest_kernel,
+    moves_meanwhile,
     slider_moves,
+    tells,
     wall,
 )
 
@@ -44,12 +46,12 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
         key = "ArrowRight" if label in ("Draw", "Jitter") else "ArrowLeft"
-        slider_moves(page, eventually, index, label, key)
+        slider_moves(shared, eventually, index, label, key)
     for label, choice in DROPDOWNS[index]:
-        choice_moves(page, eventually, index, label, choice)
+        choice_moves(shared, eventually, index, label, choice)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -72,23 +74,20 @@ def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) 
     eventually(lambda: "Asynchronous is first" in said.inner_text())
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="half the time", exact=True).click()
-    eventually(lambda: page.get_by_text("Only the computing halves.").count() == 1)
-    page.get_by_role("button", name="more than half the time").click()
-    eventually(lambda: page.get_by_text("Yes: what does not shrink").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
+    shared.get_by_role("button", name="half the time", exact=True).click()
+    eventually(lambda: shared.get_by_text("Only the computing halves.").count() == 1)
+    shared.get_by_role("button", name="more than half the time").click()
+    eventually(lambda: shared.get_by_text("Yes: what does not shrink").count() == 1)
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_price(
     page: Any, eventually: Any
 ) -> None:
-    page.get_by_role("button", name="Exchange on 4 MPI ranks").click()
-    before = page.evaluate(DRAWN, 0)
-    experiment(page, 0).get_by_role("slider", name="Bucket", exact=True).press("ArrowRight")
-    eventually(lambda: page.evaluate(DRAWN, 0) != before)
-    assert page.get_by_text("4 ranks are at work").count() == 1
+    run = page.get_by_role("button", name="Exchange on 4 MPI ranks")
+    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work")
     eventually(lambda: page.get_by_text("Measured (disc: median").count() == 1)
-    assert page.get_by_text("A network, and backward to hide behind.").count() == 1
+    has(page.get_by_text("A network, and backward to hide behind."))
 
 
 def test_whole_steps_train_on_real_ranks_and_stand_beside_what_was_foretold(
@@ -103,15 +102,14 @@ def test_whole_steps_train_on_real_ranks_and_stand_beside_what_was_foretold(
         panel.get_by_role("button", name="Train").click()
         eventually(lambda t=told: f"on {t};" in panel.inner_text())
     eventually(lambda: panel.locator("table").count() == 2)
-    for words in ("predicted", "simulated", "measured", "calibrates"):
-        assert words in panel.inner_text()
-    assert panel.locator(".dlhpc-plot svg").count() == 1
+    tells(panel, "predicted", "simulated", "measured", "calibrates")
+    has(panel.locator(".dlhpc-plot svg"))
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(page, eventually, width)
+def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(shared, eventually, width)
 
 
-def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

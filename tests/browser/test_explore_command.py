@@ -8,6 +8,7 @@ import urllib.request
 
 import psutil
 import pytest
+from patience import PATIENCE
 
 pytestmark = pytest.mark.browser
 
@@ -22,16 +23,16 @@ def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eve
         page.wait_for_function(
             "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === 6"
         )
-        assert page.title() == "What-if explorer"
+        eventually(lambda: page.title() == "What-if explorer")
         page.get_by_role("link", name="All modules").click()
         page.get_by_text("Allreduce: which algorithm, when?").wait_for()
         children = psutil.Process(server.pid).children(recursive=True)
         assert children
         server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=20) == 0
+        assert server.wait(timeout=PATIENCE) == 0
         eventually(lambda: not any(child.is_running() for child in children))
         with pytest.raises(OSError):
-            urllib.request.urlopen(address, timeout=2)
+            urllib.request.urlopen(address, timeout=PATIENCE)
     finally:
         server.kill()
         server.wait()

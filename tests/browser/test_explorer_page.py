@@ -8,6 +8,8 @@ from typing import Any
 
 import psutil
 import pytest
+from lesson_page import has, tells
+from patience import PATIENCE
 
 from lib_dlhpc.explore.serve import served
 from lib_dlhpc.predict.replays import replay, replays
@@ -109,10 +111,12 @@ def test_every_dropdown_moves_something(page: Any, changes: Any, label: str) -> 
 
 
 @pytest.mark.parametrize("label", ["Nodes", "Batch a device", "Bucket"])
-def test_every_slider_moves_something_by_keyboard(page: Any, changes: Any, label: str) -> None:
-    handle = slider(page, label)
-    first = changes(page, lambda: handle.press("ArrowLeft"))
-    assert changes(page, lambda: handle.press("ArrowLeft")) != first
+def test_every_slider_moves_something_by_keyboard(page: Any, eventually: Any, label: str) -> None:
+    seen = [page.evaluate(SHOWN)]
+    for _ in range(2):
+        slider(page, label).press("ArrowLeft")
+        eventually(lambda: page.evaluate(SHOWN) not in seen, what=label)
+        seen.append(page.evaluate(SHOWN))
 
 
 def test_overlap_and_epochs_move_something(page: Any, changes: Any) -> None:
@@ -135,10 +139,9 @@ def test_every_historical_run_shows_its_publication_whatever_was_shown_before(
         )
         time = format_quantity(run.published_time, "s")
         eventually(lambda time=time: f"published {time}" in headline.inner_text(), what=run.name)
-    page.wait_for_timeout(300)
-    assert chosen(page, "Run") == walk[-1].title
+    eventually(lambda: chosen(page, "Run") == walk[-1].title)
     nodes = page.locator(".widget-inline-hbox:has(label:text-is('Nodes')) .widget-readout")
-    assert nodes.inner_text() == f"{walk[-1].experiment.strategy.nodes:,}"
+    eventually(lambda: nodes.inner_text() == f"{walk[-1].experiment.strategy.nodes:,}")
     slider(page, "Nodes").press("ArrowLeft")
     eventually(lambda: "published" not in headline.inner_text())
 
@@ -160,8 +163,7 @@ def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: 
     folds = page.locator(".dlhpc-why")
     eventually(lambda: folds.count() == 9)
     folds.first.locator("summary").click()
-    opened = folds.first.inner_text()
-    assert "Formula" in opened and "P100" in opened and "Assumes" in opened
+    tells(folds.first, "Formula", "P100", "Assumes")
 
 
 def opened(page: Any) -> Any:
@@ -173,14 +175,11 @@ def opened(page: Any) -> Any:
 
 
 def test_a_step_is_played_beside_its_prediction_and_why_they_differ_is_told(page: Any) -> None:
-    text = opened(page).inner_text()
-    for words in (
-        *("predicted", "simulated, rounds", "one step", "waiting for the slowest"),
-        *("Why they differ", "draws the jitter", "computes longest", "hidden behind"),
-    ):
-        assert words in text
-    told = page.locator(".dlhpc-plot[aria-label*='rank by rank']").get_attribute("aria-label")
-    assert "The others wait for it" in told
+    words = ("predicted", "simulated, rounds", "one step", "waiting for the slowest")
+    why = ("Why they differ", "draws the jitter", "computes longest", "hidden behind")
+    tells(opened(page), *words, *why)
+    steps = "[aria-label*='rank by rank'][aria-label*='The others wait for it']"
+    has(page.locator(f".dlhpc-plot{steps}"))
 
 
 def test_each_control_of_playing_moves_something(page: Any, eventually: Any) -> None:
@@ -210,7 +209,7 @@ def test_what_was_played_follows_the_page_or_is_called_of_other_settings(
     eventually(lambda: "simulated, events" in results.inner_text())
     handle.press("ArrowRight")
     eventually(lambda: "Of other settings" in results.inner_text())
-    assert page.locator(".dlhpc-stale").count() == 1
+    has(page.locator(".dlhpc-stale"))
     page.get_by_role("button", name="Play again").click()
     eventually(lambda: "One step on 256 ranks" in results.inner_text())
     eventually(lambda: page.locator(".dlhpc-stale").count() == 0)
@@ -221,7 +220,7 @@ def test_too_many_messages_are_told_and_not_played(page: Any, eventually: Any) -
     dropdown(page, "Allreduce").select_option(label="ring")
     dropdown(page, "Fidelity").select_option(index=1)
     eventually(lambda: "messages, each followed on its own" in results.inner_text())
-    assert "Choose fewer nodes" in results.inner_text()
+    tells(results, "Choose fewer nodes")
     dropdown(page, "Fidelity").select_option(index=0)
     eventually(lambda: "Not played" not in results.inner_text())
 
@@ -233,8 +232,8 @@ def test_a_bar_says_what_it_is(page: Any, eventually: Any) -> None:
     bar.scroll_into_view_if_needed()
     bar.hover()
     bubble = page.locator(".dlhpc-bubble:visible")
-    eventually(lambda: bubble.count() == 1)
-    assert "rank " in bubble.inner_text() and " from " in bubble.inner_text()
+    has(bubble)
+    tells(bubble, "rank ", " from ")
 
 
 def test_a_slider_has_a_name_and_says_its_value(page: Any, eventually: Any) -> None:
@@ -242,23 +241,33 @@ def test_a_slider_has_a_name_and_says_its_value(page: Any, eventually: Any) -> N
         handle = slider(page, label)
         handle.press("ArrowLeft")
         reading = handle.locator("xpath=ancestor::*[contains(@class, 'widget-inline-hbox')][1]")
-        text = reading.locator(".widget-readout").inner_text()
-        eventually(lambda h=handle, t=text: h.get_attribute("aria-valuetext") == t)
+        text = reading.locator(".widget-readout")
+        eventually(lambda h=handle, t=text: h.get_attribute("aria-valuetext") == t.inner_text())
 
 
 def test_a_saved_experiment_is_what_is_shown_and_loads_back(
     page: Any, upload: Any, changes: Any, eventually: Any
 ) -> None:
+    headline, editor = page.locator(".dlhpc-headline"), page.locator(".dlhpc-file textarea")
+
+    def nodes() -> int:
+        return int(loads(editor.input_value()).strategy.nodes)
+
     changes(page, lambda: slider(page, "Nodes").press("Home"))
+    # The text is the last that follows a control.
+    eventually(lambda: nodes() == 1, what="one node in the text")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as TOML").click()
     text = Path(download.value.path()).read_text(encoding="utf-8")
     assert loads(text).strategy.nodes == 1
-    shown = page.locator(".dlhpc-headline").inner_text()
+    shown = headline.inner_text()
     changes(page, lambda: slider(page, "Nodes").press("End"))
-    changes(page, lambda: upload(text.encode()))
-    eventually(lambda: page.locator(".dlhpc-headline").inner_text() == shown)
-    assert chosen(page, "Run") == "your own"
+    eventually(lambda: nodes() > 1, what="more nodes in the text")
+    assert loads(text).strategy.nodes == 1
+    upload(text.encode())
+    eventually(lambda: nodes() == 1, what="one node in the text")
+    eventually(lambda: headline.inner_text() == shown)
+    eventually(lambda: chosen(page, "Run") == "your own")
 
 
 HOSTILE = {  # what is told of each is told of no other, so that nobody takes one's words for the next one's
@@ -309,6 +318,7 @@ def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(
 def test_a_mistake_typed_into_the_text_is_told(page: Any, eventually: Any) -> None:
     page.get_by_text("The experiment as text").click()
     editor = page.get_by_role("textbox", name="Experiment as TOML")
+    eventually(lambda: "nodes = 32" in editor.input_value())
     editor.fill(editor.input_value().replace("nodes = 32", "nodes = 45"))
     page.get_by_role("button", name="Use this text").click()
     problem = page.locator(".dlhpc-file .problem")
@@ -316,17 +326,18 @@ def test_a_mistake_typed_into_the_text_is_told(page: Any, eventually: Any) -> No
 
 
 def test_a_visitor_sees_no_source_and_costs_little_memory(
-    page: Any, explorer: tuple[str, int], changes: Any
+    page: Any, explorer: tuple[str, int], changes: Any, eventually: Any
 ) -> None:
     for _ in range(3):
         changes(page, lambda: slider(page, "Nodes").press("ArrowLeft"))
-    assert "from lib_dlhpc" not in page.content()
+    eventually(lambda: "from lib_dlhpc" not in page.content())
     sizes = [kernel.memory_info().rss for kernel in kernels(explorer[1])]
     assert sizes and max(sizes) < MOST_MEMORY
 
 
 def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: Any) -> None:
     page = chromium.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
     page.goto(explorer[0])
     page.wait_for_function(DRAWN)
     config = json.loads(page.locator("#jupyter-config-data").text_content())
@@ -336,21 +347,22 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
         lines = (" ".join(kernel.cmdline()) for kernel in kernels(explorer[1]))
         return any(config["kernelId"] in line for line in lines)
 
-    assert lives()
+    eventually(lives, what="the kernel of the page")
     page.close(run_before_unload=True)
     eventually(lambda: not lives(), what="the end of the kernel")
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_nothing_is_cut_off(explorer: Any, open_page: Any, width: int) -> None:
+def test_nothing_is_cut_off(explorer: Any, open_page: Any, eventually: Any, width: int) -> None:
     page = open_page(explorer[0], width)
     page.wait_for_function(DRAWN)
     opened(page)
     dropdown(page, "Fidelity").select_option(index=1)
     page.get_by_text("simulated, events").wait_for()
     for element in ("document.documentElement", "document.querySelector('.dlhpc-played')"):
-        assert page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0
+        over = f"{element}.scrollWidth - {element}.clientWidth"
+        eventually(lambda over=over: page.evaluate(over) <= 0, what=element)
 
 
-def test_the_first_run_is_the_one_that_the_text_speaks_of(page: Any) -> None:
-    assert chosen(page, "Run") == replay("goyal-2017").title
+def test_the_first_run_is_the_one_that_the_text_speaks_of(page: Any, eventually: Any) -> None:
+    eventually(lambda: chosen(page, "Run") == replay("goyal-2017").title)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lesson_page import has, tells
 
 from lib_dlhpc.explore.serve import served
 from lib_dlhpc.spec.errors import SpecError
@@ -60,11 +61,11 @@ def test_what_is_too_large_for_this_machine_says_why(page: Any, eventually: Any)
         page.locator(".dlhpc-results"),
         page.get_by_role("button", name="Run", exact=True),
     )
-    eventually(lambda: "Cannot be run here." in results.inner_text())
-    assert "imagenet" in results.inner_text() and run.is_disabled()
+    tells(results, "Cannot be run here.", "imagenet")
+    eventually(run.is_disabled)
     use(page, DIGITS.format(batch=32))
-    eventually(lambda: "Nothing run yet." in results.inner_text())
-    assert run.is_enabled()
+    tells(results, "Nothing run yet.")
+    eventually(run.is_enabled)
 
 
 def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
@@ -76,18 +77,11 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
     page.get_by_role("button", name="Run", exact=True).click()
     eventually(lambda: "off by: predicted" in results.inner_text(), what="the run")
     page.wait_for_function(DRAWN.format(7))
-    text = results.inner_text()
-    for words in (
-        "measured here",
-        "simulated (events)",
-        "one step",
-        "backward",
-        "was not measured",
-    ):
-        assert words in text
-    told = page.locator(".dlhpc-plot[aria-label*='measured here']").get_attribute("aria-label")
-    assert "One step: predicted" in told
+    tells(
+        results, "measured here", "simulated (events)", "one step", "backward", "was not measured"
+    )
+    has(page.locator(".dlhpc-plot[aria-label*='measured here'][aria-label*='One step: predicted']"))
     element = "document.documentElement"
-    assert page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0
+    eventually(lambda: page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0)
     use(page, DIGITS.format(batch=64))
     eventually(lambda: "measured here" not in results.inner_text())

@@ -9,11 +9,15 @@ from lesson_page import (
     a_guess_unlocks,
     choice_moves,
     choose,
+    click_soon,
     experiment,
+    has,
     is_as_wide_as_its_window,
     largest_kernel,
+    passing,
     slider,
     slider_moves,
+    tells,
     wall,
 )
 
@@ -46,11 +50,11 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
-        slider_moves(page, eventually, index, label, "ArrowLeft")
+        slider_moves(shared, eventually, index, label, "ArrowLeft")
     for label, choice in DROPDOWNS[index]:
-        choice_moves(page, eventually, index, label, choice, DRAWN)
+        choice_moves(shared, eventually, index, label, choice, DRAWN)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -91,49 +95,48 @@ def test_a_version_is_clicked_and_gone_on_from(page: Any, eventually: Any) -> No
     versions(page).nth(1).focus()
     page.keyboard.press("Enter")  # no mouse is needed
     eventually(lambda: "from version 2" in panel.inner_text())
-    assert versions(page).nth(1).get_attribute("aria-pressed") == "true"
+    eventually(lambda: versions(page).nth(1).get_attribute("aria-pressed") == "true")
     choose(page, 2, "Train", "all layers")
     slider(page, 2, "Rate").press("End")
     eventually(lambda: "rate 2" in panel.inner_text())
     train.click()
     eventually(lambda: "has unlearned" in wall(page, 2))
-    assert versions(page).count() == 7 and "branch-2" in panel.inner_text()
+    has(versions(page), 7)
+    tells(panel, "branch-2")
 
 
 def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weights(
     page: Any, eventually: Any
 ) -> None:
     panel = experiment(page, 3)
+    begins = passing(page, "First undisturbed")
     panel.get_by_role("button", name="Let it fail").click()
-    eventually(lambda: "First undisturbed" in panel.inner_text())
+    eventually(begins)
     before = page.evaluate(DRAWN, 0)
     slider(page, 0, "Interval").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
-    eventually(lambda: "Why they part" in panel.inner_text())
-    for words in ("bit for bit", "at its own pace", "measured", "error"):
-        assert words in panel.inner_text()
+    tells(panel, "Why they part", "bit for bit", "at its own pace", "measured", "error")
 
 
 def test_a_run_can_be_cancelled(page: Any, eventually: Any) -> None:
     panel = experiment(page, 3)
+    click_soon(panel.get_by_role("button", name="Cancel"))
     panel.get_by_role("button", name="Let it fail").click()
-    eventually(lambda: "First undisturbed" in panel.inner_text())
-    panel.get_by_role("button", name="Cancel").click()
-    eventually(lambda: "Cancelled." in panel.inner_text())
-    assert panel.get_by_role("button", name="Let it fail").is_enabled()
+    tells(panel, "Cancelled.")
+    eventually(panel.get_by_role("button", name="Let it fail").is_enabled)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="are rare, so do not mind them").click()
-    eventually(lambda: page.get_by_text("one fails every thirteen hours").count() == 1)
-    page.get_by_role("button", name="As long as a copy to the host takes").click()
-    eventually(lambda: page.get_by_text("if the host has room").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
+    shared.get_by_role("button", name="are rare, so do not mind them").click()
+    eventually(lambda: shared.get_by_text("one fails every thirteen hours").count() == 1)
+    shared.get_by_role("button", name="As long as a copy to the host takes").click()
+    eventually(lambda: shared.get_by_text("if the host has room").count() == 1)
 
 
 @pytest.mark.parametrize("width", [1280, 800, 420])
-def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(page, eventually, width)
+def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(shared, eventually, width)
 
 
-def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

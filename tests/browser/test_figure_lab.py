@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lesson_page import tells
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -24,4 +25,4 @@ def test_a_figure_draws_in_jupyterlab(
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
     page.wait_for_selector(".dlhpc-plot[data-serial] svg")
-    assert "fits: 10 GB of 16 GB" in page.locator(".dlhpc-plot").inner_text()
+    tells(page.locator(".dlhpc-plot"), "fits: 10 GB of 16 GB")

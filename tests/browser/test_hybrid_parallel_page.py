@@ -10,10 +10,12 @@ from lesson_page import (
     choice_moves,
     choose,
     experiment,
+    has,
     is_as_wide_as_its_window,
     largest_kernel,
     slider,
     slider_moves,
+    tells,
     wall,
 )
 
@@ -58,15 +60,15 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    settled(page, eventually, index)
+def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
+    settled(shared, eventually, index)
     for label in SLIDERS[index]:
         key = "ArrowRight" if label in AT_THE_START else "ArrowLeft"
-        slider_moves(page, eventually, index, label, key)
-        settled(page, eventually, index)
+        slider_moves(shared, eventually, index, label, key)
+        settled(shared, eventually, index)
     for label, choice in DROPDOWNS[index]:
-        choice_moves(page, eventually, index, label, choice, DRAWN)
-        settled(page, eventually, index)
+        choice_moves(shared, eventually, index, label, choice, DRAWN)
+        settled(shared, eventually, index)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -86,15 +88,15 @@ def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any
         handle.press("ArrowRight")
     for _ in range(3):
         handle.press("ArrowLeft")
-    eventually(lambda: "It took" in verdict(page, 1))
-    assert "The published 8 × 12 × 4 would take" in verdict(page, 1)
+    results = experiment(page, 1).locator(".dlhpc-results")
+    tells(results, "It took", "The published 8 × 12 × 4 would take")
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="Tensor: each GPU has less to do").click()
-    eventually(lambda: page.get_by_text("Model parallel is for memory").count() == 1)
-    page.get_by_role("button", name="Data", exact=True).click()
-    eventually(lambda: page.get_by_text("Yes: one sum a step").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
+    shared.get_by_role("button", name="Tensor: each GPU has less to do").click()
+    eventually(lambda: shared.get_by_text("Model parallel is for memory").count() == 1)
+    shared.get_by_role("button", name="Data", exact=True).click()
+    eventually(lambda: shared.get_by_text("Yes: one sum a step").count() == 1)
 
 
 def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
@@ -106,16 +108,17 @@ def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: An
     eventually(lambda: "= 8 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
     eventually(lambda: "It is the same run, cut up" in panel.inner_text())
-    for words in ("predicted", "simulated", "measured", "measured - predicted", "inside layers"):
-        eventually(lambda w=words: w in panel.inner_text())
-    assert panel.locator(".dlhpc-plot svg").count() == 1
+    tells(panel, "predicted", "simulated", "measured", "measured - predicted", "inside layers")
+    has(panel.locator(".dlhpc-plot svg"))
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(page, eventually, width)
+def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(shared, eventually, width)
 
 
-def test_a_learner_costs_little_memory(page: Any, eventually: Any, lesson: tuple[str, int]) -> None:
-    settled(page, eventually, 1)
+def test_a_learner_costs_little_memory(
+    shared: Any, eventually: Any, lesson: tuple[str, int]
+) -> None:
+    settled(shared, eventually, 1)
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

@@ -10,8 +10,10 @@ from lesson_page import (
     choose,
     commit,
     experiment,
+    has,
     largest_kernel,
     slider,
+    tells,
     wall,
 )
 
@@ -34,9 +36,9 @@ GUESSES = {0: "1", 1: 1, 2: "50", 3: 1}  # a number: that choice of a list
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(GUESSES)
-    assert closed.get_by_text("7.5 G weights, Adam, on each of 64 GPUs").count() == 1
+    has(closed.locator(".dlhpc-page"), 0)
+    has(closed.get_by_text("Locked until you commit a guess."), len(GUESSES))
+    has(closed.get_by_text("7.5 G weights, Adam, on each of 64 GPUs"))
     commit(closed, 0, GUESSES[0])
     eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
     told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
@@ -45,17 +47,17 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
-        handle = slider(page, index, label)
+        handle = slider(shared, index, label)
         eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = page.evaluate(DRAWN, index)
+        before = shared.evaluate(DRAWN, index)
         handle.press("ArrowRight")
-        eventually(lambda b=before: page.evaluate(DRAWN, index) != b, what=f"a change by {label}")
+        eventually(lambda b=before: shared.evaluate(DRAWN, index) != b, what=f"a change by {label}")
     for label, choice in DROPDOWNS[index]:
-        before = page.evaluate(SHOWN, index)
-        choose(page, index, label, choice)
-        eventually(lambda b=before: page.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+        before = shared.evaluate(SHOWN, index)
+        choose(shared, index, label, choice)
+        eventually(lambda b=before: shared.evaluate(SHOWN, index) != b, what=f"a change by {label}")
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -76,11 +78,11 @@ def test_the_library_looks_for_what_fits(page: Any, eventually: Any) -> None:
     eventually(lambda: rows.count() == 5)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="Nothing, the bytes are the same as before").click()
-    eventually(lambda: page.get_by_text("Level 3 sends weights as well.").count() == 1)
-    page.get_by_role("button", name="No, for memory: time is what it is paid with").click()
-    eventually(lambda: page.get_by_text("Yes: sums within each layer").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
+    shared.get_by_role("button", name="Nothing, the bytes are the same as before").click()
+    eventually(lambda: shared.get_by_text("Level 3 sends weights as well.").count() == 1)
+    shared.get_by_role("button", name="No, for memory: time is what it is paid with").click()
+    eventually(lambda: shared.get_by_text("Yes: sums within each layer").count() == 1)
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")
@@ -90,23 +92,17 @@ def test_a_run_under_a_cap_leaves_the_page_usable_and_is_told(page: Any, eventua
     before = page.evaluate(DRAWN, 0)
     slider(page, 0, "Batch").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
-    eventually(lambda: "Why they part" in panel.inner_text())
-    for words in (
-        "the system refused it",
-        "the same to the last bit",
-        "measured peak",
-        "calibrates",
-    ):
-        assert words in panel.inner_text()
+    tells(panel, "Why they part", "the system refused it", "the same to the last bit")
+    tells(panel, "measured peak", "calibrates")
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in page.locator(".dlhpc-plot").all():
+def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    shared.set_viewport_size({"width": width, "height": 900})
+    eventually(lambda: shared.evaluate("document.documentElement.scrollWidth") <= width)
+    for plot in shared.locator(".dlhpc-plot").all():
         eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
 
 
-def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

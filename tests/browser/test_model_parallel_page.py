@@ -9,10 +9,12 @@ from lesson_page import (
     choice_moves,
     choose,
     experiment,
+    has,
     is_as_wide_as_its_window,
     largest_kernel,
     slider,
     slider_moves,
+    tells,
     wall,
 )
 
@@ -42,11 +44,11 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
-        slider_moves(page, eventually, index, label, "ArrowLeft")
+        slider_moves(shared, eventually, index, label, "ArrowLeft")
     for label, choice in DROPDOWNS[index]:
-        choice_moves(page, eventually, index, label, choice)
+        choice_moves(shared, eventually, index, label, choice)
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -66,11 +68,11 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "The message" in wall(page, 2))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="Yes, model parallel is for speed").click()
-    eventually(lambda: page.get_by_text("It is for what does not fit").count() == 1)
-    page.get_by_role("button", name="No: replicas first").click()
-    eventually(lambda: page.get_by_text("Yes: split within a node only").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
+    shared.get_by_role("button", name="Yes, model parallel is for speed").click()
+    eventually(lambda: shared.get_by_text("It is for what does not fit").count() == 1)
+    shared.get_by_role("button", name="No: replicas first").click()
+    eventually(lambda: shared.get_by_text("Yes: split within a node only").count() == 1)
 
 
 def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
@@ -83,15 +85,14 @@ def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
         panel.get_by_role("button", name="Train").click()
         eventually(lambda t=told: f"on {t};" in panel.inner_text())
     eventually(lambda: panel.locator("table").count() == 2)
-    for words in ("predicted less measured", "simulated", "what predictions know", "one rank"):
-        assert words in panel.inner_text()
-    assert panel.locator(".dlhpc-plot svg").count() == 1
+    tells(panel, "predicted less measured", "simulated", "what predictions know", "one rank")
+    has(panel.locator(".dlhpc-plot svg"))
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_the_page_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(page, eventually, width)
+def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    is_as_wide_as_its_window(shared, eventually, width)
 
 
-def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lesson_page import passing
 
 from lib_dlhpc.launch.network import available
 
@@ -29,9 +30,10 @@ def test_what_is_measured_is_drawn(
     require(available() == "", available())
     page = open_page(serve(notebook(tmp_path / "panel.ipynb", PANEL))[0])
     eventually(lambda: page.evaluate(LINES) >= 3, "lines of the textbook")
-    assert page.evaluate(SYMBOLS) == 0
+    eventually(lambda: page.evaluate(SYMBOLS) == 0)
+    at_work = passing(page, "are at work behind these links")
     page.get_by_role("button", name="Measure on 4 ranks").click()
-    page.get_by_text("are at work behind these links").wait_for()
+    eventually(at_work)
     eventually(lambda: page.get_by_text("Ping-pong.").count(), "the measurement")
     eventually(lambda: page.evaluate(SYMBOLS) == 15, "a symbol for each size and algorithm")
-    assert page.evaluate(LINES) == 6
+    eventually(lambda: page.evaluate(LINES) == 6)

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import psutil
+from patience import eventually
 
 MOST_MEMORY = 180e6  # bytes of a visitor's kernel
 # All that an experiment shows: words, and the drawings themselves.
@@ -12,6 +13,55 @@ SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[inde
   return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
 DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySelectorAll(".dlhpc-results svg")]
   .map(svg => svg.outerHTML).join("")"""
+
+
+# Sets `window.seen[words]` as soon as the page shows the words, however short the time.
+WATCH = """words => { window.seen ??= {}; window.seen[words] = false;
+  const look = () => { window.seen[words] ||= document.body.textContent.includes(words); };
+  new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true }); }"""
+# Clicks a button as soon as that can be done: what a run leaves time for may be over when a test looks.
+CLICK_SOON = """button => { const look = () => button.disabled ? setTimeout(look, 10) : button.click(); look(); }"""
+
+
+def tells(place: Any, *words: str) -> None:
+    """Assert that a place of the page comes to tell all these words at once."""
+    eventually(
+        lambda: all(word in place.inner_text() for word in words),
+        what=lambda: f"{words} in {place.inner_text()!r}",
+    )
+
+
+def has(found: Any, count: int = 1) -> None:
+    """Assert that there come to be so many of what a locator finds."""
+    eventually(lambda: found.count() == count, what=lambda: f"{count} of {found}: {found.count()}")
+
+
+def passing(page: Any, words: str) -> Any:
+    """Return a function that says whether the page has shown the words since, though they may be gone by then."""
+    page.evaluate(WATCH, words)
+    return lambda: page.evaluate("words => window.seen[words]", words)
+
+
+def click_soon(button: Any) -> None:
+    """Click a button that is not yet, or not for long, to be clicked."""
+    button.evaluate(CLICK_SOON)
+
+
+def moves_meanwhile(page: Any, index: int, label: str, button: Any, words: str) -> None:
+    """Assert that a slider redraws its experiment while ranks work, as `words` tell, in one of five runs.
+
+    Where a machine is so busy that a run is over when the drawing comes, nobody knows which was first.
+    """
+    for _ in range(5):
+        seen = passing(page, words)
+        button.click()
+        eventually(seen, what=words)
+        before = page.evaluate(DRAWN, index)
+        slider(page, index, label).press("ArrowRight")
+        eventually(lambda before=before: page.evaluate(DRAWN, index) != before, f"{label} moved")
+        if page.get_by_text(words).count():
+            return
+    raise AssertionError("nothing moved while ranks were at work")
 
 
 def commit(page: Any, number: int, guess: str | int) -> None:
@@ -69,9 +119,9 @@ def a_guess_unlocks(
 
     answer: what is told below the question. compared: what the table of guesses at the end says of it.
     """
-    assert closed.locator(".dlhpc-page").count() == 0
-    assert closed.get_by_text("Locked until you commit a guess.").count() == len(guesses)
-    assert closed.get_by_text(before).count() == 1
+    has(closed.locator(".dlhpc-page"), 0)
+    has(closed.get_by_text("Locked until you commit a guess."), len(guesses))
+    has(closed.get_by_text(before))
     commit(closed, number, guesses[number])
     eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
     told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
@@ -86,7 +136,9 @@ def is_as_wide_as_its_window(
     page.set_viewport_size({"width": width, "height": 900})
     eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
     for plot in page.locator(plots).all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+        eventually(
+            lambda p=plot: p.locator("svg").bounding_box()["width"] <= width
+        )  # None: not drawn yet
 
 
 def wall(page: Any, index: int) -> str:
