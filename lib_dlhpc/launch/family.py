@@ -15,6 +15,8 @@ TICK = 0.05
 
 def adopt() -> None:
     """Become the parent of processes that those below this one leave behind, so that they can be found (Linux)."""
+    import psutil  # type: ignore[import-untyped, unused-ignore]  # noqa: F401  not first in a handler of a signal
+
     if sys.platform == "linux":
         import ctypes
 
@@ -23,6 +25,7 @@ def adopt() -> None:
 
 def asked_to_end(*_: Any) -> None:
     """Take SIGTERM: end, and with it every process below this one."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_family()
     os._exit(128 + signal.SIGTERM)
 
