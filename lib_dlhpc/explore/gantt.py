@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.charts import PARTS, drawing
 from lib_dlhpc.explore.figure import Figure
+from lib_dlhpc.explore.gantt_nesting import innermost
 from lib_dlhpc.explore.gantt_words import gantt_words, last_to_join, seconds_computing
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
@@ -26,6 +27,7 @@ LANES = {
     "communication": 14.0,
     "input": 8.0,
     "checkpoint": 8.0,
+    "host": 14.0,
 }  # px, their height
 GAP = 11.0  # px between two ranks
 FINEST = 300  # bars shorter than this part of the chart are joined with their like
@@ -57,13 +59,20 @@ LOOKS = {
     "waits for input": Look(PARTS["input stall"], 0.35, True, "currentColor"),
     "fetches a batch": Look(PARTS["input stall"], 1.0, False, "#000000"),
     "checkpoint": Look(PARTS["checkpoint"], 1.0, False, "#000000"),
+    "region": Look("#cfe3ef", 1.0, False, "#000000"),
+    "sends": Look("#f5c18a", 1.0, False, "#000000"),
+    "receives": Look("#8a3d00", 1.0, False, "#ffffff"),
+    "collective": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
 }
 LOOK_OF = {
     "wait": "stands still",
     "bubble": "pipeline bubble",
     "communication": "exchange",
     "input": "fetches a batch",
+    "send": "sends",
+    "receive": "receives",
 }
+CALLS = ("send", "receive", "collective")  # of a recorded program
 
 
 def gantt(timeline: Timeline, title: str = "", ranks: Iterable[int] | None = None) -> Figure:
@@ -83,15 +92,15 @@ def gantt_state(
     """Return data, summary and signals for a Figure of the drawing "gantt".
 
     ranks: the ones to show; by default the slowest, the fastest and others evenly spaced, `most` in
-    all. Messages (rows with a peer) are not drawn. Raises SpecError for a rank that there is not and
-    for more than 16.
+    all. Messages under way are not drawn; of regions within each other the innermost is. Raises
+    SpecError for a rank that there is not and for more than 16.
     """
-    whole = timeline.select(timeline.peer < 0)
+    whole = timeline.select((timeline.peer < 0) | timeline.where("", *CALLS))
     computing = seconds_computing(whole)
     shown = _chosen(computing, most) if ranks is None else _asked(ranks, timeline.ranks)
     last = last_to_join(whole)
     rows = np.flatnonzero(np.isin(whole.rank, shown))
-    part, joined = whole.select(rows), last[rows]
+    part, joined = innermost(whole.select(rows), last[rows])
     lanes = [name for i, name in enumerate(STREAMS) if i < 2 or (part.stream == i).any()]
     places, height = _places(shown, lanes)
     bars = _bars(part, _missing(whole, part, joined), places)

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown, exposed
+from lib_dlhpc.timeline.analysis.busy import busy
+from lib_dlhpc.timeline.spans import in_order
 
+EXCHANGES = ("communication", "collective")
 NOTABLE = 1e-3  # of a step: less is not told
 
 
@@ -20,6 +23,8 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
     if not len(timeline):
         return "Nothing happened."
     computing, measured = seconds_computing(timeline), breakdown(timeline)
+    if timeline.where("", "region", "send", "receive", "collective").any():
+        return _program_words(timeline, computing, shown)
     said = [
         _ranks_words(computing, shown),
         _waiting_words(computing, measured, common),
@@ -32,10 +37,30 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
 
 
 def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
-    """Return the seconds that each rank computes, shape (ranks,)."""
+    """Return the seconds that each rank computes, shape (ranks,); of a recorded program, as `analyse` has it."""
+    if timeline.where("", "region", "send", "receive", "collective").any():
+        return np.asarray(busy(in_order(timeline)).seconds, np.float64)
     rows = timeline.where("compute", "forward", "backward", "update")
     seconds = (timeline.stop - timeline.start)[rows]
     return np.bincount(timeline.rank[rows], seconds, timeline.ranks).astype(np.float64, copy=False)
+
+
+def _program_words(timeline: Timeline, computing: NDArray[np.float64], shown: Sequence[int]) -> str:
+    """Of a program whose regions or calls were recorded: it has no steps that could be told."""
+    said = [_ranks_words(computing, shown)]
+    slowest, fastest = int(computing.argmax()), int(computing.argmin())
+    if timeline.ranks > 1:
+        said.append(
+            f"Rank {slowest:,} computes longest, {show(computing[slowest], 's')}; rank {fastest:,}"
+            f" computes {show(computing[fastest], 's')}."
+        )
+    calls = timeline.where("", "send", "receive", "collective")
+    if calls.any():
+        seconds = (timeline.stop - timeline.start)[calls]
+        inside = np.bincount(timeline.rank[calls], seconds, timeline.ranks)
+        most = int(inside.argmax())
+        said.append(f"Rank {most:,} is longest in calls, {show(float(inside[most]), 's')} in all.")
+    return " ".join(said)
 
 
 def last_to_join(timeline: Timeline) -> NDArray[np.intp]:
@@ -45,7 +70,7 @@ def last_to_join(timeline: Timeline) -> NDArray[np.intp]:
     done with it before the last one has joined.
     """
     last = np.full(len(timeline), -1)
-    rows = np.flatnonzero(timeline.where("communication") & (timeline.peer < 0))
+    rows = np.flatnonzero(timeline.where("communication", *EXCHANGES) & (timeline.peer < 0))
     if not len(rows) or timeline.ranks == 1:
         return last
     # Sorted by rank and name, the n-th row of a run is the n-th exchange of that name.

@@ -9,6 +9,7 @@ import pytest
 from experiment_page import fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpi_world import Ranks
 
 from lib_dlhpc.explore import charts
 from lib_dlhpc.explore.figure import _dataset_names
@@ -175,11 +176,40 @@ def test_looks_of_one_lane_differ_by_more_than_colour():
         )
 
     for lane in (
-        ("forward", "backward", "update", "stands still"),
+        ("forward", "backward", "update", "region", "stands still"),
         ("exchange", "others still missing"),
+        ("sends", "receives", "collective", "others still missing"),
+        ("region", "waits for input", "checkpoint"),
     ):
         looks = [LOOKS[name] for name in lane]
         for i, a in enumerate(looks):
             for b in looks[:i]:
                 apart = abs(lightness(a.colour) - lightness(b.colour))
                 assert a.hatched != b.hatched or apart > 30
+
+
+def test_a_recorded_program_is_drawn_call_by_call_and_region_by_region():
+    world = Ranks(3)
+    world.compute([1.0, 1.0, 2.0])
+    world.message(2, 1, 1000)
+    world.together()
+    for rank in range(3):
+        world.region(rank, "all of it", 0.0)
+    world.rows.append((0, "compute", "region", "inner", 0.25, 0.5))
+    world.rows.append((0, "host", "region", "launch", 0.25, 0.5))
+    state = gantt_state(world.trace())
+    own = [(b["event"], b["start"], b["stop"]) for b in bars(state, "region") if b["rank"] == 0]
+    end = world.clock[0]
+    assert sorted(own) == [
+        ("all of it", 0.0, 0.25), ("all of it", 0.5, end), ("inner", 0.25, 0.5),
+        ("launch", 0.25, 0.5),
+    ]  # fmt: skip
+    assert [bar["rank"] for bar in bars(state, "sends")] == [2]
+    (got,) = bars(state, "receives")
+    assert (got["rank"], got["bytes"]) == (1, 1000)
+    missing = [bar for bar in bars(state, "others still missing") if bar["rank"] == 0]
+    assert missing and "is the last to join" in missing[0]["told"]
+    assert len(bars(state, "collective")) == 3
+    assert "Rank 2 computes longest, 2 s;" in state["summary"]
+    assert {"sends", "receives", "collective", "region"} <= set(state["data"]["key"]["words"])
+    json.dumps(state, allow_nan=False)
