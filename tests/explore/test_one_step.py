@@ -299,14 +299,16 @@ def test_each_point_that_is_drawn_was_measured_and_the_fit_lies_in_its_band(mine
         assert np.all(np.array(band["low"]) <= np.array(band["high"]) * (1 + 1e-9))
         assert set(data["points"]["kind"]) <= set(one_step_drawings.KINDS)
         assert "the fit" in summary
-    told_times = {
-        float(seconds)
-        for p in mine.told["points"]
-        if p["what"] == "message"
-        for seconds in p["seconds"]
-    }
-    data, _ = measured.messages_view(measured.Setting(), mine)
-    assert set(data["points"]["y"]) <= told_times
+    for view, what, seconds in (
+        (measured.messages_view, "message", lambda x, y: y),
+        (measured.products_view, measured.GEMM, lambda x, y: 2 * x**3 / y),
+        (measured.sums_view, measured.SUM, lambda x, y: 3 * x / y),
+    ):
+        points = view(measured.Setting(), mine)[0]["points"]
+        rows = zip(points["kind"], points["x"], points["y"], strict=True)
+        drawn = {seconds(x, y) for kind, x, y in rows if kind != "copies"}
+        told_times = [s for p in mine.told["points"] if p["what"] == what for s in p["seconds"]]
+        assert all(np.isclose(each, told_times, rtol=1e-9, atol=0).any() for each in drawn)
 
 
 def test_a_size_that_was_not_measured_is_told_by_its_neighbour(mine):
