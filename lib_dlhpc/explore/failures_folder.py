@@ -13,13 +13,17 @@ import weakref
 from pathlib import Path
 
 SHELL = "/bin/sh"
+LATE = 30  # s in which ranks end that still write into it
 
 
 class Folder:
-    """An empty folder; `remove` may be called any number of times, and is when nothing refers to it any more."""
+    """A new folder, or one that is there, such as a run's.
 
-    def __init__(self, name: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=f"dlhpc-{name}-"))
+    `remove` may be called any number of times, and is when nothing refers to it any more.
+    """
+
+    def __init__(self, name: str, path: Path | None = None) -> None:
+        self.path = path or Path(tempfile.mkdtemp(prefix=f"dlhpc-{name}-"))
         self.remove = weakref.finalize(self, _remove, self.path, _watcher(self.path))
 
 
@@ -28,7 +32,7 @@ def _watcher(path: Path) -> "subprocess.Popen[bytes] | None":
         return None
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
-        [SHELL, "-c", 'read -r _; rm -rf -- "$0"', str(path)],
+        [SHELL, "-c", f'read -r _; rm -rf -- "$0" || {{ sleep {LATE}; rm -rf -- "$0"; }}', str(path)],
         stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True,
     )  # fmt: skip
 

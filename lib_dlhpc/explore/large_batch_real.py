@@ -3,7 +3,6 @@
 `dlhpc run labs/experiments/large_batch.toml -n 4` runs the same experiment.
 """
 
-import shutil
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -12,6 +11,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.large_batch import base, mean
 from lib_dlhpc.explore.large_batch_charts import Curve, runs_state
 from lib_dlhpc.explore.large_batch_live import Cancelled, learn
@@ -65,9 +65,10 @@ def train_here(
         figure.update(*runs_state(curves, epochs, level))
 
     def work(precision: str) -> None:
-        job = None
+        kept = None
         try:
             job = begin(experiment(precision), RANKS)
+            kept = Folder("run", job.folder)  # no longer than this page's kernel
             below.children = (figure,)
             while job.state == "running":
                 if stop.wait(PAUSE):
@@ -88,8 +89,8 @@ def train_here(
         except (JobError, Cancelled) as reason:
             said.value = problem_html(str(reason) or "The run was cancelled.")
         finally:
-            if job is not None:
-                shutil.rmtree(job.folder, ignore_errors=True)
+            if kept is not None:
+                kept.remove()
             train_it.disabled, cancel.disabled = False, True
 
     def started(_: Any) -> None:

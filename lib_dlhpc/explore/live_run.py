@@ -3,7 +3,6 @@
 The lessons on data, model and hybrid parallelism share it: each says what a click trains and what it tells of it.
 """
 
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.charts import chart
+from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import verdict_html
@@ -63,13 +63,14 @@ def live_run(
         ranks = experiment.devices
         said.value = verdict_html(words or f"{ranks_in_words(ranks)} at work ...")
         job = begin(experiment, ranks)
+        kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
             while job.state == "running":
                 if stop.wait(PAUSE):
                     job.cancel()
             return job.wait(), load(job.folder / "timeline.npz")
         finally:
-            shutil.rmtree(job.folder, ignore_errors=True)
+            kept.remove()
 
     def watch(setting: S) -> None:
         try:
