@@ -28,6 +28,7 @@ def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eve
         page.get_by_text("Allreduce: which algorithm, when?").wait_for()
         children = psutil.Process(server.pid).children(recursive=True)
         assert children
+        page.close()  # or it asks for its kernel after the server's end, and complains
         server.send_signal(signal.SIGINT)
         assert server.wait(timeout=PATIENCE) == 0
         eventually(lambda: not any(child.is_running() for child in children))
