@@ -34,14 +34,14 @@ class Loading:
         own: Collection[int] = (),
         neighbours: int = 1,
     ) -> None:
-        self._held, self._own, self._stop = held, own, Event()
+        self._own, self._stop = own, Event()
         self._until = time.monotonic() + WAIT
         self._threads: list[Thread] = []
         total = sum(len(held[number].content) for number in numbers)
         if neighbours * total <= _SHARE * available():
             waiting = iter(sorted(numbers))
             for _ in range(min(_THREADS, len(numbers))):
-                self._threads.append(Thread(target=self._load, args=(waiting,), daemon=True))
+                self._threads.append(Thread(target=self._load, args=(waiting, held), daemon=True))
                 self._threads[-1].start()
 
     def wait(self) -> None:
@@ -51,19 +51,21 @@ class Loading:
             self._threads.pop()
 
     def stop(self) -> None:
-        """Load no more."""
+        """Load no more; then only who reads them has the partitions."""
         self._stop.set()
 
-    def _load(self, waiting: Iterator[int]) -> None:
+    def _load(self, waiting: Iterator[int], held: dict[int, Partition]) -> None:
         """Load one partition after another; of what cannot be read, whoever needs it is told."""
         scratch = memoryview(bytearray(PIECE))
         for number in waiting:
-            part = self._held[number]
+            if self._stop.is_set():
+                return
+            part = held[number]
             with suppress(OSError):
                 if number not in self._own:
                     self._read(part, None, scratch)
                 elif self._read(part, room := _room(len(part.content)), scratch):
-                    self._held[number] = part._replace(content=room.toreadonly())
+                    held[number] = part._replace(content=room.toreadonly())
 
     def _read(self, part: Partition, room: memoryview | None, scratch: memoryview) -> bool:
         """Read all of a partition, into a room if there is one; return whether that was all."""

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from numpy.random import default_rng
+from patience import eventually
 
 from lib_dlhpc.storage import loading, memory, open_store, pack
 from lib_dlhpc.storage.index import load_manifest
@@ -74,6 +75,19 @@ def test_a_store_is_read_whether_it_is_loaded_or_not(target, monkeypatch):
         monkeypatch.setattr(loading, "available", lambda free=bytes_free: free)
         with open_store(target) as store:
             assert store.read_many(["2", "0"]) == [default_rng(n).bytes(SIZE) for n in (2, 0)]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="tells no maps")
+def test_a_closed_store_maps_nothing(target):
+    def mapped():
+        with open("/proc/self/maps") as maps:
+            return str(target) in maps.read()
+
+    store = open_store(target)
+    store.read("1")
+    assert mapped()
+    store.close()
+    eventually(lambda: not mapped(), "the store lets go of its partitions")
 
 
 def test_readers_do_not_wait_for_ever(held, tmp_path, monkeypatch):
