@@ -11,9 +11,11 @@ from lesson_page import (
     a_guess_unlocks,
     choice_moves,
     choose,
+    click_soon,
     experiment,
     is_as_wide_as_its_window,
     largest_kernel,
+    passing,
     slider,
     slider_moves,
     wall,
@@ -74,13 +76,12 @@ def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
 
     planted, panel = puzzle(1), experiment(page, 1)
     assert planted.rank == 0  # where the slider stands
-    assert "Efficiencies" not in results(page, 1)
+    eventually(lambda: "Efficiencies" not in results(page, 1))
     wrong = next(t for t in TROUBLES if t != planted.trouble)
     choose(page, 1, "Trouble", wrong)
     eventually(lambda: f"Your answer: {wrong}, rank 0." in results(page, 1))
     panel.get_by_role("button", name="Answer").click()
-    eventually(lambda: "Not that." in results(page, 1))
-    assert "Efficiencies" not in results(page, 1)
+    eventually(lambda: "Not that." in results(page, 1) and "Efficiencies" not in results(page, 1))
     choose(page, 1, "Trouble", planted.trouble)
     eventually(lambda: f"Your answer: {planted.trouble}, rank 0." in results(page, 1))
     panel.get_by_role("button", name="Answer").click()
@@ -97,15 +98,16 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
     page: Any, eventually: Any, tmp_path: Path
 ) -> None:
     panel = experiment(page, 3)
+    at_work = passing(page, "ranks at work, traced")
     panel.get_by_role("button", name="Run and trace").click()
-    eventually(lambda: "ranks at work, traced" in results(page, 3))
+    eventually(at_work)
     before = page.evaluate(DRAWN, 2)
     slider(page, 2, "Simulate").press("End")
     eventually(lambda: page.evaluate(DRAWN, 2) != before)
     eventually(lambda: "Why they part" in results(page, 3))
     eventually(lambda: panel.locator(".dlhpc-plot[data-serial] svg").count() >= 3)
     for words in ("Rank 2 was late", "predicted", "simulated", "measured", "error", "Efficiencies"):
-        assert words in results(page, 3)
+        eventually(lambda words=words: words in results(page, 3), what=words)
     with page.expect_download() as download:
         panel.get_by_role("link", name="Save for Perfetto").click()
     download.value.save_as(tmp_path / "trace.json")
@@ -115,8 +117,7 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
     for index, name in ((3, "Run and trace"), (4, "Couple")):
         cancel = experiment(page, index).get_by_role("button", name="Cancel")
         experiment(page, index).get_by_role("button", name=name).click()
-        eventually(cancel.is_enabled)
-        cancel.click()
+        click_soon(cancel)
         eventually(lambda i=index: "Cancelled." in results(page, i))
 
 

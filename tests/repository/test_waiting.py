@@ -85,8 +85,7 @@ def places(folder: Path, look) -> list[str]:
 
 
 def test_what_a_page_shows_is_waited_for(repository: Path) -> None:
-    found = places(repository / "tests" / "browser", read_once)
-    assert [place for place in found if "test_traces_page" not in place] == []  # still to be mended
+    assert places(repository / "tests" / "browser", read_once) == []
     assert places(repository / "tests" / "helpers", read_once) == []
 
 
