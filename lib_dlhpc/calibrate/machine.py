@@ -32,7 +32,7 @@ STEPS = "lib_dlhpc.train.probe_steps"  # again and again: what differs from one 
 ORDER = ((STEPS, 0.02), (PROBE, 0.5), (STEPS, 0.02), (WORKER, 0.25), (STEPS, 0.02))
 LONG = 10.0  # s from which on there is time for whole steps
 PATIENCE = 180.0  # s beside what was asked for
-LEAST = 2.0  # s
+LEAST, MOST = 2.0, 3600.0  # s
 Run = Callable[..., CompletedProcess[str]]
 Ends = tuple[float, float]
 

@@ -40,7 +40,7 @@ def as_toml(found: Calibrated) -> str:
     head = [
         f"Measured by `dlhpc calibrate` on {measured.date}: {measured.host};"
         f" {count(measured.ranks, 'rank')}, one thread each.",
-        f'Laid over the machine of an experiment, which is "{STAND_IN}" where it is this one.',
+        f'These numbers replace those of the machine that an experiment names; this one is called "{STAND_IN}".',
         "",
         *as_lines(found),
     ]

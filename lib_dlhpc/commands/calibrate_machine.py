@@ -32,14 +32,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _machine(options: argparse.Namespace) -> int:
-    from lib_dlhpc.calibrate.machine import LEAST, fit_machine, measure_machine
+    from lib_dlhpc.calibrate.machine import LEAST, MOST, fit_machine, measure_machine
     from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
     from lib_dlhpc.launch.mpi import mpiexec, run_to_end
     from lib_dlhpc.launch.terminal import ends_alike
 
     seconds = parse_quantity(options.seconds, "s", "--seconds")
-    if not LEAST <= seconds < float("inf"):
-        raise SpecError(f"--seconds {options.seconds}: expected at least {LEAST:g} s.")
+    if not LEAST <= seconds <= MOST:
+        raise SpecError(f"--seconds {options.seconds}: legal: {LEAST:g} s to {MOST:g} s.")
     ranks = min(2, cores()) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")

@@ -22,7 +22,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     jobs.set_defaults(command=_list, folder=None)
     actions = jobs.add_subparsers(metavar="WHAT")
     each = actions.add_parser("list", help="all of yours, or those of the run folders below DIR")
-    each.add_argument("folder", nargs="?", metavar="DIR")
+    each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
     each.set_defaults(command=_list)
     why = actions.add_parser("why", help="how a job is; which rank failed, and where")
     why.add_argument("folder", metavar="DIR", help="a run folder")

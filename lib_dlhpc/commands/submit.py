@@ -173,7 +173,9 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
         result = job.wait()
         text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
         predicted = on_ranks.check_fits(experiment)
-        print("\n".join([text, *on_ranks.beside(experiment, predicted, result), where]))
+        ticket = job.ticket  # a scheduler gives each rank a core
+        room = None if ticket.site.scheduler == "local" else ticket.ranks
+        print("\n".join([text, *on_ranks.beside(experiment, predicted, result, room), where]))
     except KeyboardInterrupt:
         told = (
             f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."

@@ -59,17 +59,20 @@ def check_fits(experiment: Experiment) -> float:
     return most
 
 
-def beside(experiment: Experiment, predicted: float, result: Mapping[str, Any]) -> list[str]:
+def beside(
+    experiment: Experiment, predicted: float, result: Mapping[str, Any], room: int | None = None
+) -> list[str]:
     """Return lines on a run's step and memory beside what was predicted; `predicted`: rank_bytes.
 
     result: of the run, with `ranks`, `terms` in s of a mean step, and `memory` of each rank.
+    room: cores that the ranks had; None: those of this machine.
     """
     cap = float(experiment.machine.device.memory)
     lines = told(predicted, [each["total"] for each in result["memory"]], cap)
     step = sum(result["terms"].values())
     if not step or not result.get("samples", 1):  # nothing was left to do
         return lines
-    ranks, here = int(result["ranks"]), cores()
+    ranks, here = int(result["ranks"]), cores() if room is None else room
     if ranks == int(experiment.devices + experiment.servers):
         where = experiment.machine.name or "the machine of the file"
         lines.append(

@@ -56,7 +56,8 @@ def test_more_ranks_than_cores_are_told(measured, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seconds", "0"], "--seconds 0: expected at least 2 s"),
+        (["--seconds", "0"], "--seconds 0: legal: 2 s to 3600 s"),
+        (["--seconds", "1e9"], "--seconds 1e9: legal: 2 s to 3600 s"),
         (["--seconds", "soon"], "--seconds = 'soon'"),
         (["-n", "0"], "--ranks 0: expected a whole number"),
         (["-n", "100000"], "--ranks 100000: legal: 1 to "),

@@ -59,3 +59,4 @@ def test_a_run_stands_beside_its_prediction():
     assert beside(RUN, 1e6, many)[1:] == [
         f"  {cores() + 1} ranks share {cores()} core{'s' * (cores() > 1)}: times say nothing about the method"
     ]
+    assert beside(RUN, 1e6, many, room=cores() + 1)[1:] == []  # each had a core, elsewhere

@@ -20,6 +20,7 @@ def main(folder: Path, expected: int) -> None:
     import numpy as np
     from mpi4py import MPI
 
+    from lib_dlhpc.spec.measured import cores
     from lib_dlhpc.spec.workflow import load
     from lib_dlhpc.timeline.store import save
     from lib_dlhpc.train.coupled.run import couple
@@ -65,13 +66,6 @@ def _is_there(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def cores() -> int:
-    """Return the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 if __name__ == "__main__":
