@@ -58,7 +58,8 @@ def submit(
     """Hand in a run of `ranks` ranks; it runs when its turn comes, whether or not anyone waits.
 
     to: a scheduler, that of the site by default, or "local": this machine. folder: the run folder, on a file
-    system that the nodes see; a new one below the current folder by default. It is made private (0700).
+    system that the nodes see; a new one below the current folder by default. A new one is made private (0700),
+    one that is there keeps its mode.
     time_limit: s, or a text such as "10min": the run is ended then, and can be resumed. resume, snapshot_every,
     origin: see `start`. A job on this machine goes on when the program that submitted it ends, and is
     cancelled when that is killed. Raises SpecError for what cannot be; nothing is handed in then.
@@ -118,7 +119,9 @@ def _hand_over(
     before = None if not folder.exists() else _held(folder)
     log = ready(folder)
     with log, _as_before(folder, before):
-        _make_private(folder)
+        if before is None:
+            folder.chmod(0o700)
+        _make_work(folder)
         (folder / MARK).unlink(missing_ok=True)
         run_folder.write(folder / STATUS, {"state": "queued", "time": time.time()}, True)
         write_ticket(folder, ticket)
@@ -218,8 +221,7 @@ def _leave() -> None:
             process.stdin.close()
 
 
-def _make_private(folder: Path) -> None:
-    folder.chmod(0o700)
+def _make_work(folder: Path) -> None:
     shutil.rmtree(folder / WORK, ignore_errors=True)
     (folder / WORK).mkdir(mode=0o700)
 

@@ -87,6 +87,17 @@ def test_a_job_of_this_machine_has_the_face_of_a_run(tmp_path):
     assert attach(str(job.folder)).wait() == result and "is done" in job.why()
 
 
+def test_a_folder_that_is_there_keeps_its_mode_and_only_the_script_is_private(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o2770)  # as a group that works together has it
+    mode = (tmp_path / "mine").stat().st_mode  # not everyone may set all of it
+    job = submit(SHORT.set({"run.epochs": 1}), 1, folder=tmp_path / "mine")
+    job.wait()
+    assert job.folder.stat().st_mode == mode
+    for private in ("job", "job/start.sh"):
+        assert stat.S_IMODE((job.folder / private).stat().st_mode) & 0o777 == 0o700
+
+
 def test_without_a_name_a_folder_is_made_here(tmp_path):
     job = submit(SHORT, 1)
     assert job.folder.parent == tmp_path and job.folder.name.startswith("dlhpc-")
