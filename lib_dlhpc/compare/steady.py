@@ -2,6 +2,8 @@
 
 A step of a rank goes from the end of its update before to the end of its own. The first steps of a run and
 of an epoch are left out: caches are cold, memory is asked for, the network has just been tested and saved.
+Where an epoch has so few steps that its first must count, the saving at the end of the one before is no part of it:
+a run cut short ends an epoch far more often than the whole one, and a prediction counts only saves by the clock.
 """
 
 from collections.abc import Sequence
@@ -69,6 +71,10 @@ def steps_of(timeline: Timeline, together: int = 1, epoch: int = 0) -> Steps:
         sums[:, rank] = np.bincount(at, length, len(KINDS) * steps).reshape(-1, steps)
         begin[rank] = table.start[own].min()
     lasts = np.diff(ends, axis=1, prepend=begin[:, None])
+    if epoch:
+        saved = sums[KINDS.index("checkpoint"), :, ::epoch]
+        lasts[:, ::epoch] -= saved
+        saved[:] = 0.0
     grouped = (*sums.shape[:2], steps // together, together)
     sums, lasts = sums.reshape(grouped).sum(-1), lasts.reshape(grouped[1:]).sum(-1)
     terms = {name: seconds.mean(axis=0) / together for name, seconds in _terms(sums, lasts).items()}

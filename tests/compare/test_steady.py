@@ -89,6 +89,21 @@ def test_the_first_step_of_an_epoch_has_no_say():
     assert steady([steps_of(timeline)]).high == pytest.approx(51.0)
 
 
+def test_saving_at_the_end_of_an_epoch_is_no_part_of_a_step():
+    def checkpoint(step, rank):
+        return 5.0 if step else 0.0
+
+    timeline = _timeline(12, checkpoint=checkpoint, forward=1.0, update=1.0)
+    found = steady([steps_of(timeline, epoch=1)])
+    assert found.terms["checkpoint"] == 0
+    assert (found.step, found.high) == pytest.approx((2.0, 2.0))
+
+
+def test_saving_by_the_clock_within_an_epoch_is_part_of_a_step():
+    found = steady([steps_of(_timeline(12, checkpoint=5.0, forward=1.0, update=1.0), epoch=6)])
+    assert found.terms["checkpoint"] == pytest.approx(5.0)
+
+
 def test_a_few_steps_are_all_there_is():
     assert steady([steps_of(_timeline(1, forward=1.0, update=1.0))]).step == pytest.approx(2.0)
     assert steady([steps_of(_timeline(3, forward=1.0, update=1.0))]).steps == 2
