@@ -26,6 +26,7 @@ ALL = "one step"
 PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
 SECONDS = 5.0  # of real steps, about
 PAUSE = 0.05  # s between two looks at a run
+GOING_ON = ("queued", "running")  # states of a run that is not at an end
 
 Begin = Callable[..., Job]
 # Called while a run is going on; what it raises ends the run.
@@ -160,7 +161,7 @@ def measured(
     short = shortened(here.experiment, steps)
     job = begin(short, here.ranks, folder)
     try:
-        while job.state == "running":
+        while job.state in GOING_ON:
             look(job)
             time.sleep(PAUSE)
         job.wait()

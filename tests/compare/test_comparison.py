@@ -16,6 +16,7 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores, default_path, host_class
+from lib_dlhpc.timeline.store import save
 
 SPLITS = {
     "data": {"strategy.data": 2},
@@ -74,6 +75,32 @@ def test_whoever_looks_can_end_the_run(mpi, digits):
         compare(digits, steps=200, look=look)
     assert jobs[0].state in ("cancelled", "done")
     assert not jobs[0].folder.exists()
+
+
+def test_who_looks_sees_a_run_that_waits_in_a_queue(digits, tmp_path):
+    class Queued:
+        """A job of a batch system: it waits, it runs, it is done."""
+
+        folder, left = tmp_path, ["queued", "queued", "running"]
+
+        @property
+        def state(self):
+            return self.left[0] if self.left else "done"
+
+        def wait(self):
+            assert not self.left, "whoever waits here cannot look"
+
+        def cancel(self):
+            pass
+
+    def look(job):
+        seen.append(job.state)
+        job.left.pop(0)
+
+    seen = []
+    save(simulate(digits, steps=9), tmp_path / "timeline.npz")
+    compare(digits, steps=9, folder=tmp_path, look=look, begin=lambda *given: Queued())
+    assert seen == ["queued", "queued", "running"]
 
 
 def test_a_run_that_fails_says_why(mpi, digits):
