@@ -27,6 +27,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
+PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
+        _check_paths(options)
         status = int(options.command(options))
         if sys.stdout:  # None where it was closed
             sys.stdout.flush()
@@ -54,6 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr)
         return 130  # as a shell reports it
+
+
+def _check_paths(options: argparse.Namespace) -> None:
+    """Refuse an empty name, as "$OUT" is where nothing set it: it would mean the current folder, or nothing."""
+    for option, what in PATHS.items():
+        if getattr(options, option, None) == "":
+            raise SpecError(f"--{option}: expected a {what}, found an empty name.")
 
 
 def _drop_output() -> None:

@@ -93,6 +93,35 @@ def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
     assert not captured.out
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "submit none.toml --out",
+        "submit none.toml --resume",
+        "run none.toml --out",
+        "run none.toml --resume",
+        "compare none.toml --out",
+        "couple none.toml --out",
+        "calibrate --out",
+        "calibrate machine --out",
+        "calibrate io . --out",
+        "snapshots restore none 1 --out",
+        "snapshots branch none 1 --out",
+        "predict goyal17-r50-1h --save",
+        "simulate goyal17-r50-1h --trace",
+    ],
+)
+def test_an_empty_name_is_not_the_current_folder(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*line.split(), ""]) == 2  # as of "$OUT" where nothing set it
+    out, err = capsys.readouterr()
+    option = line.split()[-1]
+    assert err.startswith(f"dlhpc: {option}: expected a ") and err.count("\n") == 1 and not out
+    assert main(["trace", "run", "--out", "", "none.py"]) == 2
+    assert "--out: expected a folder or file" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_is_not_an_experiment(tmp_path, capsys):
     assert main(["predict", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
