@@ -1,6 +1,6 @@
 """A comparison in a terminal: a table of the terms, a bar for each way, and the verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.spec.experiment import to_tables
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.compare.comparison import Comparison
 
 ALL = "one step"
-NAME, TIME, OFF = 26, 10, 11  # characters of the columns
+NAME, TIME, OFF = 26, 10, 11  # characters of the columns, where their words leave room
 BAR = 60  # characters of the longest step
 # A letter for each cause, in the order in which a step has them; others are "?".
 LETTERS = {
@@ -89,14 +89,17 @@ def _table(of: "Comparison") -> list[str]:
     foretold = [way for way in ways if way != "measured"]
     rows: dict[str, Mapping[str, float]] = {ALL: of.step}
     rows |= {f"  {name}": seconds for name, seconds in of.terms.items()}
-    over = "off by, of the measured step"
-    left, right = NAME + TIME * len(ways), OFF * len(foretold)
-    lines = [f"{'':{left}}{over:>{right}}", f"{'':{NAME}}" + _row(ways, foretold)]
-    for name, seconds in rows.items():
-        shown = [show(seconds[way], "s") if way in seconds else "" for way in ways]
+    times, errors = [ways], [foretold]
+    for seconds in rows.values():
+        times.append([show(seconds[way], "s") if way in seconds else "" for way in ways])
         off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in foretold]
-        errors = [f"{each / of.step['measured']:+.1%}" for each in off]
-        lines.append(f"{name:{NAME}}{_row(shown, errors)}")
+        errors.append([f"{each / of.step['measured']:+.1%}" for each in off])
+    left = _column(["", *rows], NAME, "<")
+    left = [name + row for name, row in zip(left, _columns(times, TIME), strict=True)]
+    right = _columns(errors, OFF)
+    over = "off by, of the measured step"
+    lines = [" " * len(left[0]) + over.rjust(len(right[0]))]
+    lines += [line + row for line, row in zip(left, right, strict=True)]
     lines += [
         f"  {way + ', 90 % band':<30}{show(band[ALL][0], 's')} to {show(band[ALL][1], 's')}"
         for way, band in of.bands.items()
@@ -107,8 +110,16 @@ def _table(of: "Comparison") -> list[str]:
     return lines
 
 
-def _row(times: list[str], errors: list[str]) -> str:
-    return "".join(f"{time:>{TIME}}" for time in times) + "".join(f"{e:>{OFF}}" for e in errors)
+def _columns(rows: Sequence[Sequence[str]], least: int) -> list[str]:
+    """Return a line for each row, its words to the right of columns that are wide enough for all of them."""
+    columns = [_column(column, least, ">") for column in zip(*rows, strict=True)]
+    return ["".join(row) for row in zip(*columns, strict=True)]
+
+
+def _column(words: Sequence[str], least: int, side: str) -> list[str]:
+    """Return the words, `least` characters wide or more: a space stands between them and the next column."""
+    wide = max(least, *(len(word) + 1 for word in words))
+    return [f"{word:{side}{wide}}" for word in words]
 
 
 def _bars(of: "Comparison") -> list[str]:

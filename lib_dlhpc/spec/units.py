@@ -29,6 +29,7 @@ FACTORS: dict[str, dict[str, float]] = {
     "": {"": 1.0, "billion": 1e9},
 }
 
+NO_TIME = 1e-12  # s; less is rounding, and shown as none
 LONGEST = 100  # characters; a quantity is short, and a long text must not keep the reader busy
 _NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*)?")
 
@@ -135,7 +136,7 @@ def _format_time(value: float, digits: int) -> str:
         (1.0, 1.0, "s"),
     ]
     steps += [(1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")]
-    if magnitude == 0:
+    if magnitude < NO_TIME:
         return "0 s"
     _, scale, symbol = next(step for step in steps if magnitude >= step[0])
     return f"{_plain(value / scale, digits)} {symbol}"

@@ -16,6 +16,7 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores, default_path, host_class
+from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline.store import save
 
 SPLITS = {
@@ -219,6 +220,22 @@ def test_a_run_as_predicted_has_no_term_that_is_off(digits):
     found = _told(digits.set({"machine.jitter": 0.0}))
     assert abs(found.error("predicted")) < 1e-9
     assert "No term is off by more than" in found.verdict[-1]
+
+
+@pytest.mark.parametrize("seconds", [5.68e-16, 5.68e-12, 1e-3, 3e7, 4.07e24])
+def test_columns_stand_apart_whatever_is_in_them(digits, seconds):
+    found = _told(digits)
+    ways = dict.fromkeys(WAYS, seconds)
+    odd = replace(found, terms={"forward": ways, "other": ways}, step=ways)
+    lines = odd.as_text().splitlines()
+    (head,) = (line for line in lines if line.split()[:1] == ["predicted"] and "|" not in line)
+    rows = [line for line in lines if line.startswith(("one step", "  forward", "  other"))]
+    shown = format_quantity(seconds, "s")
+    assert len(rows) == 3
+    for row in rows:
+        assert row.count(f" {shown}") == len(WAYS)
+        assert row.count(" +0.0%") == len(WAYS) - 1
+        assert len(row) == len(head)
 
 
 def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits):

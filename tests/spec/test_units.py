@@ -121,6 +121,9 @@ def test_what_is_shown_is_short_and_has_its_unit(unit, size):
     [
         (12.5e9, "B/s", "12.5 GB/s"),
         (0, "s", "0 s"),
+        (5.68e-16, "s", "0 s"),
+        (-9.9e-13, "s", "0 s"),
+        (1e-12, "s", "0.001 ns"),
         (0, "B", "0 B"),
         (999.9999, "B", "1 kB"),
         (1.5e-6, "s", "1.5 µs"),
