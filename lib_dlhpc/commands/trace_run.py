@@ -72,7 +72,11 @@ def _check(out: Path) -> None:
     if not out.parent.is_dir():
         raise SpecError(f"{out}: there is no folder {out.parent}.")
     with tempfile.TemporaryDirectory() as folder:
-        write(from_rows([], 1, "measured"), Path(folder) / out.name)
+        trial = Path(folder) / out.name
+        try:
+            write(from_rows([], 1, "measured"), trial)
+        except SpecError as error:
+            raise SpecError(str(error).replace(str(trial), str(out))) from None
 
 
 def _write(run: Any, out: str) -> None:

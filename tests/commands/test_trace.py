@@ -88,6 +88,12 @@ def test_mistakes_are_told_with_the_file(trace, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "folder.json", trace]
 
 
+def test_run_names_the_file_that_was_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    error = refused(capsys, "run", "--out", "k.foo", "program.py")
+    assert error.startswith("dlhpc: k.foo: expected a name that ends in .npz")
+
+
 def test_an_otf2_archive_there_and_back(trace, capsys):
     pytest.importorskip("otf2")
     for out in ("run.otf2", "plain"):
