@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib_dlhpc.launch.mpi import check_here, command, environment
-from lib_dlhpc.launch.traced import part_of
+from lib_dlhpc.launch.traced import INTERRUPTED, part_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
 from lib_dlhpc.timeline.table import Timeline
@@ -90,8 +90,14 @@ def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
             continue
         parts.append(part)
         lost += [f"rank {rank}: {sentence}" for sentence in part.lost]
-        if part.ended is None:
-            lost.append(f"rank {rank} was ended from outside: what it was doing then is not here.")
-        elif part.ended != "done":
-            lost.append(f"rank {rank} ended with {part.ended}")
+    interrupted = any(part.ended == INTERRUPTED for part in parts)
+    if interrupted:
+        lost.append("Interrupted: what the ranks were doing then is not here.")
+    for part in parts:
+        if part.ended is None and not interrupted:
+            lost.append(
+                f"rank {part.rank} was ended from outside: what it was doing then is not here."
+            )
+        elif part.ended not in (None, "done", INTERRUPTED):
+            lost.append(f"rank {part.rank} ended with {part.ended}")
     return TracedRun(assemble(parts, ranks), status, tuple(lost))

@@ -23,6 +23,8 @@ PATIENCE = (
     5.0  # s that a rank which has ended waits for the others to end, to compare clocks once more
 )
 MPI_MODULE = "mpi4py.MPI"
+INTERRUPTED = "KeyboardInterrupt"  # how a rank ends that was told Ctrl-C
+INTERRUPTED_STATUS = 130  # as of a shell: 128 + SIGINT
 # What launchers tell a process, for programs that do not use MPI: its rank, and how many there are.
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
@@ -121,8 +123,12 @@ def main(words: list[str]) -> None:
     except SystemExit as error:
         how = "done" if error.code in (None, 0) else f"exit status {error.code}"
         raise
+    except KeyboardInterrupt:  # who pressed the keys knows why: no traceback of each rank
+        how = INTERRUPTED
+        _abort(traced, how, INTERRUPTED_STATUS)
+        raise SystemExit(INTERRUPTED_STATUS) from None
     except BaseException as error:
-        how = f"{type(error).__name__}: {error}"
+        how = ": ".join(filter(None, (type(error).__name__, str(error))))
         _abort(traced, how)
         raise
     finally:
@@ -144,14 +150,15 @@ def _told(names: tuple[str, ...], otherwise: int) -> int:
     return next((int(os.environ[name]) for name in names if name in os.environ), otherwise)
 
 
-def _abort(traced: Traced, how: str) -> None:
+def _abort(traced: Traced, how: str, status: int = 1) -> None:
     """End all ranks where one has failed, as `python -m mpi4py` does: they would wait for it for ever."""
     if traced.own is not None and traced.own.size > 1 and not traced.mpi.Is_finalized():
         HERE.told(ended=how)
-        traceback.print_exc()
+        if how != INTERRUPTED:
+            traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
-        traced.own.Abort(1)
+        traced.own.Abort(status)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,16 @@ def test_however_it_ends_what_was_done_before_is_there(mpiexec, tmp_path, how, s
     assert ("rank 1" in run.stderr) == bool(lost)
 
 
+def test_told_to_stop_from_the_keyboard_all_is_said_in_one_line(mpiexec, tmp_path):
+    """Every rank has the signal, as in a terminal; one that has it first ends the others."""
+    run, table = traced(tmp_path, ENDING, "interrupted", ranks=3)
+    assert run.returncode == 130, run.stderr
+    assert "Traceback" not in run.stderr and "KeyboardInterrupt" not in run.stderr
+    assert run.stderr.count("Interrupted: what the ranks were doing then is not here.") == 1
+    assert "was ended from outside" not in run.stderr and "ended with" not in run.stderr
+    assert {event.name for event in table} >= {"first", "MPI_Barrier", "MPI_Allgather"}
+
+
 LATE = """
 import mpi4py, os, sys
 mpi4py.rc.initialize = False

@@ -12,6 +12,8 @@ comm, how = MPI.COMM_WORLD, sys.argv[1]
 with region("first"):
     comm.Barrier()
 comm.allgather(comm.rank)
+if how == "interrupted":
+    signal.raise_signal(signal.SIGINT)
 if comm.rank == 1:
     for _ in range(comm.size - 1):
         comm.recv()
