@@ -16,6 +16,7 @@ import tomli_w
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import LARGEST_FILE, Experiment, read_experiment, to_tables
 from lib_dlhpc.spec.schema import check_keys, choice, number, read_table, to_table, whole
+from lib_dlhpc.spec.units import count
 
 PLACEMENTS = ("shared", "separate")
 WHEN_EMPTY = ("wait", "again")
@@ -136,9 +137,10 @@ class Workflow:
         else:
             simulating, training = range(coupling.ranks), range(coupling.ranks, ranks)
             if not training:
+                fewer = f"coupling.ranks of at most {ranks - 1}, " if ranks > 1 else ""
                 raise SpecError(
-                    f"coupling.ranks = {coupling.ranks}: {ranks} ranks leave none to train; legal: at most"
-                    f' {ranks - 1}, or placement = "shared".'
+                    f"coupling.ranks = {coupling.ranks}: these leave none to train of {count(ranks, 'rank')};"
+                    f' legal: {fewer}{coupling.ranks + 1} ranks or more, or placement = "shared".'
                 )
         if len(simulating) > grid:
             raise SpecError(
@@ -164,10 +166,15 @@ def read_workflow(tables: Mapping[str, Any]) -> Workflow:
     simulation = read_table(Simulation, tables.pop("simulation", {}), "simulation")
     coupling = read_table(Coupling, tables.pop("coupling", {}), "coupling")
     costs = tables.pop("costs", None)
+    if simulation.sampling > simulation.steps:
+        raise SpecError(
+            f"simulation.sampling = {simulation.sampling}: no sample in simulation.steps = {simulation.steps};"
+            f" legal: a whole number from 1 to {simulation.steps}."
+        )
     size = 2 * simulation.field_bytes
     shape = [1, simulation.grid, simulation.grid]
     tables["dataset"] = {"samples": simulation.samples, "sample_shape": shape}
-    tables["dataset"]["bytes"] = float(size * max(simulation.samples, 1))
+    tables["dataset"]["bytes"] = float(size * simulation.samples)
     tables.setdefault("machine", {"name": "laptop"})
     workflow = Workflow(
         read_experiment(tables), simulation, coupling,

@@ -80,11 +80,14 @@ def test_more_ranks_than_cores_are_said_to_be_so(file, capsys, monkeypatch):
     ("words", "says"),
     [
         (["-n", "0"], "--ranks 0: legal"),
-        (["-n", "1"], "1 ranks leave none to train"),
+        (["-n", "1"], "leave none to train of 1 rank; legal: 2 ranks or more, or placement"),
         (["-n", "1000"], "--ranks 1000: legal"),
         (["--placement", "apart"], "--placement apart: legal: shared, or the number"),
         (["--placement", "0"], "--placement 0: legal"),
-        (["-n", "3", "--placement", "3"], "3 ranks leave none to train"),
+        (
+            ["-n", "3", "--placement", "3"],
+            "train of 3 ranks; legal: coupling.ranks of at most 2, 4 ranks",
+        ),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(file, capsys, words, says):

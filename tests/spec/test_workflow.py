@@ -28,6 +28,7 @@ def test_costs_and_placement_read_back_too():
     ("before", "after", "says"),
     [
         ("steps = 96", "steps = 97", "legal: a multiple, such as 96"),
+        ("sampling = 2", "sampling = 99999", "simulation.sampling = 99999: no sample"),
         ("restart = 8", "restart = 7", "simulation.restart = 7: legal: a multiple"),
         ("grid = 12", "grid = 16", "must read and give fields of (1, 16, 16)"),
         ("grid = 12", "grid = 3", "simulation.grid = 3"),
@@ -62,7 +63,9 @@ def test_shared_ranks_do_both_and_separate_ones_do_one_thing_each(ranks):
 
 
 def test_nobody_left_to_train_and_more_ranks_than_rows_are_refused():
-    with pytest.raises(SpecError, match=r"coupling.ranks = 2: 2 ranks leave none to train"):
+    with pytest.raises(
+        SpecError, match=r"coupling.ranks = 2: these leave none to train of 2 ranks"
+    ):
         small("separate", 2).sides(2)
     with pytest.raises(SpecError, match=r"13 ranks simulate: simulation.grid = 12"):
         small("shared").sides(13)
