@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import parse_quantity
@@ -41,10 +42,10 @@ def _network(options: argparse.Namespace) -> int:
 
     if options.program:
         for name in ("algorithms", "sizes"):
-            if getattr(options, name):
+            if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: is for measuring; a program of yours takes none.")
         with lab.network(options.ranks, options.bandwidth, options.latency) as net:
-            words = net.command(options.ranks, *options.program)
+            words = net.command(options.ranks, *_ends_all(options.program), *options.program)
             return subprocess.run(words, env=net.environment(), check=False).returncode
     algorithms = _list(options.algorithms) or crossover.ALGORITHMS
     sizes = [_size(text) for text in _list(options.sizes)] or crossover.SIZES
@@ -53,6 +54,16 @@ def _network(options: argparse.Namespace) -> int:
     found = crossover.measure(options.ranks, options.bandwidth, options.latency, algorithms, sizes)
     print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
     return 0
+
+
+def _ends_all(program: list[str]) -> list[str]:
+    """Return what lets an error of one rank end the others, which would wait for it; not beside options of Python."""
+    if not program[0].startswith("-"):
+        if not Path(program[0]).exists():
+            raise SpecError(f"{program[0]}: no such program.")
+    elif program[0] not in ("-m", "-c", "-"):
+        return []
+    return ["-m", "mpi4py"]
 
 
 def _list(text: str | None) -> list[str]:

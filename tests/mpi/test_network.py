@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -112,6 +113,16 @@ def test_the_command_measures_and_runs_programs(capfd):
     assert main([*words, "--", "-c", "import sys; sys.exit(3)"]) == 3
 
 
+@pytest.mark.parametrize("end", ["raise ValueError('planted')", "import sys; sys.exit('planted')"])
+def test_a_rank_that_fails_ends_those_that_wait_for_it(end):
+    program = (
+        "from mpi4py import MPI\nif MPI.COMM_WORLD.rank: " + end + "\nMPI.COMM_WORLD.Barrier()"
+    )
+    words = [sys.executable, "-m", "lib_dlhpc.cli", "network", "-n", "2", "--", "-c", program]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert told.returncode not in (0, 2) and "planted" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -123,6 +134,7 @@ def test_the_command_measures_and_runs_programs(capfd):
         (["--sizes", "1 GiB"], "64 MiB"),
         (["-n", "1"], "at least 2"),
         (["--sizes", "4 KiB", "--", "x.py"], "--sizes"),
+        (["--", "none.py"], "none.py: no such program"),
     ],
 )
 def test_the_command_names_mistakes(words, named, capfd):
