@@ -47,11 +47,16 @@ def _network(options: argparse.Namespace) -> int:
         with lab.network(options.ranks, options.bandwidth, options.latency) as net:
             words = net.command(options.ranks, *_ends_all(options.program), *options.program)
             return subprocess.run(words, env=net.environment(), check=False).returncode
-    algorithms = _list(options.algorithms) or crossover.ALGORITHMS
-    sizes = [_size(text) for text in _list(options.sizes)] or crossover.SIZES
-    crossover.check(algorithms, sizes)
+    given = (
+        *(options.ranks, options.bandwidth, options.latency),
+        crossover.ALGORITHMS if options.algorithms is None else _list(options.algorithms),
+        crossover.SIZES
+        if options.sizes is None
+        else [_size(text) for text in _list(options.sizes)],
+    )
+    crossover.check(*given)
     print("Measuring, for about a minute ...", file=sys.stderr)
-    found = crossover.measure(options.ranks, options.bandwidth, options.latency, algorithms, sizes)
+    found = crossover.measure(*given)
     print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
     return 0
 
@@ -66,8 +71,8 @@ def _ends_all(program: list[str]) -> list[str]:
     return ["-m", "mpi4py"]
 
 
-def _list(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _size(text: str) -> int:

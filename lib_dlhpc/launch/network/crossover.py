@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.launch.network.lab import Network, NetworkError, network
+from lib_dlhpc.launch.network.lab import check as check_network
 from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.schedules.algorithms import COLLECTIVES
@@ -110,8 +111,17 @@ class Crossover:
         )
 
 
-def check(algorithms: Sequence[str], sizes: Sequence[int]) -> None:
+def check(
+    ranks: int,
+    bandwidth: float | str,
+    latency: float | str,
+    algorithms: Sequence[str],
+    sizes: Sequence[int],
+) -> None:
     """Raise SpecError unless these can be measured."""
+    check_network(ranks, bandwidth, latency)
+    if ranks < 2:
+        raise SpecError(f"ranks = {ranks}: expected at least 2, which have something to send.")
     known = COLLECTIVES["allreduce"]
     for name in algorithms:
         if name not in known:
@@ -142,9 +152,7 @@ def measure(
     sizes: of the buffer of each rank, in B, rising. Raises SpecError for what is not legal, NetworkError
     where there can be no such network or the ranks do not come through within `patience` s.
     """
-    check(algorithms, sizes)
-    if isinstance(ranks, int) and ranks < 2:
-        raise SpecError(f"ranks = {ranks}: expected at least 2, which have something to send.")
+    check(ranks, bandwidth, latency, algorithms, sizes)
     with network(ranks, bandwidth, latency) as net:
         task = {"algorithms": list(algorithms), "sizes": list(sizes)}
         told = _run(net, task, patience)

@@ -92,9 +92,7 @@ def network(
     {(0, 1): ...} what goes from rank 0 to rank 1, on its way through their cables. Raises SpecError for
     what is not legal, NetworkError where this machine allows no such network.
     """
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
-        raise SpecError(f"ranks = {ranks!r}: expected a whole number, 1 to {MOST_RANKS}.")
-    cable = _link((bandwidth, latency), "")
+    cable = check(ranks, bandwidth, latency)
     cables, pairs = [cable] * ranks, []
     for ends, values in (links or {}).items():
         own = _link(values, f"links[{ends!r}].")
@@ -119,6 +117,13 @@ def network(
     }
     with _kept(plan) as (pid, first):
         yield Network(ranks, cable.bandwidth, cable.latency, pid, first)
+
+
+def check(ranks: int, bandwidth: float | str, latency: float | str) -> Link:
+    """Return the cable of each rank in SI units. Raises SpecError for a network that cannot be."""
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+        raise SpecError(f"ranks = {ranks!r}: expected a whole number, 1 to {MOST_RANKS}.")
+    return _link((bandwidth, latency), "")
 
 
 @cache
