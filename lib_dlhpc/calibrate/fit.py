@@ -35,7 +35,7 @@ Floats = Any
 
 @dataclass(frozen=True)
 class Fit:
-    """A tier, and for each of its numbers what 10 % and 90 % of the resampled fits stay below."""
+    """A tier, and for each of its numbers what 10 % and 90 % of the resampled fits stay below, and the number."""
 
     tier: StorageTier
     intervals: dict[str, tuple[float, float]]
@@ -76,7 +76,9 @@ def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> 
         )[0]
         for _ in range(TRIES)
     ]
-    intervals = {key: _interval([each[key] for each in tries]) for key in best}
+    intervals = {
+        key: _interval(value, [each[key] for each in tries]) for key, value in best.items()
+    }
     tier = StorageTier(scope=scope, name=name, servers="one", **best)
     errors = tuple(expected(tier, point) / point.quantile(0.5) - 1 for point in used)
     return Fit(tier, intervals, errors, bound)
@@ -134,9 +136,9 @@ def _not_negative(rows: Floats, target: Floats) -> Floats:
     return best
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float]:
+def _interval(found: float, values: Sequence[float]) -> tuple[float, float]:
     low, high = np.quantile(values, (0.1, 0.9), method="nearest")
-    return float(low), float(high)
+    return min(float(low), found), max(float(high), found)
 
 
 def _inverse(value: float) -> float:

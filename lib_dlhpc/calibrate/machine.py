@@ -146,7 +146,7 @@ def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, E
 def _numbers(
     layers: Layers, messages: Messages | None, numbers: Numbers, resident: list[int]
 ) -> tuple[dict[str, float], dict[str, Ends]]:
-    """Return each number by its dotted name, and its interval."""
+    """Return each number by its dotted name, and its interval, which holds it."""
     held = float(np.max(resident)), (float(np.min(resident)), 1.1 * float(np.max(resident)))
     found: dict[str, tuple[float, Ends]] = {
         "device.efficiency": (numbers.efficiency, numbers.efficiency_ends),
@@ -165,5 +165,5 @@ def _numbers(
         found["intra_node.bandwidth"] = messages.bandwidth, messages.bandwidth_ends
         found["intra_node.efficiency"] = 1.0, (1.0, 1.0)
     return {key: value for key, (value, _) in found.items()}, {
-        key: pair for key, (_, pair) in found.items()
+        key: (min(pair[0], value), max(pair[1], value)) for key, (value, pair) in found.items()
     }

@@ -11,7 +11,7 @@ from lib_dlhpc.calibrate.machine import PROBE, STEPS, WORKER, Calibrated
 from lib_dlhpc.calibrate.messages import SMALLEST, curve
 from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of
+from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of, value_of
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity, parse_quantity
 
@@ -72,7 +72,9 @@ def _numbers(found: Calibrated) -> Iterator[str]:
         ends = _measured(found).intervals.get(key)
         if ends is not None:
             unit = field_of(key)["unit"]
-            value, low, high = (_shown(each, unit) for each in (_value(found.machine, key), *ends))
+            value, low, high = (
+                _shown(each, unit) for each in (value_of(found.machine, key), *ends)
+            )
             yield f"{name:<38}{value:>14}   {low} to {high}"
 
 
@@ -169,13 +171,6 @@ def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
 def _measured(found: Calibrated) -> Measured:
     assert found.machine.measured is not None
     return found.machine.measured
-
-
-def _value(machine: Machine, key: str) -> float:
-    value: Any = machine
-    for name in key.split("."):
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return float(value)
 
 
 def _table(machine: Machine) -> dict[str, Any]:

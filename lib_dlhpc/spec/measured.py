@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.schema import check_keys, check_value, number
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import count, format_quantity
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.machine import Machine
@@ -28,6 +28,15 @@ STAND_IN = "laptop"  # the machine of the catalog that a measured one takes the 
 OLD = 30  # days after which a calibration is said to be stale
 LARGEST_FILE = 100_000  # bytes; a real one is a few kilobytes
 PACKAGES = ("numpy", "mpi4py", "mpich", "openmpi", "impi-rt")  # whose versions matter
+ROUNDED = 1e-3  # of a number: files hold four digits of it, and of the ends of its interval
+# What a machine can be off its parts by: beyond it, the number is a mistake and no measurement.
+LIMITS = {
+    "device.slowdown": (0.01, 100.0),
+    "device.efficiency": (0.001, 1.0),
+    "intra_node.efficiency": (0.001, 1.0),
+    "inter_node.efficiency": (0.001, 1.0),
+    "host_link.efficiency": (0.001, 1.0),
+}
 KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
 
 
@@ -121,8 +130,10 @@ def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
 def load_measured(path: str | Path) -> "Machine":
     """Return the machine in a file that `dlhpc calibrate` wrote.
 
-    Raises SpecError where it cannot be read, is no such file, or does not say where it was measured.
+    Raises SpecError where it cannot be read, is no such file, does not say where it was measured, or says
+    what cannot be: a number outside its own interval, or outside LIMITS.
     """
+    from lib_dlhpc.spec.experiment import SECTIONS
     from lib_dlhpc.spec.machine import read_machine
 
     try:
@@ -131,8 +142,14 @@ def load_measured(path: str | Path) -> "Machine":
         if len(data) > LARGEST_FILE:
             raise SpecError(f"longer than {LARGEST_FILE:,} bytes: no calibration is.")
         tables = tomllib.loads(data.decode("utf-8"))
+        if others := [f"[{name}]" for name in SECTIONS if name in tables and name != "machine"]:
+            raise SpecError(
+                f"it is an experiment, with {', '.join(others)}, and no machine that `dlhpc calibrate --out FILE`"
+                " measured."
+            )
         check_keys(tables, ("machine",), "calibration")
         machine = read_machine(tables.get("machine", {}))
+        _check_believable(machine)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     except OSError as error:
@@ -144,6 +161,39 @@ def load_measured(path: str | Path) -> "Machine":
             f"{path}: [machine.measured] is missing: `dlhpc calibrate --out FILE` writes it."
         )
     return machine
+
+
+def _check_believable(machine: "Machine") -> None:
+    """Raise SpecError for a number that is none of this machine, or that no machine can have."""
+    intervals = machine.measured.intervals if machine.measured else {}
+    for key, (low, high) in intervals.items():
+        where = f'machine.measured.intervals."{key}"'
+        try:
+            value = value_of(machine, key)
+        except KeyError:
+            raise SpecError(f"{where}: the machine in the file has no machine.{key}.") from None
+        if not low * (1 - ROUNDED) <= value <= high * (1 + ROUNDED):
+            unit = field_of(key)["unit"]
+            ends = f"{format_quantity(low, unit)} to {format_quantity(high, unit)}"
+            raise SpecError(
+                f"machine.{key} = {format_quantity(value, unit)}: outside its own interval, {where} = {ends};"
+                " `dlhpc calibrate` measures both anew."
+            )
+    for key, (least, most) in LIMITS.items():
+        for value in (value_of(machine, key), *intervals.get(key, ())):
+            if not least <= value <= most:
+                raise SpecError(
+                    f"machine.{key} = {value:g}, or an end of its interval: legal in a measured machine: from"
+                    f" {least:g} to {most:g}."
+                )
+
+
+def value_of(machine: "Machine", key: str) -> float:
+    """Return the number of a machine with this dotted name; raises KeyError where it has none."""
+    value: Any = machine
+    for name in key.split("."):
+        value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+    return float(value)
 
 
 def default_path() -> Path:

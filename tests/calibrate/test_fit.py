@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.calibrate.expected import expected
-from lib_dlhpc.calibrate.fit import fit_io, least_error
+from lib_dlhpc.calibrate.fit import _interval, fit_io, least_error
 from lib_dlhpc.calibrate.io import KINDS
 from lib_dlhpc.calibrate.points import Point
 from lib_dlhpc.calibrate.workspace import CalibrationError
@@ -108,3 +108,10 @@ def test_too_few_sizes_say_so(what):
         fit_io(some)
     with pytest.raises(CalibrationError, match="'file': 0 sizes"):
         fit_io([point for point in planted(DISK) if point.readers > 1])
+
+
+def test_an_interval_holds_the_number_whatever_the_resampled_fits_say():
+    tries = [1.0, 2.0, 3.0, 4.0]
+    assert _interval(2.5, tries) == (1.0, 4.0)
+    assert _interval(0.5, tries) == (0.5, 4.0)
+    assert _interval(9.0, tries) == (1.0, 9.0)

@@ -169,8 +169,41 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path):
     with pytest.raises(SpecError, match=r"broken.toml: not valid TOML"):
         load_measured(tmp_path / "broken.toml")
     (tmp_path / "more.toml").write_text("[model]\nname = 'lenet5'\n")
-    with pytest.raises(SpecError, match="unknown key"):
+    with pytest.raises(SpecError, match=r"it is an experiment, with \[model\], and no machine"):
         load_measured(tmp_path / "more.toml")
+    (tmp_path / "other.toml").write_text("[colour]\nname = 'red'\n")
+    with pytest.raises(SpecError, match="unknown key"):
+        load_measured(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "ends", "said"),
+    [
+        ("peak", {"fp32": 108.7e9}, ["200 GFLOP/s", "300 GFLOP/s"], "outside its own interval"),
+        ("launch", 3e-6, [1e-6, 2e-6], r"device.launch = 3 µs: outside .* = 1 µs to 2 µs"),
+        ("slowdown", 1e30, [1, 1e30], r"slowdown = 1e\+30.*legal .* from 0.01 to 100"),
+        ("slowdown", 1.0, [1, 1e30], r"slowdown = 1e\+30.*legal .* from 0.01 to 100"),
+        ("slowdown", 1e-30, None, r"slowdown = 1e-30.*legal .* from 0.01 to 100"),
+        ("efficiency", 1e-9, [1e-9, 1.0], r"efficiency = 1e-09.*legal .* from 0.001 to 1"),
+    ],
+)
+def test_a_calibration_that_cannot_be_is_refused(tmp_path, key, value, ends, said):
+    name = "device.peak.fp32" if key == "peak" else f"device.{key}"
+    machine = table(intervals={name: ends} if ends else {})
+    machine["device"][key] = value
+    with pytest.raises(SpecError, match=said):
+        load_measured(written(tmp_path, machine))
+
+
+def test_an_interval_of_what_the_machine_does_not_have_is_refused(tmp_path):
+    machine = table(intervals={"device.peak.fp8": [1e9, 2e9]})
+    with pytest.raises(SpecError, match=r"the machine in the file has no machine.device.peak.fp8"):
+        load_measured(written(tmp_path, machine))
+
+
+def test_a_number_may_be_the_end_of_its_interval_and_rounded(tmp_path):
+    machine = table(intervals={"device.launch": [3.001e-6, 4e-6], "jitter": [0.01, 0.02]})
+    assert load_measured(written(tmp_path, machine)).device.launch == 3e-6
 
 
 def test_the_user_s_own_is_where_the_system_keeps_such_files(tmp_path, monkeypatch):
