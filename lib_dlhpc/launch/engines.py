@@ -40,6 +40,7 @@ class Engines:
         self.client: Any = None
         self._own_folder = own_folder
         self._line: socket.socket | None = None
+        self._ended = False
         atexit.register(self.end)
 
     def __enter__(self) -> Any:
@@ -54,10 +55,16 @@ class Engines:
         self.end()
 
     def __repr__(self) -> str:
-        return f"Engines({self.job.ticket.ranks} ranks, {self.job.label}, {self.job.state})"
+        state = "ended" if self._ended else self.job.state
+        return f"Engines({self.job.ticket.ranks} ranks, {self.job.label}, {state})"
 
     def end(self) -> None:
-        """End the engines, and return when they have ended. What ran on them and has not come back is lost."""
+        """End the engines, and return when they have ended. What ran on them and has not come back is lost.
+
+        Engines that have ended are left as they are.
+        """
+        if self._ended:
+            return
         atexit.unregister(self.end)
         if self.client is not None:
             self.client.close()
@@ -69,6 +76,7 @@ class Engines:
         self.job.cancel()
         if self._own_folder and self.job.state in ("done", "cancelled"):
             shutil.rmtree(self.job.folder, ignore_errors=True)
+        self._ended = True
 
     def _join(self) -> None:
         """Wait until all engines are there. Raises JobError if they end before."""

@@ -101,8 +101,8 @@ def _hand_over(
 ) -> BatchJob:
     """Hand in what is to be done in a folder. ready: makes it ready, and returns its log, locked. more: the rest."""
     site = settle_site(to, site)
-    if ranks < 1:
-        raise SpecError(f"ranks = {ranks}: expected a whole number, at least 1.")
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise SpecError(f"ranks = {ranks!r}: expected a whole number, at least 1.")
     limit = site.time_limit if time_limit is None else read_time(time_limit, "time limit")
     here = site.scheduler == "local"
     if limit is None and not here:

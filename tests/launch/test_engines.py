@@ -11,11 +11,12 @@ import psutil
 import pytest
 from patience import PATIENCE, eventually
 
-from lib_dlhpc.launch import JobError, attach
-from lib_dlhpc.launch.engines import engines
+from lib_dlhpc.launch import JobError, attach, submit_task
+from lib_dlhpc.launch.engines import Engines, engines
 from lib_dlhpc.launch.engines_job import WORD, _said, _taken
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
+from lib_dlhpc.launch.task import program
 from lib_dlhpc.spec.errors import SpecError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
@@ -125,10 +126,23 @@ def test_engines_that_do_not_come_up_are_told_and_leave_nothing(tmp_path, monkey
         engines(1, folder=tmp_path / "run")
     assert attach(tmp_path / "run").state == "failed"
     eventually(lambda: not of(tmp_path / "run"))
+    for ranks in ("x", 2.0, None, True):
+        with pytest.raises(SpecError, match="expected a whole number, at least 1"):
+            engines(ranks)
     for wrong in ({"ranks": 0}, {"ranks": 1, "to": "none"}, {"ranks": 1, "site": "none"}):
         with pytest.raises(SpecError):
             engines(**wrong, folder=tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_what_has_ended_can_be_ended_once_more_and_shown(tmp_path):
+    (tmp_path / "nothing.py").touch()
+    crew = Engines(submit_task(program("nothing.py"), folder="run"), own_folder=True)
+    eventually(lambda: crew.job.state == "done", crew.job.why)
+    crew.end()
+    assert not (tmp_path / "run").exists()  # nothing of them is left, nor asked for
+    crew.end()
+    assert repr(crew).startswith("Engines(1 ranks, local job ") and repr(crew).endswith(", ended)")
 
 
 @pytest.mark.parametrize("said", [b"0" * WORD, b"0", b""])
