@@ -22,7 +22,9 @@ def late_messages(found: Calls, late: AllWaits, span: float) -> list[Finding]:
 def _late_messages(found: Calls, late: AllWaits, of_sender: bool, span: float) -> Iterator[Finding]:
     table = found.table
     kind = "late sender" if of_sender else "late receiver"
-    why = "for messages that it sends late" if of_sender else "to take messages from them"
+    why = (
+        "for messages that it sends late" if of_sender else "which receives late what is sent to it"
+    )
     waits = late.late_sender if of_sender else late.late_receiver
     for cause, parts in sorted(_guilty(found, late, of_sender, span).items()):
         rows = np.concatenate([rows for _, _, rows, _ in parts])
@@ -107,8 +109,8 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
         row = int(waits.row[np.argmax(np.where(group == worst, own, -1.0))])
         total = float(waited[its[counted]].sum())
         sentence = (
-            f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: each rank that waits"
-            f" for it waits {said(verdict.seconds)}, all together {said(total)}."
+            f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: a rank that waits for it"
+            f" waits {said(verdict.seconds)} on average, all together {said(total)}."
         )
         where = place(table, row)
         findings.append(Finding("wait at collective", rank, verdict.seconds, where, sentence))

@@ -99,6 +99,7 @@ def test_a_late_receiver_is_found():
     (one,) = found(world.trace(), "late receiver")
     assert (one.rank, one.peer, one.where.rank, one.where.name) == (3, 2, 2, "MPI_Send")
     assert one.seconds == pytest.approx(STEPS * late, rel=0.1)
+    assert "for rank 3, which receives late what is sent to it (40 times)" in one.sentence
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -115,6 +116,7 @@ def test_imbalance_is_found_and_so_is_the_wait_it_makes(ranks, seed):
     (wait,) = found(trace, "wait at collective")
     assert wait.rank == 1 and wait.seconds == pytest.approx(STEPS * more, rel=0.1)
     assert wait.where.rank != 1 and wait.where.name == "MPI_Allreduce"
+    assert "a rank that waits for it waits" in wait.sentence and " on average, all" in wait.sentence
     assert len(analyse(trace).findings) == 2
 
 
