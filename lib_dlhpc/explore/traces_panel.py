@@ -21,7 +21,6 @@ MOST = 4  # findings shown
 NEAR = 3.0  # times the length of a place: what is shown around it at least
 STEPS = 8  # parts of a run: what is shown around a place is one of them at least
 WHOLE = "Whole run"
-NOTHING = "No finding: what differs between ranks is within its scatter, or below 2 % of the run."
 
 
 class TracePanel:
@@ -48,7 +47,7 @@ class TracePanel:
         self.ranks.update(*ranks_state(self.found))
         self.efficiency.update(*efficiency_state(self.found))
         self.more.value = matrix_html(self.found)
-        self.buttons.children = self._buttons(self.found.findings[:MOST])
+        self.buttons.children = self._buttons(self.found)
         self.open(not self.closed)
         return self.found
 
@@ -76,11 +75,11 @@ class TracePanel:
         self.trace.update(*trace_state(self.timeline, where, window))
         self.said.value = verdict_html(escape(finding.sentence))
 
-    def _buttons(self, findings: list[Finding]) -> tuple[Any, ...]:
-        if not findings:
-            return (ipywidgets.HTML(f"<p>{NOTHING}</p>"),)
+    def _buttons(self, found: Analysis) -> tuple[Any, ...]:
+        if not found.findings:
+            return (ipywidgets.HTML(f"<p>{escape(found.nothing)}</p>"),)
         made = [_button(WHOLE, "Show all of it", lambda: self.point(None))]
-        for one in findings:
+        for one in found.findings[:MOST]:
             name = f"{one.kind}: rank {one.rank}, {show(one.seconds, 's')}"
             made.append(_button(name, "Show the place", lambda one=one: self.point(one)))
         return tuple(made)

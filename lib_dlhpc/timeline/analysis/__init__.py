@@ -10,6 +10,7 @@ replay.py      the run on an ideal network, from calls; buckets.py from exchange
 scatter.py     when a difference is more than scatter
 finding.py     Finding: what is wrong, where, and how much it costs
 late.py        findings from waits; imbalance.py from computation; links.py from messages; disks.py from storage
+nothing.py     why nothing is found
 analysis.py    analyse: all of this
 report.py      an analysis in words and as a dictionary
 """

@@ -14,6 +14,7 @@ from lib_dlhpc.timeline.analysis.imbalance import imbalance
 from lib_dlhpc.timeline.analysis.late import late_at_collectives, late_messages
 from lib_dlhpc.timeline.analysis.links import slow_links
 from lib_dlhpc.timeline.analysis.matrix import Matrix, matrix
+from lib_dlhpc.timeline.analysis.nothing import why_nothing
 from lib_dlhpc.timeline.analysis.path import path
 from lib_dlhpc.timeline.analysis.regions import Regions, regions
 from lib_dlhpc.timeline.analysis.waits import AllWaits, waits
@@ -40,6 +41,7 @@ class Analysis:
     efficiency: Efficiency
     path: Timeline  # the critical path
     findings: list[Finding]  # the costliest first
+    nothing: str  # why there are none; "": there are
 
     @property
     def imbalance(self) -> float:
@@ -55,6 +57,7 @@ def analyse(timeline: Timeline) -> Analysis:
     table = in_order(timeline)
     found, when = calls(table), busy(table)
     late = waits(found, when)
+    every = findings(found, when, late)
     return Analysis(
         source=table.source,
         ranks=table.ranks,
@@ -68,7 +71,8 @@ def analyse(timeline: Timeline) -> Analysis:
         regions=regions(table),
         efficiency=efficiency(found, when),
         path=path(found, late) if when.calls else critical_path(table),
-        findings=findings(found, when, late),
+        findings=every,
+        nothing="" if every else why_nothing(found, when, late),
     )
 
 

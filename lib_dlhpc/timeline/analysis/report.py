@@ -38,7 +38,7 @@ def limit(analysis: Analysis) -> str:
 def as_text(analysis: Analysis) -> str:
     """Return the analysis for a terminal."""
     told = analysis.efficiency
-    parts = [limit(analysis), "", *_findings(analysis.findings), ""]
+    parts = [limit(analysis), "", *_findings(analysis), ""]
     parts += [
         f"Efficiency (1 is ideal; as POP defines them)   {said(analysis.span)} run,"
         f" {said(told.ideal_seconds)} on an ideal network",
@@ -109,12 +109,10 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _findings(findings: list[Finding]) -> list[str]:
+def _findings(analysis: Analysis) -> list[str]:
+    findings = analysis.findings
     if not findings:
-        return [
-            "No finding: what differs between ranks is within its scatter, below 2 % of the run, or was there"
-            " fewer than 4 times."
-        ]
+        return [analysis.nothing]
     lines = [count(len(findings), "finding") + ", the costliest first:"]
     for number, finding in enumerate(findings[:SHOWN], 1):
         rank, start, stop, name = finding.where

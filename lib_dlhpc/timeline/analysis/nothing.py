@@ -1,0 +1,95 @@
+"""Why there is no finding: one of three reasons, in a sentence; of what is there too seldom, who it seems to be.
+
+The raw differences are looked at as the findings see them: no rule is decided here, see scatter.py.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.timeline.analysis.busy import Busy
+from lib_dlhpc.timeline.analysis.calls import Calls, Floats
+from lib_dlhpc.timeline.analysis.imbalance import rounds
+from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST
+from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, number_of
+from lib_dlhpc.timeline.table import KINDS
+
+
+class Suspect(NamedTuple):
+    """What might be a finding: what it costs, how often there was occasion for it, and who does what."""
+
+    seconds: float
+    times: int
+    words: str
+
+
+def why_nothing(found: Calls, when: Busy, late: AllWaits) -> str:
+    """Return why nothing is found in a run."""
+    suspects = [*_uneven(found, when), *_late(found, late)]
+    most = max((suspect.seconds for suspect in suspects), default=0.0)
+    if not most >= LEAST * (when.end - when.begin):
+        return f"No finding: what differs between ranks is below {100 * LEAST:.0f} % of the run."
+    few = [one for one in suspects if one.times < FEW and one.seconds >= most / 2]
+    if not few:
+        return "No finding: what differs between ranks is within its scatter."
+    one = few[0]
+    return f"No finding: too few repeats ({one.times}; it takes {FEW}) to be sure; {one.words}."
+
+
+def _uneven(found: Calls, when: Busy) -> Iterator[Suspect]:
+    """Yield who has more to do, or more to read and write, than the median of the others."""
+    table, work = found.table, when.seconds
+    if table.ranks < 2:
+        return
+    rank, more = _most(work)
+    yield Suspect(more, _rounds(found, when), f"rank {rank} computes most")
+    rows = table.where("compute", "input", "checkpoint")
+    whose, seconds = table.rank[rows], (table.stop - table.start)[rows]
+    rank, more = _most(np.bincount(whose, weights=seconds, minlength=table.ranks))
+    times = int(np.count_nonzero(whose == rank))
+    yield Suspect(more, times, f"rank {rank} stands still for storage longest")
+
+
+def _rounds(found: Calls, when: Busy) -> int:
+    """Return how many rounds there are; where nothing says where they end, the fewest rows of a rank."""
+    table = found.table
+    if found.groups or (table.kind == KINDS.index("update")).any():
+        return len(rounds(found, when)) - 1
+    return int(np.bincount(table.rank, minlength=table.ranks).min())
+
+
+def _most(seconds: Floats) -> tuple[int, float]:
+    rank = int(np.argmax(seconds))
+    return rank, float(seconds[rank] - np.median(np.delete(seconds, rank)))
+
+
+def _late(found: Calls, late: AllWaits) -> Iterator[Suspect]:
+    """Yield for whom others wait longest, at a collective and for messages."""
+    table, waits = found.table, late.collective
+    if len(waits.row):
+        names = np.int64(len(table.names))
+        group = number_of(found)[waits.row]
+        each = waits.seconds / np.bincount(group)[group]  # of those that wait, the mean
+        key = table.rank[waits.cause] * names + table.name[waits.cause]
+        seconds = np.bincount(key, weights=each)
+        worst = int(np.argmax(seconds))
+        rank, name = divmod(worst, int(names))
+        its = table.rank[found.members] * names + table.name[found.members] == worst
+        words = f"rank {rank} is the last to join {table.names[name]}"
+        yield Suspect(float(seconds[worst]), int(its.sum()), words)
+    for messages, does in ((late.late_sender, "sends"), (late.late_receiver, "receives")):
+        if len(messages.row):
+            yield _late_message(found, messages, does)
+
+
+def _late_message(found: Calls, waits: Waits, does: str) -> Suspect:
+    table = found.table
+    pair = table.rank[waits.cause].astype(np.int64) * table.ranks + table.rank[waits.row]
+    seconds = np.bincount(pair, weights=waits.seconds)
+    worst = int(np.argmax(seconds))
+    cause, who = divmod(worst, table.ranks)
+    times = int(np.count_nonzero(pair == worst))
+    return Suspect(
+        float(seconds[worst]), times, f"rank {who} waits for rank {cause}, which {does} late"
+    )
