@@ -5,6 +5,7 @@ The executed notebook is in the run folder, under its own name, as far as it cam
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from lib_dlhpc.launch.family import adopt, asked_to_end, end_family
 from lib_dlhpc.launch.notebook import SOURCE, read_notebook, with_parameters
 from lib_dlhpc.launch.task import done, failed, read_task
+
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def execute(folder: Path) -> int:
@@ -25,8 +28,10 @@ def execute(folder: Path) -> int:
     assert task is not None
     source = Path(task.path)
     table = read_notebook(folder / "job" / SOURCE)
+    own = table["cells"]
     if task.parameters:
         table = with_parameters(table, task.parameters, source.name)
+    numbers = _numbers(own, table["cells"])
     node = nbformat.reads(json.dumps(table), as_version=4)
     target, at = folder / source.name, 0
 
@@ -41,7 +46,8 @@ def execute(folder: Path) -> int:
         signal.signal(
             signal.SIGTERM, asked_to_end
         )  # nbclient has one of its own, that waits for the cell
-        print(f"cell {at + 1} of {len(node.cells)}", flush=True)
+        if numbers[at]:
+            print(f"cell {numbers[at]} of {len(own)}", flush=True)
 
     keep()
     client = NotebookClient(
@@ -52,13 +58,25 @@ def execute(folder: Path) -> int:
         client.execute()
     except (CellExecutionError, DeadKernelError) as error:
         kind, text = getattr(error, "ename", "DeadKernel"), getattr(error, "evalue", str(error))
-        failed(folder, f"cell {at + 1} of {source.name}", kind, text)
-        print(error, file=sys.stderr, flush=True)
+        where = f"cell {numbers[at]}" if numbers[at] else "the parameters"
+        failed(folder, f"{where} of {source.name}", kind, _plain(text))
+        print(_plain(str(error)), file=sys.stderr, flush=True)
         return 1
     finally:
         keep()
-    done(folder, notebook=target.name, cells=len(node.cells))
+    done(folder, notebook=target.name, cells=len(own))
     return 0
+
+
+def _numbers(own: list[Any], cells: list[Any]) -> list[int]:
+    """Return the number of each cell in the notebook that was submitted; 0 for one that a job has added."""
+    numbers = {id(cell): number for number, cell in enumerate(own, 1)}
+    return [numbers.get(id(cell), 0) for cell in cells]
+
+
+def _plain(text: str) -> str:
+    """Return what a kernel says without the signs that colour it in a terminal."""
+    return COLOUR.sub("", text)
 
 
 def main(folder: Path) -> int:

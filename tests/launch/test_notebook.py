@@ -14,6 +14,7 @@ from lib_dlhpc.launch import JobError, submit_task
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.notebook import notebook, read_notebook, with_parameters
+from lib_dlhpc.launch.task import printed
 from lib_dlhpc.spec.errors import SpecError
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
@@ -106,15 +107,18 @@ def test_it_comes_back_as_far_as_it_came_and_the_cell_that_failed_is_named(tmp_p
         "word, ranks = '', 1\nranks = 1\nword = ''",
         "print(repr(word))",
         "!mpiexec -n {ranks} python -c 'from mpi4py import MPI; MPI.COMM_WORLD.barrier(); print(7)'",
-        "1 / 0",
+        "raise ZeroDivisionError('\x1b[31mdivision\x1b[0m by zero')",
         "print('never')",
     )
     source = path.read_bytes()
     word = "'; touch x; $(touch x)\n"
     job = submit_task(notebook(path, {"word": word, "ranks": 2}), folder=tmp_path / "run")
-    with pytest.raises(JobError, match=r"^cell 5 of a b.ipynb: ZeroDivisionError: division by"):
+    with pytest.raises(JobError, match=r"^cell 4 of a b.ipynb: ZeroDivisionError: division by"):
         job.wait()
-    assert job.state == "failed"
+    log = printed(job.folder)
+    assert job.state == "failed" and "\x1b" not in log and "raise ZeroDivisionError" in log
+    numbered = [line for line in log.splitlines() if line.startswith("cell ")]
+    assert numbered == [f"cell {number} of 5" for number in (1, 2, 3, 4)]  # those of `path`
     told = outputs(job.folder / "a b.ipynb")
     assert told[2] == f"{word!r}\n" and told[3].count("7") == 2 and told[5] == ""
     assert path.read_bytes() == source and not list(tmp_path.glob("**/x"))
