@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.commands.store import printable
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -57,7 +58,7 @@ def _row(job: "BatchJob") -> tuple[str, str, str, str, str]:
     ticket = job.ticket
     age = show(max(time.time() - ticket.submitted, 0), "s", 2)
     state = job.state
-    return job.label.replace(" job", ""), state, age, str(ticket.ranks), str(job.folder)
+    return job.label.replace(" job", ""), state, age, str(ticket.ranks), printable(str(job.folder))
 
 
 def _why(options: argparse.Namespace) -> int:

@@ -110,12 +110,12 @@ def _print_line(store: "PackedStore", name: str, shown: str, long: bool) -> None
     if long:
         when = datetime.fromtimestamp(stat.mtime).strftime("%Y-%m-%d %H:%M")
         size = "" if stat.is_dir else _bytes(stat.size)
-        print(f"{size:>9}  {when}  {_printable(shown)}{mark}")
+        print(f"{size:>9}  {when}  {printable(shown)}{mark}")
     else:
-        print(_printable(shown) + mark)
+        print(printable(shown) + mark)
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """A name as one line that any terminal takes."""
     shown = name if name.isprintable() else name.encode("unicode_escape", "replace").decode()
     encoding = sys.stdout.encoding or "utf-8"
@@ -161,7 +161,7 @@ def _verify(options: argparse.Namespace) -> int:
         raise SpecError(f"{options.store}: no such folder; a packed store is one.")
     problems = verify(options.store)
     for problem in problems:
-        print(_printable(problem))
+        print(printable(problem))
     if problems:
         print(f"{options.store}: {_many(len(problems), 'problem')}", file=sys.stderr)
         return 1

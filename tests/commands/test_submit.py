@@ -86,6 +86,15 @@ def test_a_sweep_is_a_folder_of_runs(tmp_path, capsys):
     assert capsys.readouterr().out.count("done") == 2
 
 
+def test_a_folder_of_two_lines_is_one_in_the_table(tmp_path, capsys):
+    (tmp_path / "nothing.py").touch()
+    assert main(["submit", "nothing.py", "--out", "two\nlines", "--wait"]) == 0
+    capsys.readouterr()
+    assert main(["jobs"]) == 0
+    head, job = capsys.readouterr().out.splitlines()
+    assert head.startswith("JOB") and job.endswith(f"{tmp_path}/two\\nlines")
+
+
 def test_what_is_piped_is_no_terminal_and_nothing_else_is_listed(capsys, tmp_path):
     assert main(["jobs"]) == 0 and "No jobs" in capsys.readouterr().out
     assert main(["jobs", "list", str(tmp_path)]) == 0 and "No jobs" in capsys.readouterr().out
