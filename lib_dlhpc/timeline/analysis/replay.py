@@ -56,14 +56,14 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
         return span
     rank, start, stop = table.rank[rows], table.start[rows], table.stop[rows]
     first = np.searchsorted(rank, np.arange(table.ranks + 1))
-    stretch, meeting = _between_meetings(found, rows, first)
-    exact = meeting and _longest(rank, stretch) <= LONGEST
+    stretch, meetings = _between_meetings(found, rows, first)
+    exact = meetings > 0 and _longest(rank, stretch) <= LONGEST
     if not exact and np.diff(first).max() > LONGEST:
         count = -(-int(np.diff(first).max()) // STRETCH)
         width = span / count
         stretch = np.minimum((start - busy.begin) / width, count - 1).astype(np.int32)
     elif not exact:
-        stretch, exact = np.zeros(len(rows), np.int32), True
+        stretch, meetings, exact = np.zeros(len(rows), np.int32), 0, True
     stretches = int(stretch.max()) + 1
 
     new = np.ones(len(rows), np.bool_)
@@ -86,8 +86,11 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
     if exact:
         final = np.append(chain[1:], len(rows)) == first[rank[last] + 1]
         tail = np.where(final, np.maximum(busy.last[rank[last]] - stop[last], 0.0), 0.0)
-        ends = np.full(stretches, 0.0)
-        np.maximum.at(ends, stretch[chain], done + tail)
+        ends = np.zeros(stretches + 1)
+        np.maximum.at(ends, stretch[chain], done)
+        # A rank whose last call is a meeting goes on behind it, beside the others' next stretch.
+        behind = np.where(stretch[chain] == meetings, done, 0.0) + tail
+        np.maximum.at(ends, np.full(final.sum(), meetings), behind[final])
         return min(float(ends.sum()), span)
     took = np.maximum(stop[last] - opened, 0.0)
     saved = np.full(stretches, np.inf)
@@ -96,8 +99,8 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
     return span - float(np.clip(saved[alive], 0.0, None).sum())
 
 
-def _between_meetings(found: Calls, rows: Rows, first: Rows) -> tuple[Rows, bool]:
-    """Return which stretch between meetings of all ranks each call is in, and whether there are any."""
+def _between_meetings(found: Calls, rows: Rows, first: Rows) -> tuple[Rows, int]:
+    """Return which stretch between meetings of all ranks each call is in, and how many meetings part them."""
     meeting = (found.pattern == EACH_FOR_ALL) & (found.sizes == found.table.ranks)
     mark = np.zeros(len(found.table), np.bool_)
     mark[found.members[meeting[found.group]]] = True
@@ -105,7 +108,8 @@ def _between_meetings(found: Calls, rows: Rows, first: Rows) -> tuple[Rows, bool
     before = np.cumsum(mark, dtype=np.int32) - mark
     base = np.append(before, mark.sum())[first[:-1]]
     stretch = (before - base[found.table.rank[rows]]).astype(np.int32)
-    return stretch, bool(meeting.any()) and _alike(found, meeting, rows, stretch)
+    count = int(meeting.sum()) if _alike(found, meeting, rows, stretch) else 0
+    return stretch, count
 
 
 def _alike(found: Calls, meeting: np.ndarray, rows: Rows, stretch: Rows) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpi_world import LATENCY, Ranks
 
@@ -48,13 +48,37 @@ def test_the_efficiencies_multiply_and_none_is_above_one(program):
     assert told.load_balance == pytest.approx(said.compute.mean() / said.compute.max())
 
 
+BEHIND = [("together", "MPI_Allreduce"), ("compute", 0, 8e-3), ("compute", 1, 8e-3), ("message", 0, 2, True)]  # fmt: skip
+
+
 @settings(max_examples=60)
 @given(st.lists(OPS, max_size=25))
+@example(BEHIND)  # rank 1 goes on behind its last call, beside the message of others
 def test_the_ideal_run_is_the_program_played_on_an_ideal_network(program):
     """Played again where calls take no time, by the world that made the trace."""
-    ideal = _without_network(program)
+    program = _sent_off(program)
     told = analyse(run(program).trace()).efficiency
-    assert told.ideal_seconds == pytest.approx(ideal, rel=1e-6)
+    assert told.ideal_seconds == pytest.approx(_without_network(program), rel=1e-6)
+
+
+@settings(max_examples=60)
+@given(st.lists(OPS, max_size=25))
+def test_a_send_waits_on_an_ideal_network_at_most_where_it_may(program):
+    """A trace shows of a send that stood still that it waits, and of no other that it does not."""
+    told = analyse(run(program).trace()).efficiency
+    assert told.ideal_seconds >= _without_network(_sent_off(program)) * (1 - 1e-6)
+    assert told.ideal_seconds <= _without_network(program) * (1 + 1e-6)
+
+
+def test_a_send_that_stood_still_waits_on_an_ideal_network():
+    program = [("compute", 2, 5e-3), ("message", 0, 2, False), ("compute", 0, 4e-3)]
+    told = analyse(run(program).trace()).efficiency
+    assert told.ideal_seconds == pytest.approx(1e-3 + 9e-3)
+
+
+def _sent_off(program):
+    """Return the same program where no send waits for its receiver."""
+    return [(*op[:3], True) if op[0] == "message" else op for op in program]
 
 
 def _without_network(program):
