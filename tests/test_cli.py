@@ -113,6 +113,7 @@ def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
 )
 def test_an_empty_name_is_not_the_current_folder(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # never over the user's own calibration
     assert main([*line.split(), ""]) == 2  # as of "$OUT" where nothing set it
     out, err = capsys.readouterr()
     option = line.split()[-1]
