@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump
+from lib_dlhpc.spec.plain import as_json
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
@@ -184,11 +184,7 @@ def _predict(options: argparse.Namespace) -> int:
             dump(experiment, options.save)
         except OSError as error:
             raise SpecError(f"--save {options.save}: {error.strerror}.") from None
-    print(
-        json.dumps(as_dict(prediction), indent=2)
-        if options.json
-        else as_text(prediction, options.explain)
-    )
+    print(as_json(as_dict(prediction)) if options.json else as_text(prediction, options.explain))
     return 0
 
 
@@ -207,7 +203,7 @@ def _simulate(options: argparse.Namespace) -> int:
     if options.json:
         table = compare.as_dict(*told, predicted)
         table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
-        print(json.dumps(table, indent=2))
+        print(as_json(table))
     else:
         print(compare.as_text(*told, predicted))
         if stale:
@@ -282,9 +278,8 @@ def _validate(options: argparse.Namespace) -> int:
         )
         table = [{field: getattr(row, field) for field in fields} for row in rows]
         print(
-            json.dumps(
-                {"rows": table, "left_out": left_out(options.families), "summary": summary(rows)},
-                indent=2,
+            as_json(
+                {"rows": table, "left_out": left_out(options.families), "summary": summary(rows)}
             )
         )
     else:

@@ -12,6 +12,7 @@ from lib_dlhpc.calibrate.messages import SMALLEST, curve
 from lib_dlhpc.calibrate.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of, value_of
+from lib_dlhpc.spec.plain import in_si
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity, parse_quantity
 
@@ -57,7 +58,7 @@ def as_dict(found: Calibrated) -> dict[str, Any]:
     """Return everything as plain tables in SI units: the machine, each fit's errors, and all that was measured."""
     step = {"size": found.messages.step, "latency": found.messages.jump} if found.messages else {}
     return {
-        "machine": _table(found.machine),
+        "machine": in_si(_table(found.machine), found.machine),
         "protocol_step": step,
         "errors": {name: errors.tolist() for name, errors in _errors(found)},
         "networks": found.layers.steps.tolist(),

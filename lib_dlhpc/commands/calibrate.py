@@ -4,7 +4,6 @@ The machine itself, which is measured without a WHAT, is in calibrate_machine.py
 """
 
 import argparse
-import json
 import re
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 from lib_dlhpc.commands import calibrate_machine
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import SCOPES
+from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import parse_quantity
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -92,7 +92,7 @@ def _io(options: argparse.Namespace) -> int:
             raise SpecError(f"--out {out}: {error.strerror}.") from None
         print(f"{out}: the storage tier {name!r}.", file=sys.stderr)
     if options.json:
-        print(json.dumps(as_dict(fit, points, host(folder)), indent=2))
+        print(as_json(as_dict(fit, points, host(folder))))
     elif not out:
         print(text, end="")
     return 0

@@ -1,7 +1,6 @@
 """`dlhpc calibrate`: this machine's computing and messages, in about a minute, as a machine for experiments."""
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores, default_path
+from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import count, parse_quantity
 
 SECONDS = "60"
@@ -71,7 +71,7 @@ def _machine(options: argparse.Namespace) -> int:
         os.replace(temporary, out)
     except OSError as error:
         raise SpecError(f"--out {out}: {error.strerror}.") from None
-    print(json.dumps(as_dict(found), indent=2) if options.json else "\n".join(as_lines(found)))
+    print(as_json(as_dict(found)) if options.json else "\n".join(as_lines(found)))
     print(f"{out}: this machine, for `dlhpc compare FILE`.", file=sys.stderr)
     return 0
 

@@ -1,7 +1,6 @@
 """`dlhpc compare FILE -n 4`: one step predicted, simulated and measured on this machine, term by term."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, read
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.plain import as_json
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.local import Job
@@ -80,7 +80,7 @@ def _compare(options: argparse.Namespace) -> int:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1
     _clear()
-    print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
+    print(as_json(found.as_dict()) if options.json else found.as_text())
     return 0
 
 

@@ -1,13 +1,13 @@
 """`dlhpc couple FILE -n 4`: a simulation that feeds training; who waits for whom, and which placement helps."""
 
 import argparse
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.plain import as_json
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult
@@ -78,7 +78,7 @@ def _couple(options: argparse.Namespace) -> int:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1
     if options.json:
-        print(json.dumps(as_dict(before, ways, after), indent=2))
+        print(as_json(as_dict(before, ways, after)))
     else:
         print(as_text(before, ways, after))
     return 0

@@ -1,12 +1,12 @@
 """`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over a network as slow as you like."""
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import parse_quantity
 
 
@@ -57,7 +57,7 @@ def _network(options: argparse.Namespace) -> int:
     crossover.check(*given)
     print("Measuring, for about a minute ...", file=sys.stderr)
     found = crossover.measure(*given)
-    print(json.dumps(found.as_dict(), indent=2) if options.json else found.as_text())
+    print(as_json(found.as_dict()) if options.json else found.as_text())
     return 0
 
 

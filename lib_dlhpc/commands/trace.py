@@ -52,13 +52,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _show(options: argparse.Namespace) -> int:
-    import json
-
+    from lib_dlhpc.spec.plain import as_json
     from lib_dlhpc.timeline.formats import read
     from lib_dlhpc.timeline.overview import as_dict, as_text
 
     timeline = read(*options.files, tell=_tell)
-    print(json.dumps(as_dict(timeline), indent=2) if options.json else as_text(timeline))
+    print(as_json(as_dict(timeline)) if options.json else as_text(timeline))
     return 0
 
 
@@ -75,15 +74,12 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _analyse(options: argparse.Namespace) -> int:
-    import json
-
+    from lib_dlhpc.spec.plain import as_json
     from lib_dlhpc.timeline.analysis import analyse, report
     from lib_dlhpc.timeline.formats import read
 
     analysis = analyse(read(*options.files, tell=_tell))
-    print(
-        json.dumps(report.as_dict(analysis), indent=2) if options.json else report.as_text(analysis)
-    )
+    print(as_json(report.as_dict(analysis)) if options.json else report.as_text(analysis))
     return 0
 
 

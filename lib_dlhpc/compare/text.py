@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -39,7 +39,7 @@ def as_text(of: "Comparison") -> str:
 def as_dict(of: "Comparison") -> dict[str, Any]:
     """Return the comparison as plain values in SI units, ready for JSON."""
     return {
-        "experiment": to_tables(of.placed.experiment),
+        "experiment": plain_tables(of.placed.experiment),
         "ranks": of.placed.ranks,
         "cores": of.placed.cores,
         "oversubscribed": of.oversubscribed,

@@ -8,7 +8,7 @@ from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.predict.resilience import in_words
 from lib_dlhpc.predict.void import without_effect
-from lib_dlhpc.spec.experiment import to_tables
+from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -18,7 +18,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
     """Return a scalar prediction as nested plain values in SI units, ready for JSON."""
     low, high = prediction.step_time_bounds
     return {
-        "experiment": to_tables(prediction.experiment),
+        "experiment": plain_tables(prediction.experiment),
         "devices": int(prediction.experiment.devices),
         "global_batch": int(prediction.experiment.global_batch),
         "step_time": float(prediction.step_time),

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib_dlhpc.spec.experiment import Experiment, to_tables
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -48,7 +49,7 @@ def as_dict(
 ) -> dict[str, Any]:
     """Return the same as nested plain values in SI units, ready for JSON."""
     return {
-        "experiment": to_tables(experiment),
+        "experiment": plain_tables(experiment),
         "fidelity": fidelity,
         "ranks": int(experiment.devices),
         "steps": measured.steps,

@@ -10,6 +10,7 @@ pace.py         Pace: the measured speed of a kind of layer
 strategy.py     Strategy
 workflow.py     Workflow: a simulation that feeds training; Simulation, Coupling, Costs
 catalog.py      finds entries in lib_dlhpc/catalog
+plain.py        as_json: what is told as JSON, in SI units
 schema.py       TOML tables to dataclasses and back, with errors that help
 units.py        "100 Gb/s" to 12.5e9 B/s and back
 errors.py       SpecError

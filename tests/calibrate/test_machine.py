@@ -170,6 +170,9 @@ def test_what_is_shown_names_step_errors_and_intervals():
     assert "held to the largest rate" not in text
     told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
     assert told["protocol_step"]["size"] == 8192
+    assert told["machine"]["intra_node"]["latency"] == found.machine.intra_node.latency
+    low, high = told["machine"]["measured"]["intervals"]["intra_node.latency"]
+    assert low <= told["machine"]["intra_node"]["latency"] <= high
     assert set(told["raw"]) == {PROBE, WORKER}
     assert len(told["networks"]) == 21
 

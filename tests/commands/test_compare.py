@@ -35,7 +35,8 @@ def test_it_prints_a_table_of_all_ways(capsys):
 def test_json_is_in_si_units(capsys, tmp_path):
     words = ["compare", DIGITS, "-n", "2", "--steps", "6", "--json", "--out", str(tmp_path / "run")]
     assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+    assert found["experiment"]["strategy"]["bucket"] == 8e3
     assert found["ranks"] == 2 and found["calibration"] is None
     assert found["step"]["measured"] == pytest.approx(
         sum(ways.get("measured", 0.0) for ways in found["terms"].values())
