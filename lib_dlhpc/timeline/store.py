@@ -1,17 +1,19 @@
 """A Timeline in a file: numpy's columns, compressed."""
 
 import os
-import zlib
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import Any, BinaryIO
+from zipfile import is_zipfile
 
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Timeline
+from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, KINDS, STREAMS, Column, Timeline
 
 LATER = {"comm", "match"}  # columns that older files do not have
+MOST_RANKS = 10**7
+# s, from 0 either way: what is further cannot tell microseconds, and may be nanoseconds
+LATEST = 10**12
 
 
 def save(timeline: Timeline, path: Path) -> None:
@@ -28,13 +30,79 @@ def save(timeline: Timeline, path: Path) -> None:
 
 
 def load(path: Path) -> Timeline:
-    """Return the timeline in a file. Raises SpecError if there is none that can be read."""
+    """Return the timeline in a file. Raises SpecError if there is none that can be read.
+
+    What is read is checked once, here: whoever has a Timeline need not look again.
+    """
     try:
-        with np.load(path) as file:
-            source, ranks, *names = file["about"].tolist()
-            columns = {name: file[name] for name in COLUMNS if name in file or name not in LATER}
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+        with open(path, "rb") as file:
+            if not is_zipfile(file):
+                raise ValueError(
+                    "a .npz file is a zip archive of columns, and this is none, or not whole"
+                )
+            file.seek(0)
+            about, columns = _read(file)
+    except Exception as error:  # what is damaged in an archive fails in many ways
         raise SpecError(f"{path}: not a timeline that can be read: {error}.") from None
-    for name in LATER - columns.keys():
-        columns[name] = np.full(len(columns["rank"]), DEFAULTS[name], COLUMNS[name])
-    return Timeline(**columns, names=tuple(names), ranks=int(ranks), source=source)
+    source, ranks, *names = about
+    if len(ranks) > 9 or not ranks.isdecimal() or not 1 <= int(ranks) <= MOST_RANKS:
+        raise SpecError(f"{path}: ranks = {ranks[:40]}; legal: from 1 to {MOST_RANKS:,}.")
+    _check(path, columns, int(ranks), len(names))
+    typed = {name: column.astype(COLUMNS[name], copy=False) for name, column in columns.items()}
+    return Timeline(**typed, names=tuple(names), ranks=int(ranks), source=source)
+
+
+def _read(file: BinaryIO) -> tuple[list[str], dict[str, Column]]:
+    """Return what is said beside the columns, and the columns, as they are in an archive."""
+    with np.load(file) as archive:
+        wanted = [name for name in COLUMNS if name in archive or name not in LATER]
+        arrays = {}
+        for name in ("about", *wanted):
+            try:
+                arrays[name] = archive[name]
+            except ValueError as error:
+                raise ValueError(f"column {name} is damaged, or of no numbers") from error
+            if arrays[name].ndim != 1:
+                raise ValueError(f"column {name} is no list: its shape is {arrays[name].shape}")
+    about = arrays.pop("about")
+    if about.dtype.kind != "U" or len(about) < 2:
+        raise ValueError("about, its source, ranks and names, is no list of words")
+    for name in LATER - arrays.keys():
+        arrays[name] = np.full(len(arrays["rank"]), DEFAULTS[name], COLUMNS[name])
+    return about.tolist(), {name: arrays[name] for name in COLUMNS}
+
+
+def _check(path: Path, columns: dict[str, Column], ranks: int, names: int) -> None:
+    """Raise SpecError at the first column, and its first row, with what no timeline has."""
+    rows = len(columns["rank"])
+    limits: dict[str, tuple[float, float]] = {
+        "rank": (0, ranks - 1),
+        "stream": (0, len(STREAMS) - 1),
+        "kind": (0, len(KINDS) - 1),
+        "name": (0, names - 1),
+        "start": (-LATEST, LATEST),
+        "stop": (-LATEST, LATEST),
+        "peer": (-1, ranks - 1),
+    }
+    for name, column in columns.items():
+        if len(column) != rows:
+            raise SpecError(
+                f"{path}: column {name} has {len(column):,} rows, column rank {rows:,}."
+            )
+        kind: Any = COLUMNS[name]
+        wanted = np.dtype(kind).kind
+        if column.dtype.kind not in ("iuf" if wanted == "f" else "iu"):
+            numbers = "numbers" if wanted == "f" else "whole numbers"
+            raise SpecError(f"{path}: column {name} is of {column.dtype}; expected {numbers}.")
+        least = int(DEFAULTS.get(name, 0))
+        low, high = limits.get(name) or (least, np.iinfo(kind).max)
+        if rows and not (column.min() >= low and column.max() <= high):  # also true of NaN
+            row = int(np.argmax(~((column >= low) & (column <= high))))
+            raise SpecError(
+                f"{path}: column {name}, row {row}: {column[row]}; legal: {low:g} to {high:,}."
+            )
+    early = columns["stop"] < columns["start"]
+    if early.any():
+        row = int(np.argmax(early))
+        start, stop = columns["start"][row], columns["stop"][row]
+        raise SpecError(f"{path}: column stop, row {row}: {stop} s, before its start, {start} s.")
