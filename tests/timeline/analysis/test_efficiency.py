@@ -48,7 +48,12 @@ def test_the_efficiencies_multiply_and_none_is_above_one(program):
     assert told.load_balance == pytest.approx(said.compute.mean() / said.compute.max())
 
 
-BEHIND = [("together", "MPI_Allreduce"), ("compute", 0, 8e-3), ("compute", 1, 8e-3), ("message", 0, 2, True)]  # fmt: skip
+BEHIND = [
+    ("together", "MPI_Allreduce"),
+    ("compute", 0, 8e-3),
+    ("compute", 1, 8e-3),
+    ("message", 0, 2, True),
+]
 
 
 @settings(max_examples=60)
