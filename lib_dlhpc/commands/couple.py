@@ -175,7 +175,8 @@ def _table(way: ThreeWays) -> list[str]:
     engines = ("predicted", "simulated", "measured")
     rows = [*way.terms.items()]
     whole = {engine: sum(term[engine] for _, term in rows) for engine in engines}
-    lines = [f"{_named(way.predicted):<28}" + "".join(f"{engine:>12}" for engine in engines)]
+    lines = ["Mean of the ranks:"]
+    lines += [f"{_named(way.predicted):<28}" + "".join(f"{engine:>12}" for engine in engines)]
     for name, term in [*rows, ("the run", whole)]:
         lines.append(f"  {name:<26}" + "".join(f"{term[engine]:>10.3f} s" for engine in engines))
     off = [whole[engine] / whole["measured"] - 1 for engine in engines[:2]]
@@ -188,15 +189,18 @@ def _waits(way: ThreeWays) -> list[str]:
     from lib_dlhpc.timeline.coupled import coupled_terms
 
     terms = coupled_terms(way.result.timeline, way.result.seconds)
-    lines = []
-    for name, why in _WHY.items():
+    lines: list[str] = []
+    for name in sorted(_WHY, key=lambda name: -float(terms[name].max())):
         rank = int(terms[name].argmax())
         waited = float(terms[name][rank])
         if waited > WORTH * way.result.seconds:
-            lines.append(f"Rank {rank} waits {waited:.3g} s {name.removeprefix('wait ')}: {why}")
+            why = "." if lines else f": {_WHY[name]}"  # only one side sets the pace
+            lines.append(f"Rank {rank} waits {waited:.3g} s {name.removeprefix('wait ')}{why}")
     if not lines:
         lines.append("Nobody waits for the other side.")
-    lines += [f"In the trace: {finding.sentence}" for finding in _findings(way)]
+    lines += [
+        f"In the trace, by one rank's own doing: {finding.sentence}" for finding in _findings(way)
+    ]
     p, c = way.predicted.produce, way.predicted.consume
     return [*lines, f"A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."]
 

@@ -100,6 +100,35 @@ def test_a_file_that_is_not_there_is_refused(capsys, tmp_path):
     assert "cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("samples", "room", "first"),
+    [
+        (1.1, 0.4, "Rank 1 waits 1.1 s for samples: the simulation sets the pace."),
+        (0.4, 1.1, "Rank 0 waits 1.1 s for room: the training sets the pace, and"),
+    ],
+)
+def test_one_side_sets_the_pace_the_one_that_is_waited_for_longer(samples, room, first):
+    from types import SimpleNamespace
+
+    from lib_dlhpc.commands.couple import _table, _waits
+    from lib_dlhpc.timeline import from_rows
+
+    rows = [
+        (0, "compute", "wait", "wait for room", 0.0, room),
+        (1, "compute", "wait", "wait for samples", 0.0, samples),
+    ]
+    result = SimpleNamespace(timeline=from_rows(rows, 2, "measured"), seconds=2.0)
+    predicted = SimpleNamespace(
+        produce=0.1, consume=0.1, placement="separate", simulating=1, training=1
+    )
+    terms = {"train": {"predicted": 1.0, "simulated": 1.0, "measured": 1.0}}
+    way = SimpleNamespace(result=result, predicted=predicted, terms=terms)
+    lines = _waits(way)
+    assert lines[0].startswith(first)
+    assert "waits 0.4 s" in lines[1] and "\n".join(lines).count("sets the pace") == 1
+    assert _table(way)[0] == "Mean of the ranks:"
+
+
 def test_a_placement_that_was_not_quicker_is_said_to_be_so():
     from types import SimpleNamespace
 
