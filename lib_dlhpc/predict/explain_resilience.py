@@ -112,7 +112,7 @@ def _particular(p: Breakdown) -> list[tuple[str, str, str]]:
     if e.run.checkpoint == "incremental":
         return [
             ("changed share", f"{e.run.changed:.0%}", "given"),
-            ("hash rate of a process", show(HASH_RATE, "B/s"), "BLAKE2b, measured (estimate)"),
+            ("hash rate of a process", show(HASH_RATE, "B/s"), "XXH3, measured (estimate)"),
         ]
     return []
 

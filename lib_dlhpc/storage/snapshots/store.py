@@ -42,7 +42,7 @@ from lib_dlhpc.storage.snapshots.version import (
 )
 
 MAIN = "main"
-FORMAT = b"dlhpc snapshots 1\n"
+FORMAT = b"dlhpc snapshots 2\n"
 FEWEST = 4  # digits of an id
 
 
