@@ -174,10 +174,12 @@ def _check_believable(machine: "Machine") -> None:
             raise SpecError(f"{where}: the machine in the file has no machine.{key}.") from None
         if not low * (1 - ROUNDED) <= value <= high * (1 + ROUNDED):
             unit = field_of(key)["unit"]
-            ends = f"{format_quantity(low, unit)} to {format_quantity(high, unit)}"
+            shown = [
+                format_quantity(each, unit) if unit else f"{each:g}" for each in (value, low, high)
+            ]
             raise SpecError(
-                f"machine.{key} = {format_quantity(value, unit)}: outside its own interval, {where} = {ends};"
-                " `dlhpc calibrate` measures both anew."
+                f"machine.{key} = {shown[0]}: outside its own interval, {where} = {shown[1]} to"
+                f" {shown[2]}; `dlhpc calibrate` measures both anew."
             )
     for key, (least, most) in LIMITS.items():
         for value in (value_of(machine, key), *intervals.get(key, ())):

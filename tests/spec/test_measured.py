@@ -181,6 +181,7 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path):
     [
         ("peak", {"fp32": 108.7e9}, ["200 GFLOP/s", "300 GFLOP/s"], "outside its own interval"),
         ("launch", 3e-6, [1e-6, 2e-6], r"device.launch = 3 µs: outside .* = 1 µs to 2 µs"),
+        ("slowdown", 1e30, [0.9, 1.1], r"slowdown = 1e\+30: outside .* = 0.9 to 1.1"),
         ("slowdown", 1e30, [1, 1e30], r"slowdown = 1e\+30.*legal .* from 0.01 to 100"),
         ("slowdown", 1.0, [1, 1e30], r"slowdown = 1e\+30.*legal .* from 0.01 to 100"),
         ("slowdown", 1e-30, None, r"slowdown = 1e-30.*legal .* from 0.01 to 100"),
