@@ -20,7 +20,7 @@ from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.layers import Layers, fit_layers
 from lib_dlhpc.calibrate.messages import Messages, fit_messages
 from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
-from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, settled
+from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
@@ -133,12 +133,12 @@ def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
 def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
     """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
     keys = {
-        "device.slowdown": (whole.slowdown, SLOWDOWN),
-        "intra_node.efficiency": (whole.efficiency, EFFICIENCY),
+        "device.slowdown": (whole.middle, whole.slowdown, SLOWDOWN),
+        "intra_node.efficiency": (1.0, whole.efficiency, EFFICIENCY),
     }
     return {
-        key: settled(values, most, ends[key])
-        for key, (values, most) in keys.items()
+        key: (middle, interval(middle, values, most, ends[key]))
+        for key, (middle, values, most) in keys.items()
         if key in ends and values
     }
 

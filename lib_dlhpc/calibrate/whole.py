@@ -3,7 +3,9 @@
 Layers, updates and messages are measured by themselves; in a step they follow each other and find caches as the
 others left them. Runs at several moments, in new processes each time, tell how far the sum of the parts is off,
 and how far one run is from the next: what no repeat within one process shows (memory lies elsewhere, clocks and
-neighbours differ). The medians become device.slowdown and intra_node.efficiency, all runs together their intervals.
+neighbours differ). The median of the runs in which each rank has a whole replica becomes device.slowdown. Runs that
+are shared out (ZeRO, tensors) meet more often than the formulas have it; they belong to its interval, as does what
+all runs got of the bandwidth to that of intra_node.efficiency.
 
 Only moments count in which others left the cores alone; where there is none, the parts stand for the whole.
 """
@@ -18,7 +20,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.stage import stage_cost
-from lib_dlhpc.layout import parts
+from lib_dlhpc.layout import is_shared_out, parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
 
@@ -33,28 +35,33 @@ Ends = tuple[float, float]
 class Whole:
     """What was found of whole steps, a number for each run and moment; empty where no moment was calm."""
 
-    slowdown: tuple[float, ...]  # computing measured over expected
+    middle: float  # of the slowdown, where each rank has a whole replica
+    slowdown: tuple[float, ...]  # a step without what its exchange should take, over its computing
     efficiency: tuple[float, ...]  # of the bandwidth
     errors: tuple[float, ...]  # expected over measured steps, less 1, with the medians put in
 
 
 def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     """Return what the runs of several moments amount to; machine: as its parts were fitted."""
-    slow, share, errors = list[float](), list[float](), list[float]()
+    plain, slow, share = list[float](), list[float](), list[float]()
     runs = [run for told in moments if max(told["others"]) <= CALM for run in told["runs"]]
-    asked = [expected(read_experiment(run["experiment"]), machine) for run in runs]
-    for run, (work, cost) in zip(runs, asked, strict=True):
-        slow.append(_steady(run["busy"]) / work)
+    asked = [read_experiment(run["experiment"]) for run in runs]
+    told = [expected(experiment, machine) for experiment in asked]
+    steps = [_steady(np.add(run["busy"], run["wait"]) - run["behind"]) for run in runs]
+    for run, step, experiment, (work, cost) in zip(runs, steps, asked, told, strict=True):
+        # Messages are carried on while a rank computes, so only the whole step has both.
+        slow.append((step - cost.total) / work)
+        plain += [] if is_shared_out(experiment) else slow[-1:]
         if cost.bandwidth > 0:
             exchange = _steady(np.subtract(run["wait"], run["behind"]))
             left = exchange - cost.latency - cost.reduction
             share.append(float(np.clip(cost.bandwidth / max(left, 1e-12), *EFFICIENCY)))
-    factor, used = _middle(slow, SLOWDOWN), _middle(share, EFFICIENCY)
-    for run, (work, cost) in zip(runs, asked, strict=True):
-        told = factor * work + cost.latency + cost.reduction + cost.bandwidth / used
-        steps = np.asarray(run["busy"]) + run["wait"] - np.asarray(run["behind"])
-        errors.append(told / _steady(steps) - 1)
-    return Whole(tuple(slow), tuple(share), tuple(errors))
+    factor = float(np.median(np.clip(plain, *SLOWDOWN))) if plain else 1.0
+    errors = [
+        (factor * work + cost.total) / step - 1
+        for step, (work, cost) in zip(steps, told, strict=True)
+    ]
+    return Whole(factor, tuple(slow), tuple(share), tuple(errors))
 
 
 def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
@@ -81,23 +88,15 @@ def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
     return seconds, Cost(*(float(term) for term in cost))
 
 
-def settled(values: Sequence[float], most: Ends, about: Ends) -> tuple[float, Ends]:
-    """Return the middle of the runs and an interval of what one more may have: from the least of them to the most.
+def interval(middle: float, values: Sequence[float], most: Ends, about: Ends) -> Ends:
+    """Return an interval of what one more run may have: from the least of them to the most.
 
     Of n runs and one more, that one lies between the others with a probability of (n - 1) / (n + 1), whatever
     they are drawn from (Wilks 1941): 85 % of twelve. about: the interval of the parts, as factors of what is
     found; it holds in any case.
     """
-    middle = _middle(values, most)
     held = np.clip([middle, *values], *most)
-    return middle, (
-        min(float(held.min()), middle * about[0]),
-        max(float(held.max()), middle * about[1]),
-    )
-
-
-def _middle(values: Sequence[float], most: Ends) -> float:
-    return float(np.median(np.clip(values, *most))) if values else 1.0
+    return min(float(held.min()), middle * about[0]), max(float(held.max()), middle * about[1])
 
 
 def _steady(seconds: Any) -> float:
