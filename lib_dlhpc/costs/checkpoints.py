@@ -13,7 +13,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 from lib_dlhpc.spec.model import Model
 
-HASH_RATE = 10e9  # B/s that one process hashes: XXH3 of 128 bits, about what a core reads from memory
+HASH_RATE = 10e9  # B/s that one process hashes: XXH3 of 128 bits, as quick as a core reads memory
 
 
 @dataclass(frozen=True)
