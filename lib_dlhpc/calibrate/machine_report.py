@@ -62,7 +62,7 @@ def as_dict(found: Calibrated) -> dict[str, Any]:
         "protocol_step": step,
         "errors": {name: errors.tolist() for name, errors in _errors(found)},
         "networks": found.layers.steps.tolist(),
-        "whole": {name: list(values) for name, values in vars(found.whole).items()},
+        "whole": vars(found.whole),
         "raw": dict(found.raw),
     }
 

@@ -104,7 +104,7 @@ def test_a_notebook_is_a_job_and_its_cells_have_the_ranks(tmp_path, monkeypatch,
     nbformat.write(nbformat.v4.new_notebook(cells=cells), "two.ipynb")
     line = ["submit", "two.ipynb", "--to", "slurm", "--site", "site.toml", "-n", "2"]
     assert main([*line, "--out", "run", "--wait", "--set", "ranks=2"]) == 0
-    assert "cell 3 of 3" in capsys.readouterr().out
+    assert "cell 2 of 2" in capsys.readouterr().out
     last = json.loads((tmp_path / "run/two.ipynb").read_text())["cells"][-1]["outputs"]
     told = "".join("".join(out.get("text", "")) for out in last)
     assert "ranks on nodes ['0', '1']" in told, last
