@@ -15,6 +15,8 @@ from lib_dlhpc.commands import (
     couple,
     jobs,
     network,
+    predict,
+    simulate,
     snapshots,
     store,
     submit,
@@ -23,7 +25,6 @@ from lib_dlhpc.commands import (
 from lib_dlhpc.commands.experiment import add_experiment, read
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import dump
 from lib_dlhpc.spec.plain import as_json
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
@@ -78,39 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    one = commands.add_parser("predict", help="predict a run in closed form")
-    add_experiment(one)
-    one.add_argument(
-        "--explain", action="store_true", help="show formula, inputs and sources of every number"
-    )
-    one.add_argument("--json", action="store_true", help="print JSON in SI units")
-    one.add_argument(
-        "--save", metavar="FILE", help="write the experiment, changes included, as TOML"
-    )
-    one.set_defaults(command=_predict)
-
-    played = commands.add_parser(
-        "simulate", help="play steps of a run on every rank, beside the prediction"
-    )
-    add_experiment(played)
-    played.add_argument(
-        "--fidelity",
-        default="rounds",
-        help="rounds: no contention beyond the NICs (default); events: messages share the links",
-    )
-    played.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
-    played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
-    played.add_argument(
-        "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
-    )
-    played.add_argument(
-        "--messages",
-        type=int,
-        metavar="N",
-        help="with --trace and events: write the first N messages too (default: 50,000)",
-    )
-    played.add_argument("--json", action="store_true", help="print JSON in SI units")
-    played.set_defaults(command=_simulate)
+    predict.add(commands)
+    simulate.add(commands)
 
     real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
     add_experiment(real, held=" (default: that of --resume or --from)")
@@ -171,44 +141,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.set_defaults(command=_explore)
     return parser
-
-
-def _predict(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict import predict
-    from lib_dlhpc.predict.report import as_dict, as_text
-
-    experiment = read(options.experiment, options.set)
-    prediction = predict(experiment)
-    if options.save:
-        try:
-            dump(experiment, options.save)
-        except OSError as error:
-            raise SpecError(f"--save {options.save}: {error.strerror}.") from None
-    print(as_json(as_dict(prediction)) if options.json else as_text(prediction, options.explain))
-    return 0
-
-
-def _simulate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict import predict
-    from lib_dlhpc.simulate import compare, staleness
-    from lib_dlhpc.simulate.measure import measure
-    from lib_dlhpc.simulate.terminal import simulate_here
-
-    experiment = read(options.experiment, options.set)
-    arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
-    timeline = simulate_here(experiment, *arguments)
-    told = (experiment, options.fidelity, measure(experiment, timeline))
-    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
-    stale = experiment.strategy.update == "asynchronous"
-    if options.json:
-        table = compare.as_dict(*told, predicted)
-        table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
-        print(as_json(table))
-    else:
-        print(compare.as_text(*told, predicted))
-        if stale:
-            print(staleness.report(timeline))
-    return 0
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -6,6 +6,9 @@
     experiment   what most commands are about: a file or a replay, and --set
     jobs         what was submitted: list it, say why, cancel: `dlhpc jobs`
     network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`
+    predict      a run in closed form: `dlhpc predict`
+                 on_machine: the experiment of a command on a machine that was measured, and its bands
+    simulate     steps of it on every rank, beside the prediction: `dlhpc simulate`
     snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
                  snapshots_names: what the names in a store stand for
     submit       the same run as a job of a batch system: `dlhpc submit`

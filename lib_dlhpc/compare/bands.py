@@ -12,28 +12,32 @@ runs do not have.
 """
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.predict import predict
+from lib_dlhpc.predict import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import ROUNDED, value_of
+from lib_dlhpc.spec.units import count
 
 Band: TypeAlias = tuple[float, float]
 DRAWS, DRAWS_OF_A_SPLIT = 400, 100  # networks that are split are predicted one after another
 SHARE = 0.9  # of what is measured lies within a band, if its machine's intervals are true
 SEED = 20  # the same draws every time
 SMALLEST = 1e-3  # of its value: the least that a number is drawn as
+ALL = "one step"
 
 
 def bands(experiment: Experiment) -> dict[str, Band]:
     """Return (low, high) s of a step and of each of its terms, by name; nothing where the machine says no intervals.
 
-    "one step" is the whole of it.
+    "one step" is the whole of it. A band holds what the machine's own numbers give, though their intervals may
+    all lie on one side of them. Raises SpecError where the drawn numbers contradict what the experiment says.
     """
     machine = experiment.machine
     intervals = machine.measured.intervals if machine.measured else {}
@@ -41,32 +45,73 @@ def bands(experiment: Experiment) -> dict[str, Band]:
         return {}
     several = DRAWS_OF_A_SPLIT if experiment.strategy.is_split else DRAWS
     drawn = replace(experiment, machine=drawn_machine(machine, intervals, several))
-    prediction = predict(drawn)
-    found = {"one step": prediction.step_time, **prediction.terms}
-    return {name: _band(seconds) for name, seconds in found.items()}
+    own = seconds_of(predict(experiment))
+    return {name: _band(seconds, own[name]) for name, seconds in seconds_of(predict(drawn)).items()}
+
+
+def seconds_of(prediction: Breakdown) -> dict[str, Any]:
+    """Return s of a step and of each of its terms, by name."""
+    return {ALL: prediction.step_time, **prediction.terms}
+
+
+def carried(
+    known: Mapping[str, Band], predicted: Mapping[str, float], own: Mapping[str, float]
+) -> dict[str, Band]:
+    """Return the bands of another way to know a step: it may be off by the same factor as the prediction.
+
+    A simulation has the same numbers of the same machine, so what is wrong with them is wrong with it by about
+    as much. To draw them anew and play each draw would say the same, hundreds of times as slowly, with the luck
+    of the simulated jitter on top. Where both ways agree, so do their bands. predicted, own: s by name, the whole
+    step among them; own s of what is not predicted at all may be off by as many s as the prediction.
+    """
+    found = {}
+    for name, (low, high) in known.items():
+        value, about = own.get(name, 0.0), predicted.get(name, 0.0)
+        if about:
+            found[name] = (value * low / about, value * high / about)
+        else:
+            found[name] = (value + low, value + high)
+    return found
+
+
+def calibration_of(machine: Machine) -> str:
+    """Return when and where a machine's numbers were measured, in words; "" where they were not."""
+    where = machine.measured
+    if where is None:
+        return ""
+    return f"calibrated on {where.date} with {count(where.ranks, 'rank')}: {where.host}"
 
 
 def drawn_machine(machine: Machine, intervals: Mapping[str, Band], draws: int) -> Machine:
-    """Return the machine with each number that has an interval drawn from it, (draws,) each."""
+    """Return the machine with each number that has an interval drawn from it, (draws,) each.
+
+    A number outside its own interval is not the one that was measured: somebody set it, and it is taken as it is.
+    """
     rng = np.random.default_rng(SEED)
     for name, (low, high) in intervals.items():
+        if not _holds(machine, name, low, high):
+            continue
         places = (rng.permutation(draws) + 0.5) / draws
         machine = _changed(machine, name.split("."), low, high, places)
     return machine
 
 
+def _holds(machine: Machine, name: str, low: float, high: float) -> bool:
+    try:
+        value = value_of(machine, name)
+    except (KeyError, AttributeError):
+        return False  # it has no such number
+    return bool(low * (1 - ROUNDED) <= value <= high * (1 + ROUNDED))
+
+
 def _changed(noun: Any, keys: list[str], low: float, high: float, places: NDArray[Any]) -> Any:
-    """Return a noun with the number at `keys` drawn between; what the noun does not have is left out."""
+    """Return a noun with the number at `keys` drawn between."""
     if not keys:
         return _draw(float(noun), low, high, places)
     head, *rest = keys
     if isinstance(noun, Mapping):
-        if head not in noun:
-            return noun
         return {**noun, head: _changed(noun[head], rest, low, high, places)}
-    if not is_dataclass(noun) or not hasattr(noun, head):
-        return noun
-    return replace(noun, **{head: _changed(getattr(noun, head), rest, low, high, places)})  # type: ignore[type-var]
+    return replace(noun, **{head: _changed(getattr(noun, head), rest, low, high, places)})
 
 
 def _draw(value: float, low: float, high: float, places: NDArray[Any]) -> NDArray[Any]:
@@ -84,8 +129,8 @@ def _draw(value: float, low: float, high: float, places: NDArray[Any]) -> NDArra
     return np.maximum(drawn, SMALLEST * max(value, 0.0))
 
 
-def _band(seconds: Any) -> Band:
+def _band(seconds: Any, own: Any) -> Band:
     edges = [(1 - SHARE) / 2, (1 + SHARE) / 2]
     # "hazen": of n values the first stands for the place 0.5 / n, as drawn.
     low, high = np.quantile(np.atleast_1d(seconds), edges, method="hazen")
-    return float(low), float(high)
+    return min(float(low), float(own)), max(float(high), float(own))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.compare.bands import Band, bands
+from lib_dlhpc.compare.bands import ALL, Band, bands, carried
 from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.compare.steady import Steps, steady, steps_of
@@ -22,7 +22,6 @@ from lib_dlhpc.timeline.store import load
 
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
-ALL = "one step"
 PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
 SECONDS = 5.0  # of real steps, about
 PAUSE = 0.05  # s between two looks at a run
@@ -132,22 +131,8 @@ def foretold(here: Placed) -> Foretold:
             notes.append(f"fidelity {fidelity} is left out: {error}")
     known = bands(experiment)
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
-    held = {way: _carried(known, whole["predicted"], terms) for way, terms in whole.items()}
+    held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
     return Foretold(here, ways, held if known else {}, tuple(notes))
-
-
-def _carried(
-    known: Mapping[str, Band], predicted: Mapping[str, float], own: Mapping[str, float]
-) -> dict[str, Band]:
-    """Return the bands of another way: what it says may be off by the same factor as the prediction."""
-    found = {}
-    for name, (low, high) in known.items():
-        value, about = own.get(name, 0.0), predicted.get(name, 0.0)
-        if about:
-            found[name] = (value * low / about, value * high / about)
-        else:
-            found[name] = (value + low, value + high)
-    return found
 
 
 def measured(

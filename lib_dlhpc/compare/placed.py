@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lib_dlhpc.compare.bands import calibration_of
 from lib_dlhpc.layout import is_shared_out
 from lib_dlhpc.predict.on_ranks import check_fits
 from lib_dlhpc.spec.errors import SpecError
@@ -29,10 +30,7 @@ class Placed:
     @property
     def calibration(self) -> str:
         """When and where this machine's numbers were measured, in words; "" where they were not."""
-        where = self.experiment.machine.measured
-        if where is None:
-            return ""
-        return f"calibrated on {where.date} with {count(where.ranks, 'rank')}: {where.host}"
+        return calibration_of(self.experiment.machine)
 
     @property
     def oversubscribed(self) -> bool:

@@ -7,8 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.compare.bands import ALL
 from lib_dlhpc.compare.comparison import (
-    ALL,
     SECONDS,
     Begin,
     Comparison,

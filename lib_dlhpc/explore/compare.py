@@ -11,7 +11,8 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.compare import Comparison
-from lib_dlhpc.compare.comparison import ALL, SECONDS, WAYS, Begin, beside, foretold, measured
+from lib_dlhpc.compare.bands import ALL
+from lib_dlhpc.compare.comparison import SECONDS, WAYS, Begin, beside, foretold, measured
 from lib_dlhpc.compare.placed import check_here, placed, why_not
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib_dlhpc.compare import Comparison, Sweep
-from lib_dlhpc.compare.comparison import ALL, Foretold
+from lib_dlhpc.compare.bands import ALL
+from lib_dlhpc.compare.comparison import Foretold
 from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
 from lib_dlhpc.spec.units import format_quantity as show
 

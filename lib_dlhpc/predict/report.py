@@ -1,5 +1,6 @@
 """A prediction as plain data and as a table to read in a terminal."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,16 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
     }
 
 
-def as_text(prediction: Breakdown, explained: bool = False) -> str:
-    """Return a scalar prediction as text; `explained` adds formulas, inputs and sources."""
+def as_text(
+    prediction: Breakdown,
+    explained: bool = False,
+    bands: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """Return a scalar prediction as text; `explained` adds formulas, inputs and sources.
+
+    bands: (low, high) s of "one step" and of terms, by name, where it is known what they may be off by.
+    """
+    known = bands or {}
     e = prediction.experiment
     step = float(prediction.step_time)
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
@@ -63,8 +72,10 @@ def as_text(prediction: Breakdown, explained: bool = False) -> str:
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]
+    lines += [f"{'':<37}90 % band {_between(known['one step'])}"] if known else []
     lines += [
         f"    {name:<23} {show(float(seconds), 's'):>6}   {float(seconds) / step:6.1%}"
+        + (f"   {_between(known[name])}" if name in known else "")
         for name, seconds in prediction.terms.items()
         if seconds
     ]
@@ -173,6 +184,10 @@ def _staleness(prediction: Breakdown) -> list[str]:
         f"  staleness             {int(prediction.staleness):>10,}   updates in the mean; servers and links"
         f" {float(prediction.server_load):.0%} busy"
     ]
+
+
+def _between(band: tuple[float, float]) -> str:
+    return f"{show(band[0], 's')} to {show(band[1], 's')}"
 
 
 def _share(fraction: float) -> str:

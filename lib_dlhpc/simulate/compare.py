@@ -14,24 +14,34 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured
 
 NOTABLE = 1e-6  # of a step; less is rounding
+DIFFERENCE = "   difference of the step"
 CONGESTED = ("recursive_doubling", "rabenseifner", "parameter_server")
 
 
 def as_text(
-    experiment: Experiment, fidelity: str, measured: Measured, predicted: Mapping[str, float]
+    experiment: Experiment,
+    fidelity: str,
+    measured: Measured,
+    predicted: Mapping[str, float],
+    bands: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """Return a table of the terms, predicted and simulated, and a sentence for each reason to differ."""
+    """Return a table of the terms, predicted and simulated, and a sentence for each reason to differ.
+
+    bands: (low, high) s of the simulated "one step" and terms, by name, where it is known what they may be off by.
+    """
+    known = bands or {}
     step = sum(predicted.values())
     e, slowest = experiment, measured.slowest_terms
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {count(e.devices, 'rank')}, {exchange_in_words(e.strategy)}, fidelity {fidelity}, steps {measured.steps}",
         "",
-        f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}   difference of the step",
-        _line("one step", step, measured.step_time, measured.step_time, step),
+        f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}{DIFFERENCE}"
+        + ("   90 % band" if known else ""),
+        _line("one step", step, measured.step_time, measured.step_time, step, known),
     ]
     lines += [
-        _line(f"  {name}", seconds, measured.terms[name], slowest[name], step)
+        _line(f"  {name}", seconds, measured.terms[name], slowest[name], step, known)
         for name, seconds in predicted.items()
         if seconds or measured.terms[name]
     ]
@@ -222,6 +232,18 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
     return reasons
 
 
-def _line(name: str, predicted: float, simulated: float, slowest: float, step: float) -> str:
+def _line(
+    name: str,
+    predicted: float,
+    simulated: float,
+    slowest: float,
+    step: float,
+    bands: Mapping[str, tuple[float, float]],
+) -> str:
     shown = [f"{show(value, 's'):>10}" for value in (predicted, simulated, slowest)]
-    return f"  {name:<25} {' '.join(shown)}   {(simulated - predicted) / step:+.4%}"
+    line = f"  {name:<25} {' '.join(shown)}   {(simulated - predicted) / step:+.4%}"
+    if name.strip() not in bands:
+        return line
+    low, high = bands[name.strip()]
+    wide = 2 + 25 + 3 * 11 + len(DIFFERENCE)
+    return f"{line:<{wide}}   {show(low, 's')} to {show(high, 's')}"

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.compare import bands
-from lib_dlhpc.compare.bands import drawn_machine
+from lib_dlhpc.compare.bands import calibration_of, carried, drawn_machine, seconds_of
 from lib_dlhpc.predict import predict
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulate.measure import measure
 from lib_dlhpc.spec.measured import Measured
 
 
@@ -70,6 +72,16 @@ def test_nine_tenths_of_what_is_drawn_lie_in_the_interval(calibrated):
         assert values.min() > 0
 
 
+def test_a_number_that_was_set_elsewhere_is_taken_as_it_is(digits, calibrated):
+    two = replace(digits, machine=calibrated).set({"strategy.devices_per_node": 2})
+    assert bands(two)["waiting for the slowest"][1] > 0
+    assert bands(two.set({"machine.jitter": 0.5}))["waiting for the slowest"][0] > 0
+    still = drawn_machine(
+        replace(calibrated, jitter=0.5), {"jitter": (0.0, 0.1), "storage.x.read_rate": (1, 2)}, 9
+    )
+    assert still.jitter == 0.5
+
+
 def test_a_number_that_may_be_nothing_is_never_below(calibrated):
     drawn = drawn_machine(calibrated, {"jitter": (0.0, 0.1)}, 200)
     assert drawn.jitter.min() >= 0
@@ -79,3 +91,41 @@ def test_a_number_that_may_be_nothing_is_never_below(calibrated):
 def test_the_same_machine_has_the_same_bands(digits, calibrated):
     here = replace(digits, machine=calibrated)
     assert bands(here) == bands(here)
+
+
+def test_a_band_holds_the_value_though_all_intervals_lie_above_it(digits, calibrated):
+    names = ("launch", "memory_bandwidth", "half_work")
+    own = {f"device.{name}": getattr(calibrated.device, name) for name in names}
+    longer = _on(digits, calibrated, {name: (value, 3 * value) for name, value in own.items()})
+    low, high = bands(longer)["one step"]
+    assert low <= float(predict(longer).step_time) <= high
+
+
+def test_a_way_that_agrees_has_the_bands_of_the_prediction(digits, calibrated):
+    known = bands(replace(digits, machine=calibrated))
+    seconds = {name: float(value) for name, value in seconds_of(predict(digits)).items()}
+    for name, band in carried(known, seconds, seconds).items():
+        assert band == pytest.approx(known[name], rel=1e-12), name
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+@pytest.mark.parametrize("jitter", [0.0, 0.05])
+def test_the_carried_band_holds_the_simulated_value(digits, calibrated, fidelity, jitter):
+    """Whatever the jitter came to, for its own numbers lie in their intervals."""
+    two = replace(digits, machine=replace(calibrated, jitter=jitter))
+    two = two.set({"strategy.devices_per_node": 2})
+    known = bands(two)
+    predicted = {name: float(value) for name, value in seconds_of(predict(two)).items()}
+    found = measure(two, simulate(two, fidelity, steps=3))
+    own = {"one step": found.step_time, **found.terms}
+    for name, (low, high) in carried(known, predicted, own).items():
+        assert low * (1 - 1e-9) <= own[name] <= high * (1 + 1e-9), name
+
+
+def test_what_is_not_predicted_may_be_off_by_as_many_seconds():
+    assert carried({"a": (0.0, 2.0)}, {"a": 0.0}, {"a": 3.0}) == {"a": (3.0, 5.0)}
+
+
+def test_only_a_measured_machine_says_where_its_numbers_come_from(digits, calibrated):
+    assert calibration_of(digits.machine) == ""
+    assert calibration_of(calibrated).startswith("calibrated on 2")

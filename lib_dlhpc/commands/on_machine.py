@@ -1,0 +1,89 @@
+"""The experiment of a command on a machine that was measured, if one is named, and what that makes unsure."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lib_dlhpc.commands.experiment import change, read
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Calibration, Experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import default_machine, foreign, load_measured, measured_on
+
+OWN = "own"
+
+
+def add_machine(command: argparse.ArgumentParser) -> None:
+    """Let a command ask for a measured machine."""
+    command.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="take the numbers that `dlhpc calibrate --out FILE` measured, and say what they may be off by;"
+        f" {OWN!r}: those of your own calibration",
+    )
+
+
+@dataclass(frozen=True)
+class Known:
+    """What predictions of a measured machine may be off by: s by name, the whole step as "one step"."""
+
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    calibration: str = ""  # where they come from
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """One line that says where the bands come from, and one for each thing to know of them."""
+        told = f"  90 % bands: by the intervals of the machine's numbers, {self.calibration}"
+        return [told] * bool(self.bands) + [f"  NOTE  {note}" for note in self.notes]
+
+    def carried(
+        self, predicted: Mapping[str, float], own: Mapping[str, float]
+    ) -> Mapping[str, tuple[float, float]]:
+        """Return the bands of another way to know the step, from the terms of both."""
+        if not self.bands:
+            return {}
+        from lib_dlhpc.compare.bands import ALL, carried
+
+        whole = [{ALL: sum(terms.values()), **terms} for terms in (predicted, own)]
+        return carried(self.bands, *whole)
+
+
+def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]:
+    """Return the experiment on the machine of --machine, with --set made, and what is to be said. Raises SpecError.
+
+    What --set changes is changed on the measured machine: it would be lost below it.
+    """
+    measured, notes = _measured(options.machine)
+    if measured is None:
+        return read(options.experiment, options.set), notes
+    from lib_dlhpc.predict.what_if import what_if
+
+    experiment = read(options.experiment, [])
+    # A rate that was measured for the whole run is that of the machine which the file names.
+    there = measured_on(experiment.machine, measured)
+    experiment = replace(experiment, machine=there, calibration=Calibration())
+    return what_if(experiment, dict(change(text) for text in options.set)), notes
+
+
+def known_of(experiment: Experiment, notes: list[str]) -> Known:
+    """Return the bands of a prediction; none where the machine was not measured."""
+    if experiment.machine.measured is None:
+        return Known(notes=tuple(notes))
+    from lib_dlhpc.compare.bands import bands, calibration_of
+
+    try:
+        return Known(bands(experiment), calibration_of(experiment.machine), tuple(notes))
+    except SpecError as error:
+        return Known(notes=(*notes, f"no bands: {error}"))
+
+
+def _measured(name: str | None) -> tuple[Machine | None, list[str]]:
+    if name != OWN:
+        return (None if name is None else load_measured(name)), []
+    machine = default_machine()
+    if machine is None:
+        raise SpecError(
+            f"--machine {OWN}: you have no calibration; `dlhpc calibrate` takes a minute."
+        )
+    return machine, [f"the calibration may not hold. {words}" for words in foreign(machine)]

@@ -1,0 +1,64 @@
+"""`dlhpc simulate FILE`: steps of a run played on every rank, beside the prediction."""
+
+import argparse
+
+from lib_dlhpc.commands.experiment import add_experiment
+from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
+from lib_dlhpc.spec.plain import as_json
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `simulate` to the command line."""
+    played = subparsers.add_parser(
+        "simulate", help="play steps of a run on every rank, beside the prediction"
+    )
+    add_experiment(played)
+    add_machine(played)
+    played.add_argument(
+        "--fidelity",
+        default="rounds",
+        help="rounds: no contention beyond the NICs (default); events: messages share the links",
+    )
+    played.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
+    played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
+    played.add_argument(
+        "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
+    )
+    played.add_argument(
+        "--messages",
+        type=int,
+        metavar="N",
+        help="with --trace and events: write the first N messages too (default: 50,000)",
+    )
+    played.add_argument("--json", action="store_true", help="print JSON in SI units")
+    played.set_defaults(command=_simulate)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.predict import predict
+    from lib_dlhpc.simulate import compare, staleness
+    from lib_dlhpc.simulate.measure import measure
+    from lib_dlhpc.simulate.terminal import simulate_here
+
+    experiment, notes = read_on_machine(options)
+    arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
+    timeline = simulate_here(experiment, *arguments)
+    found = measure(experiment, timeline)
+    told = (experiment, options.fidelity, found)
+    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    known = known_of(experiment, notes)
+    held = known.carried(predicted, found.terms)
+    stale = experiment.strategy.update == "asynchronous"
+    if options.json:
+        table = compare.as_dict(*told, predicted)
+        if held:
+            table |= {"bands": held, "predicted_bands": known.bands}
+            table["calibration"] = known.calibration
+        table |= {"notes": list(known.notes)} if known.notes else {}
+        table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
+        print(as_json(table))
+    else:
+        print("\n".join([compare.as_text(*told, predicted, held), *known.lines]))
+        if stale:
+            print(staleness.report(timeline))
+    return 0

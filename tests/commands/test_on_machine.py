@@ -1,0 +1,142 @@
+"""`dlhpc predict` and `dlhpc simulate` on a machine that was measured: what they may be off by, and by whose word."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.compare.bands import bands
+from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED
+from lib_dlhpc.predict import predict
+from lib_dlhpc.spec.experiment import load
+
+CALIBRATED = str(SHIPPED / MACHINE)
+COMMANDS = ("predict", "simulate")
+FROM = "90 % bands: by the intervals of the machine's numbers, calibrated on 2026-"
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration_of_the_users(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def digits(repository: Path) -> str:
+    return str(repository / "labs" / "experiments" / "digits.toml")
+
+
+@pytest.fixture
+def prints(capsys: Any) -> Any:
+    """A function: prints(*words) gives what the command prints."""
+
+    def prints(*words: str) -> str:
+        assert main(list(words)) == 0
+        return str(capsys.readouterr().out)
+
+    return prints
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_machine_that_was_not_measured_has_no_bands(
+    command: str, digits: str, prints: Any
+) -> None:
+    told = json.loads(prints(command, digits, "--json"))
+    assert not {"bands", "predicted_bands", "calibration"} & set(told)
+    assert "90 %" not in prints(command, digits)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_step_and_each_term_have_a_band_and_one_line_says_from_where(
+    command: str, digits: str, prints: Any
+) -> None:
+    words = (command, digits, "--machine", CALIBRATED, "--set", "strategy.devices_per_node=2")
+    told = json.loads(prints(*words, "--json"))
+    assert set(told["bands"]) == {"one step", *told["terms"]}
+    for name, seconds in {"one step": told["step_time"], **told["terms"]}.items():
+        low, high = told["bands"][name]
+        assert low * (1 - 1e-9) <= seconds <= high * (1 + 1e-9), name
+    assert told["bands"]["one step"][0] < told["step_time"] < told["bands"]["one step"][1]
+    text = prints(*words)
+    assert text.count(FROM) == 1 and told["calibration"] in text
+    (forward,) = [line for line in text.splitlines() if line.startswith("    forward")]
+    assert " µs to " in forward or " ms to " in forward
+
+
+def test_a_simulation_that_agrees_has_the_bands_of_the_prediction(digits: str, prints: Any) -> None:
+    still = ("--machine", CALIBRATED, "--set", "machine.jitter=0", "strategy.devices_per_node=2")
+    predicted = json.loads(prints("predict", digits, *still, "--json"))["bands"]
+    for fidelity in ("rounds", "events"):
+        told = json.loads(prints("simulate", digits, *still, "--fidelity", fidelity, "--json"))
+        assert told["predicted_bands"] == predicted
+        for name, band in predicted.items():
+            assert told["bands"][name] == pytest.approx(band, rel=1e-9), (fidelity, name)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_experiment_that_was_saved_keeps_its_bands(
+    command: str, digits: str, prints: Any, tmp_path: Path
+) -> None:
+    saved = str(tmp_path / "saved.toml")
+    prints("predict", digits, "--machine", CALIBRATED, "--save", saved)
+    assert load(saved).machine.measured is not None
+    assert prints(command, saved) == prints(command, digits, "--machine", CALIBRATED)
+    assert FROM in prints(command, saved)
+
+
+def test_what_is_set_is_set_on_the_measured_machine(digits: str, prints: Any) -> None:
+    words = ("predict", digits, "--json", "--machine", CALIBRATED)
+    before, slower = (
+        json.loads(prints(*words, *more)) for more in ((), ("--set", "machine.device.slowdown=10"))
+    )
+    assert slower["step_time"] > 5 * before["step_time"]
+    assert all(low > 5 * before["step_time"] for low in slower["bands"]["one step"])
+
+
+def test_the_users_own_calibration_is_taken_where_it_is_asked_for(
+    digits: str, prints: Any, capsys: Any, tmp_path: Path
+) -> None:
+    bare = prints("predict", digits)
+    assert main(["predict", digits, "--machine", "own"]) == 2
+    assert "you have no calibration; `dlhpc calibrate`" in capsys.readouterr().err
+    (tmp_path / "config" / "dlhpc").mkdir(parents=True)
+    shutil.copy(CALIBRATED, tmp_path / "config" / "dlhpc" / "machine.toml")
+    assert prints("predict", digits) == bare
+    told = json.loads(prints("predict", digits, "--machine", "own", "--json"))
+    named = json.loads(prints("predict", digits, "--machine", CALIBRATED, "--json"))
+    assert told["bands"] == named["bands"]
+    # Versions and processor of the shipped one are not those of whoever runs this test.
+    assert all("the calibration may not hold" in note for note in told["notes"])
+
+
+def test_a_rate_of_another_machine_is_no_rate_of_the_measured_one(prints: Any) -> None:
+    words = ("goyal-2017", "--machine", CALIBRATED, "--set", "strategy.nodes=2")
+    told = json.loads(prints("predict", *words, "--json"))
+    assert told["experiment"].get("calibration", {}).get("rate", 0.0) == 0.0
+    assert told["bands"]["one step"][0] < told["step_time"] < told["bands"]["one step"][1]
+
+
+def test_numbers_that_contradict_a_rate_are_told_in_place_of_bands(
+    prints: Any, tmp_path: Path, repository: Path
+) -> None:
+    text = (repository / "labs" / "experiments" / "digits.toml").read_text()
+    fast = tmp_path / "fast.toml"
+    fast.write_text(text)
+    saved = tmp_path / "saved.toml"
+    many = ("strategy.devices_per_node=2", "strategy.bucket=1 kB")
+    prints("predict", str(fast), "--machine", CALIBRATED, "--set", *many, "--save", str(saved))
+    rate = 128 / (float(predict(load(saved)).communication.total) * 1.2)
+    calibrated = ("--set", f"calibration.rate={rate}", "calibration.devices=2")
+    told = prints("predict", str(saved), *calibrated)
+    assert "no bands: calibration.rate" in told and FROM not in told
+
+
+def test_bands_of_the_command_are_those_of_compare(
+    digits: str, prints: Any, tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved.toml"
+    told = prints("predict", digits, "--machine", CALIBRATED, "--json", "--save", str(saved))
+    known = {name: list(band) for name, band in bands(load(saved)).items()}
+    assert json.loads(told)["bands"] == {name: pytest.approx(band) for name, band in known.items()}
