@@ -84,13 +84,17 @@ def step_state(
     terms: Mapping[str, float],
     bound: Mapping[str, float] | None = None,
     best: float | None = None,
+    bands: Mapping[str, tuple[float, float]] | None = None,
 ) -> State:
     """Seconds of one step by cause (keys of PARTS); `bound`: the same with nothing hidden.
 
-    best: seconds of a step that hides all it can, a lower bound.
+    best: seconds of a step that hides all it can, a lower bound. bands: (low, high) s that "one step" and its
+    terms may take, by name, where that is known.
     """
+    known = bands or {}
     total = float(sum(terms.values()))
-    longest = max(total, float(sum((bound or {}).values())))
+    whole_band = known.get("one step")
+    longest = max(total, float(sum((bound or {}).values())), whole_band[1] if whole_band else 0.0)
     columns: dict[str, list[Any]] = {name: [] for name in (
         "row", "bound", "part", "start", "stop", "middle", "share", "share_of_axis", "time", "long",
         "short", "ink")}  # fmt: skip
@@ -99,10 +103,13 @@ def step_state(
         for part, value in parts.items():
             seconds = float(value)
             share = f"{seconds / whole:.0%}" if whole else "0%"
+            time = format_quantity(seconds, "s")
+            if row == "predicted" and part in known:
+                time += f" ({between(known[part])})"
             if seconds > 0:
                 _append(columns, row=row, bound=row != "predicted", part=part, start=start,
                         stop=start + seconds, middle=start + seconds / 2, share=share,
-                        share_of_axis=seconds / longest, time=format_quantity(seconds, "s"),
+                        share_of_axis=seconds / longest, time=time,
                         long=f"{part} {share}", short=share,
                         ink="#ffffff" if part in LIGHT_INK else "#000000")  # fmt: skip
             start += seconds
@@ -114,13 +121,26 @@ def step_state(
             data["best"], seconds=best, words=f"all hidden: {format_quantity(best, 's')}",
             side="right" if late else "left", shift=-5 if late else 5,
         )  # fmt: skip
-    return data, _step_words(terms, total, bound)
+    data["span"] = {"row": [], "low": [], "high": [], "words": []}
+    told = format_quantity(total, "s")
+    if whole_band:
+        told += f" ({between(whole_band)})"
+        words = f"90 % band: {between(whole_band)}"
+        _append(data["span"], row="predicted", low=whole_band[0], high=whole_band[1], words=words)
+    return data, _step_words(terms, total, bound, told)
 
 
-def _step_words(terms: Mapping[str, float], total: float, bound: Mapping[str, float] | None) -> str:
+def between(band: tuple[float, float]) -> str:
+    """Return the ends of a band of seconds, in words."""
+    return f"{format_quantity(band[0], 's')} to {format_quantity(band[1], 's')}"
+
+
+def _step_words(
+    terms: Mapping[str, float], total: float, bound: Mapping[str, float] | None, told: str
+) -> str:
     order = sorted(terms, key=lambda part: -terms[part])[:3]
     named = [f"{part} {terms[part] / total:.0%}" for part in order if terms[part] > 0.005 * total]
-    words = f"One step takes {format_quantity(total, 's')}: {', '.join(named)}."
+    words = f"One step takes {told}: {', '.join(named)}."
     if bound:
         words += f" With nothing hidden it would take {format_quantity(sum(bound.values()), 's')}."
     return words

@@ -7,11 +7,13 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.explore.explorer_measured import OTHER, OWN, chosen, on_own, titles
 from lib_dlhpc.explore.steps import Steps
 from lib_dlhpc.explore.views import node_counts
 from lib_dlhpc.predict.what_if import what_if
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.measured import STAND_IN
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_quantity
 
@@ -97,7 +99,8 @@ def show(controls: dict[str, Any], experiment: Experiment) -> None:
     """Make the controls offer what is legal for the experiment and stand at its values."""
     e, strategy, machine = experiment, experiment.strategy, experiment.machine
     select(controls["model"], _titles("models", e.model.name), e.model.name)
-    select(controls["machine"], _titles("machines", machine.name), machine.name)
+    machines = [*titles(machine), *_titles("machines", machine.name)]
+    select(controls["machine"], machines, chosen(machine))
     select(controls["dataset"], _titles("datasets", e.dataset.name), e.dataset.name)
     nodes = node_counts(int(machine.nodes), int(strategy.nodes))
     controls["nodes"].offer([(f"{n:,}", int(n)) for n in nodes], int(strategy.nodes))
@@ -147,6 +150,10 @@ def change(experiment: Experiment, name: str, value: Any) -> Experiment:
         changes["dataset.name"] = DATASETS.get(family, "imagenet")
         changes["strategy.optimizer"] = "adam" if family in ("bert", "gpt") else "momentum"
     if name == "machine":
+        if value == OTHER:
+            return experiment  # it is there only while it is chosen
+        if value == OWN:
+            return on_own(experiment, _fitting(experiment, STAND_IN))
         changes |= _fitting(experiment, value)
     return what_if(experiment, changes)
 

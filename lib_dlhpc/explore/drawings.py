@@ -63,7 +63,16 @@ def step_chart() -> dict[str, Any]:
     said = rule.mark_text(
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-3, baseline="bottom"
     ).encode(y=alt.value(0), text="words:N")
-    chart = alt.layer(pale, hatched, sure, ink, plain, best, said)
+    span = alt.Chart(alt.NamedData("span")).encode(y=y, tooltip=_tooltip("words"))
+    low = alt.X("low:Q", title="time of one step")
+    may_be = span.mark_rule(strokeWidth=2, yOffset=9).encode(x=low, x2="high:Q")
+    ends = [
+        span.mark_tick(thickness=2, size=9, yOffset=9, color="currentColor").encode(
+            x=alt.X(f"{end}:Q", title="time of one step")
+        )
+        for end in ("low", "high")
+    ]
+    chart = alt.layer(pale, hatched, sure, ink, plain, may_be, *ends, best, said)
     return _finished(
         chart, "Where the time of one step goes", 92, left=106, top=78,
         table={"parts": {"row": "", "part": "part", "time": "time", "share": "share of the step"}},

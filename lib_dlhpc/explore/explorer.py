@@ -8,18 +8,20 @@ import ipywidgets
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.controls import YOURS, change, make_controls, select, show
 from lib_dlhpc.explore.experiment_file import ExperimentFile
-from lib_dlhpc.explore.explorer_play import Play
+from lib_dlhpc.explore.explorer_measured import Known, known_of
+from lib_dlhpc.explore.explorer_play import REST, Play, Soon
 from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.explore.panels import (
     explanations_html,
     headline_html,
+    notice_html,
     problem_html,
     replay_html,
     walls_html,
 )
 from lib_dlhpc.explore.style import PAGE_STYLE, Labels
-from lib_dlhpc.explore.views import views
-from lib_dlhpc.predict import predict
+from lib_dlhpc.explore.views import Views, views
+from lib_dlhpc.predict import Breakdown, predict
 from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.predict.replays import Replay, replay, replays
 from lib_dlhpc.spec.errors import SpecError
@@ -48,7 +50,7 @@ class Explorer:
             icon="caret-right",
             layout={"width": "auto"},
         )
-        self._showing = False
+        self._showing, self._soon = False, Soon(REST)
         self._watch()
         self.refresh()
         self.widget = self._layout()
@@ -56,15 +58,24 @@ class Explorer:
     def load(self, experiment: Experiment, origin: Replay | None = None) -> None:
         """Take over another experiment; raises SpecError, and changes nothing, if it cannot be predicted."""
         prediction = predict(experiment)
-        shown = views(prediction, origin)
+        later = experiment.strategy.is_split and experiment.machine.measured is not None
+        known = Known() if later else known_of(prediction)
+        shown = views(prediction, origin, known.bands)
         self.experiment, self.replay = experiment, origin
-        self._show(prediction, shown)
+        self._show(prediction, shown, known)
+        self._soon.cancel()
+        if later:  # draws of a network that is split take half a second: once the controls rest
+            self._soon(lambda: self._learn(prediction))
+
+    def _learn(self, prediction: Breakdown) -> None:
+        known = known_of(prediction)
+        self._show(prediction, views(prediction, self.replay, known.bands), known)
 
     def refresh(self) -> None:
         """Show the present experiment."""
         self.load(self.experiment, self.replay)
 
-    def _show(self, prediction: Any, shown: Any) -> None:
+    def _show(self, prediction: Breakdown, shown: Views, known: Known) -> None:
         self._showing = True
         try:
             show(self.controls, self.experiment)
@@ -75,10 +86,10 @@ class Explorer:
         for name, figure in self.figures.items():
             figure.update(*shown.charts[name])
         self.headline.value = headline_html(shown.headline)
-        self.walls.value = walls_html(shown.walls)
+        self.walls.value = walls_html(shown.walls) + "".join(map(notice_html, known.notes))
         self.story.value = replay_html(self.replay)
         self.file.text, self.file.problem = dumps(self.experiment), ""
-        self.play.follow(prediction)
+        self.play.follow(prediction, known.bands)
         self.run.follow(self.experiment)
         shown_why = self.opened.value
         self.opened.icon = "caret-down" if shown_why else "caret-right"

@@ -13,7 +13,7 @@ import ipywidgets
 
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.explorer_limits import quick, too_much
-from lib_dlhpc.explore.explorer_played import gantt_of, play, played_html
+from lib_dlhpc.explore.explorer_played import Bands, gantt_of, play, played_html
 from lib_dlhpc.explore.panels import notice_html, problem_html
 from lib_dlhpc.explore.style import Labels
 from lib_dlhpc.predict import Breakdown
@@ -38,6 +38,7 @@ class Play:
         self.told, self.table = ipywidgets.HTML(), ipywidgets.HTML()
         self.figure = chart("gantt")
         self._prediction: Breakdown | None = None
+        self._bands: Bands = {}
         self._seed = -1  # of the experiment, when it was last seen
         self._following = False
         self._soon = Soon(REST)
@@ -54,9 +55,12 @@ class Play:
         for control in self.controls.values():
             control.observe(self._moved, "value")
 
-    def follow(self, prediction: Breakdown) -> None:
-        """Take over another experiment: play it if the section is open and that is quick."""
-        self._prediction = prediction
+    def follow(self, prediction: Breakdown, bands: Bands | None = None) -> None:
+        """Take over another experiment: play it if the section is open and that is quick.
+
+        bands: (low, high) s that its step and terms may take, by name, where that is known.
+        """
+        self._prediction, self._bands = prediction, bands or {}
         e, seed = prediction.experiment, self.controls["seed"]
         self._following = True
         try:
@@ -90,6 +94,7 @@ class Play:
                 self.controls["seed"].value,
                 steps,
                 lambda *_: perf_counter() < end,
+                self._bands,
             )
         except Cancelled:
             words = f"Given up after {PATIENCE:g} s. Choose fewer nodes or fidelity rounds."

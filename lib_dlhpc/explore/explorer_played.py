@@ -1,12 +1,13 @@
 """A step as it was played: its terms beside those predicted, why they differ, and the picture of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.explore.charts import between
 from lib_dlhpc.explore.explorer_limits import messages
 from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.predict import Breakdown
@@ -18,6 +19,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown
 
+Bands = Mapping[str, tuple[float, float]]  # (low, high) s by name, the whole step as "one step"
 MOST_DRAWN = 2  # steps on the chart, or as many as lie between two averages of local updates ...
 MOST_LOCAL = 8  # ... up to so many
 
@@ -31,6 +33,7 @@ class Played:
     steps: int
     predicted: Mapping[str, float]  # s, by term
     timelines: Mapping[str, Timeline]  # by fidelity; the last is the one that was asked for
+    bands: Bands = field(default_factory=dict)  # of the prediction, where its machine was measured
 
     @property
     def fidelity(self) -> str:
@@ -39,7 +42,12 @@ class Played:
 
 
 def play(
-    prediction: Breakdown, fidelity: str, seed: int, steps: int, progress: StepProgress | None
+    prediction: Breakdown,
+    fidelity: str,
+    seed: int,
+    steps: int,
+    progress: StepProgress | None,
+    bands: Bands | None = None,
 ) -> Played:
     """Play the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
     e = prediction.experiment
@@ -50,6 +58,7 @@ def play(
         steps,
         {name: float(seconds) for name, seconds in prediction.terms.items()},
         {each: simulate(e, each, seed, steps, progress=progress) for each in wanted},
+        bands or {},
     )
 
 
@@ -90,16 +99,20 @@ def played_html(played: Played) -> str:
     terms = [name for name, value in played.predicted.items() if value or shown.terms[name]]
     simulated = [f"simulated, {fidelity}" for fidelity in measured]
     head = ["", "predicted", *simulated, "difference", f"rank {shown.slowest:,}"]
+    held = _carried(played, shown)
+    head += ["90 % band"] * bool(held)
     columns = [f"<th scope=col>{escape(text)}</th>" for text in head]
-    rows = [_row("one step", step, list(measured.values()), step)]
-    rows += [_row(name, played.predicted[name], list(measured.values()), step) for name in terms]
+    rows = [_row("one step", step, list(measured.values()), step, held)]
+    rows += [
+        _row(name, played.predicted[name], list(measured.values()), step, held) for name in terms
+    ]
     reasons = why(played.experiment, played.fidelity, shown.terms, played.predicted)
     return (
         f'<div class="dlhpc-played"><table><caption>{escape(_caption(played, shown.steps))}</caption>'
         f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
         f" longest. Difference: of {escape(played.fidelity)}, in parts of the predicted step."
-        f"</small></p>"
+        f"{' Band: of that fidelity, by the factors of the prediction.' * bool(held)}</small></p>"
         f"{_why_html(reasons)}</div>"
     )
 
@@ -114,7 +127,19 @@ def _caption(played: Played, steps: int) -> str:
     return words
 
 
-def _row(name: str, predicted: float, measured: Sequence[Measured], step: float) -> str:
+def _carried(played: Played, shown: Measured) -> Bands:
+    """Return the bands of what was simulated, where the prediction has some."""
+    if not played.bands:
+        return {}
+    from lib_dlhpc.compare.bands import ALL, carried
+
+    predicted = {ALL: sum(played.predicted.values()), **played.predicted}
+    return carried(played.bands, predicted, {ALL: shown.step_time, **shown.terms})
+
+
+def _row(
+    name: str, predicted: float, measured: Sequence[Measured], step: float, held: Bands
+) -> str:
     def seconds(of: Measured, terms: Mapping[str, float]) -> float:
         return terms.get(name, of.step_time)
 
@@ -122,6 +147,7 @@ def _row(name: str, predicted: float, measured: Sequence[Measured], step: float)
     cells = [show(value, "s") for value in (predicted, *simulated)]
     cells.append(f"{(simulated[-1] - predicted) / step:+.2%}")
     cells.append(show(seconds(measured[-1], measured[-1].slowest_terms), "s"))
+    cells += [between(held[name])] if held else []
     return (
         f"<tr><th scope=row>{escape(name)}</th><td>{'</td><td>'.join(map(escape, cells))}</td></tr>"
     )

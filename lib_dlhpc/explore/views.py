@@ -1,5 +1,6 @@
 """What the explorer shows of an experiment: the state of each chart, and the figures in words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.explore.charts import (
     State,
+    between,
     memory_state,
     scaling_state,
     sensitivity_state,
@@ -35,8 +37,13 @@ def node_counts(most: int, now: int) -> np.ndarray:
     return np.unique(np.append(powers, [most, now]))
 
 
-def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
-    """Return what to show of a scalar prediction; `replay` adds the published result beside it."""
+def views(
+    prediction: Breakdown, replay: Replay | None = None, bands: Mapping[str, Any] | None = None
+) -> Views:
+    """Return what to show of a scalar prediction; `replay` adds the published result beside it.
+
+    bands: (low, high) s that the step and its terms may take, by name, where that is known.
+    """
     e = prediction.experiment
     curve = _over_devices(e, prediction.compute_scale)
     low, high = curve.step_time_bounds
@@ -51,7 +58,10 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
     )
     charts = {
         "step": step_state(
-            prediction.terms, _nothing_hidden(prediction), float(prediction.step_time_bounds[0])
+            prediction.terms,
+            _nothing_hidden(prediction),
+            float(prediction.step_time_bounds[0]),
+            bands,
         ),
         "scaling": scaling,
         "efficiency": scaling,
@@ -65,7 +75,7 @@ def views(prediction: Breakdown, replay: Replay | None = None) -> Views:
         ),
         "sensitivity": sensitivity_state(sensitivity(prediction)),
     }
-    return Views(charts, _headline(prediction, replay), tuple(prediction.walls))
+    return Views(charts, _headline(prediction, replay, bands or {}), tuple(prediction.walls))
 
 
 def _over_devices(experiment: Experiment, scale: Any) -> Breakdown:
@@ -95,7 +105,9 @@ def _nothing_hidden(prediction: Breakdown) -> dict[str, Any]:
     }
 
 
-def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, str, str], ...]:
+def _headline(
+    prediction: Breakdown, replay: Replay | None, bands: Mapping[str, Any]
+) -> tuple[tuple[str, str, str], ...]:
     e = prediction.experiment
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
     time = show(float(prediction.time_to_train), "s")
@@ -104,8 +116,11 @@ def _headline(prediction: Breakdown, replay: Replay | None) -> tuple[tuple[str, 
         remark = f"published {show(replay.published_time, 's')}, prediction {error:+.0%}"
     else:
         remark = f"{int(prediction.steps):,} steps, {e.run.epochs:g} epochs"
+    bounds = f"bounds {low} to {high}"
+    if "one step" in bands:
+        bounds = f"90 % band {between(bands['one step'])}; {bounds}"
     return (
-        ("One step", show(float(prediction.step_time), "s"), f"bounds {low} to {high}"),
+        ("One step", show(float(prediction.step_time), "s"), bounds),
         (
             "Throughput",
             f"{show(float(prediction.throughput), '')}/s",
