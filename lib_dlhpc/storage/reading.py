@@ -42,10 +42,10 @@ class Arriving(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A reading that is under way: numbers of files, those that other ranks have been asked for."""
+    """A reading that is under way: numbers of files; places of own ones, None for all; what others are asked for."""
 
     wanted: np.ndarray
-    own: np.ndarray
+    own: np.ndarray | None
     arriving: list[Arriving]
     batches: list[Batch]
 
@@ -73,7 +73,7 @@ class Reader:
         source = self._sources[columns["partition"][wanted]]
         own = source == self._rank
         if own.all():
-            return Started(wanted, np.arange(len(wanted)), [], [])
+            return Started(wanted, None, [], [])
         stored = columns["stored"][wanted]
         arriving = [
             self._send_for(place, int(wanted[place]), int(stored[place]), int(source[place]))
@@ -127,9 +127,13 @@ class Reader:
 
     def _finish(self, started: Started) -> list[bytes]:
         wanted = started.wanted
-        found = [b""] * len(wanted)
-        for place, data in zip(started.own, self._own(wanted[started.own]), strict=True):
-            found[place] = data
+        if started.own is None:
+            found = self._own(wanted)
+        else:
+            found = [b""] * len(wanted)
+            own = self._own(wanted[started.own])
+            for place, data in zip(started.own.tolist(), own, strict=True):
+                found[place] = data
         for batch in started.batches:
             for place, data in zip(batch.places, self._end(batch), strict=True):
                 found[place] = data
@@ -170,10 +174,10 @@ class Reader:
         """Return the bytes of own files, which must be those that were packed."""
         contents = []
         wanted = self.index.columns["checksum"][numbers].tolist()
-        for number, view, right in zip(numbers, self._views(numbers), wanted, strict=True):
+        for view, right in zip(self._views(numbers), wanted, strict=True):
             contents.append(data := bytes(view))
             if checksum(data) != right:  # at once, while the data is in the core's cache
-                raise self._damaged(int(number))
+                raise self._damaged(int(numbers[len(contents) - 1]))
         return contents
 
     def _views(self, numbers: np.ndarray) -> list[memoryview]:

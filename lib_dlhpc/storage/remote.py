@@ -124,13 +124,16 @@ class Peers:
         """
         others = set(range(self.size)) - {self.rank}
         told = [self.ask(rank, CLOSE, b"", [], _closing) for rank in others]
-        since = time.monotonic()
+        since, sleep = time.monotonic(), _SLEEP
         while others - self._closed:
             for rank in self._left:
                 self._stop.set()
                 raise RankLost(f"Rank {rank} left the store before it was closed.", rank)
-            if not self.poll():
-                time.sleep(_SLEEP)
+            if self.poll():
+                sleep = _SLEEP
+            else:  # whoever still reads may need this core
+                time.sleep(sleep)
+                sleep = min(1.1 * sleep, _LONGEST)
             if time.monotonic() - since > self.patience / 2:  # still computing, or lost?
                 since = time.monotonic()
                 for rank in others - self._closed:

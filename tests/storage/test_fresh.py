@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.storage.fresh import fresh
 
 
-@pytest.mark.parametrize("size", [2, 3, 4096, 1_000_003])
+@pytest.mark.parametrize("size", [2, 3, 4096, 1_000_003, 8_000_000])
 def test_what_is_written_is_what_they_are(size):
     wanted = bytes(range(256)) * (size // 256 + 1)
     data, view = fresh(size)
