@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.failures_folder import Folder
+from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.storage.snapshots.plan import store_of
@@ -28,7 +29,7 @@ from lib_dlhpc.storage.snapshots.plan import store_of
 PAUSE = 0.02  # s between two looks at a run
 MOST = 4  # failures, so that a page is not busy for long
 BATCH, EPOCHS = 64, 28
-Begin = Callable[..., Job]
+Begin = Callable[..., Job | BatchJob]
 
 
 class Cancelled(Exception):
@@ -182,10 +183,10 @@ class Strikes:
             self.count += 1
 
 
-def _watch(job: Job, stop: threading.Event, look: Callable[[], None]) -> None:
+def _watch(job: Job | BatchJob, stop: threading.Event, look: Callable[[], None]) -> None:
     """Wait for the end of a run, looking at it. Raises Cancelled."""
     try:
-        while job.state == "running":
+        while job.state not in ENDS:
             if stop.wait(PAUSE):
                 raise Cancelled
             look()

@@ -19,6 +19,7 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.workbench import dropdown, verdict_html
+from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -39,7 +40,8 @@ def experiment(precision: str = "fp32", ranks: int = RANKS) -> Experiment:
 
 
 def train_here(
-    begin: Callable[[Experiment, int], Job] = start, thread: Callable[..., Any] = threading.Thread
+    begin: Callable[[Experiment, int], Job | BatchJob] = start,
+    thread: Callable[..., Any] = threading.Thread,
 ) -> ipywidgets.VBox:
     """Return a button that trains on MPI ranks, then on one; one that cancels; and the curves as they come.
 
@@ -70,7 +72,7 @@ def train_here(
             job = begin(experiment(precision), RANKS)
             kept = Folder("run", job.folder)  # no longer than this page's kernel
             below.children = (figure,)
-            while job.state == "running":
+            while job.state not in ENDS:
                 if stop.wait(PAUSE):
                     job.cancel()
                 draw(curve_of(job.metrics()))

@@ -17,6 +17,7 @@ from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import verdict_html
+from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -25,7 +26,7 @@ from lib_dlhpc.timeline.store import load
 
 PAUSE = 0.1  # s between two looks at a run
 
-Begin = Callable[[Experiment, int], Job]  # starts the ranks of a run
+Begin = Callable[[Experiment, int], Job | BatchJob]  # starts the ranks of a run
 Thread = Callable[..., Any]  # in what they are watched
 # Trains, and returns the result and the timeline; says the words, or how many ranks are at work.
 Train = Callable[..., tuple[dict[str, Any], Timeline]]
@@ -61,11 +62,13 @@ def live_run(
 
     def train(experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
         ranks = experiment.devices
-        said.value = verdict_html(words or f"{ranks_in_words(ranks)} at work ...")
+        at_work = verdict_html(words or f"{ranks_in_words(ranks)} at work ...")
+        said.value = at_work
         job = begin(experiment, ranks)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
-            while job.state == "running":
+            while (state := job.state) not in ENDS:
+                said.value = verdict_html("Queued ...") if state == "queued" else at_work
                 if stop.wait(PAUSE):
                     job.cancel()
             return job.wait(), load(job.folder / "timeline.npz")

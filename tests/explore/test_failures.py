@@ -293,6 +293,36 @@ def test_cancelling_ends_the_ranks_and_removes_the_folder() -> None:
         assert begun[0].state == "cancelled" and not begun[0].folder.parent.exists()
 
 
+def test_a_run_that_waits_for_its_turn_is_waited_for() -> None:
+    stop = threading.Event()
+
+    class Queued(Endless):
+        """A run that is looked at three times before the learner cancels it."""
+
+        looks, cancelled = 0, False
+
+        @property
+        def state(self) -> str:
+            self.looks += 1
+            if self.looks == 3:
+                stop.set()
+            return "cancelled" if self.cancelled else "queued"
+
+        @state.setter
+        def state(self, value: str) -> None:
+            self.cancelled = value == "cancelled"
+
+    begun: list[Queued] = []
+
+    def begin(_: Any, ranks: int, folder: Path, *more: Any, **named: Any) -> Any:
+        begun.append(Queued(folder))
+        return begun[-1]
+
+    with pytest.raises(Cancelled):
+        failures_machine.undisturbed(Machine(), stop, begin)
+    assert begun[0].cancelled and begun[0].looks >= 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(

@@ -77,13 +77,14 @@ RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 class FakeJob:
     """A run that is over after some looks, or when it is cancelled."""
 
-    def __init__(self, folder: Any, looks: int = 2, failed: str = "") -> None:
+    def __init__(self, folder: Any, looks: int = 2, failed: str = "", now: str = "running") -> None:
         self.folder, self.looks, self.failed, self.cancelled = folder, looks, failed, False
+        self.now = now
 
     @property
     def state(self) -> str:
         self.looks -= 1
-        return "running" if self.looks >= 0 and not self.cancelled else "done"
+        return self.now if self.looks >= 0 and not self.cancelled else "done"
 
     def metrics(self) -> list[dict[str, Any]]:
         return [{"step": 4, "loss": 1.0}, {"epoch": 1.0, "accuracy": 0.5, "test_loss": 1.0}]
@@ -265,8 +266,9 @@ def test_a_real_run_is_drawn_and_told_beside_one_rank(numbers: str, tmp_path: An
     assert "times the prediction" in result_words(RESULT, 0.9, numbers)
 
 
-def test_a_real_run_can_be_cancelled(tmp_path: Any) -> None:
-    started, job = threading.Event(), FakeJob(tmp_path / "run", looks=10**6)
+@pytest.mark.parametrize("now", ["queued", "running"])
+def test_a_real_run_can_be_cancelled(now: str, tmp_path: Any) -> None:
+    started, job = threading.Event(), FakeJob(tmp_path / "run", looks=10**6, now=now)
 
     def begin(experiment: Any, ranks: int) -> FakeJob:
         started.set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from experiment_page import Now, button, click, told
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 from lib_dlhpc.explore import data_parallel_live, hybrid_parallel_live, model_parallel_live
 from lib_dlhpc.explore.live_run import with_rate
@@ -56,12 +56,15 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(
 
 
 @panels
-def test_a_run_can_be_cancelled(panel_of: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("now", ["queued", "running"])
+def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None:
     ended, running = threading.Event(), threading.Event()
 
     def begin(_: Any, ranks: int) -> Any:
+        job = Fails(tmp_path / "run")
+        job.state = now
         running.set()
-        return Fails(tmp_path / "run")
+        return job
 
     class Ends(threading.Thread):
         def run(self) -> None:
@@ -71,6 +74,7 @@ def test_a_run_can_be_cancelled(panel_of: Any, tmp_path: Path) -> None:
     panel = panel_of(begin, Ends)
     train = click(panel, "Train")
     assert train.disabled and running.wait(PATIENCE)
+    eventually(lambda: ("Queued" if now == "queued" else "at work") in told(panel))
     click(panel, "Cancel")
     assert ended.wait(PATIENCE)
     assert "Cancelled." in told(panel) and not train.disabled
