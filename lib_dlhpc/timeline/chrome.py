@@ -17,9 +17,9 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.files import replacing
-from lib_dlhpc.timeline.json_events import FAR, JsonTrace, moment, number
+from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
 from lib_dlhpc.timeline.lanes import in_order, lanes
-from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.rows import LATEST, Rows
 from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
 
 LANES = 16  # thread = stream + LANES x lane
@@ -32,8 +32,8 @@ def export_chrome(timeline: Timeline, path: str | Path) -> None:
     Raises OSError where nothing can be written, SpecError for times that no file can hold.
     """
     path = Path(path)
-    if not (np.abs([timeline.start, timeline.stop]) < FAR / 1e6).all():
-        raise SpecError(f"{path}: an event begins or ends later than 1e12 s: not written.")
+    if not (np.abs([timeline.start, timeline.stop]) < LATEST).all():
+        raise SpecError(f"{path}: an event begins or ends later than {LATEST:.3g} s: not written.")
     with replacing(path) as temporary, _open(temporary, path.suffix == ".gz") as file:
         about = {"source": timeline.source, "ranks": timeline.ranks, "streams": list(STREAMS)}
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')

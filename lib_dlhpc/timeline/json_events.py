@@ -13,8 +13,9 @@ from typing import Any
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.files import read_text
+from lib_dlhpc.timeline.rows import MOST_TICKS
 
-FAR = 10**18  # us: 30,000 years
+FAR = Decimal(MOST_TICKS) / 1000  # us: what is further does not fit nanoseconds
 _BLANK = re.compile(r"[ \t\r\n]*")
 EXPECTED = (
     "expected Chrome's trace-event JSON, an object with a list 'traceEvents', as dlhpc and"
@@ -121,8 +122,10 @@ def moment(value: Any, field: str) -> Decimal:
     """Return a time stamp as it is, exact. Raises TypeError or ValueError if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise TypeError(f"{field} = {value!r}: expected a number of microseconds")
-    if not -FAR < value < FAR:
-        raise ValueError(f"{field} = {Decimal(value):.3g}: too far from 0 to be microseconds")
+    if not -FAR <= value <= FAR:
+        raise ValueError(
+            f"{field} = {Decimal(value):.3g}: too far from 0 to be microseconds; legal: to {FAR:.3g}"
+        )
     return Decimal(value)
 
 

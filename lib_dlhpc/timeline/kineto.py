@@ -30,7 +30,8 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
-from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.rows import MOST_TICKS, Rows
+from lib_dlhpc.timeline.store import MOST_RANKS
 from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
 
 MARKS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
@@ -50,7 +51,6 @@ SIZES = {
     **dict.fromkeys(("long", "int64", "uint64", "double", "float64", "complexfloat"), 8),
     "complexdouble": 16,
 }  # of PyTorch's types, as either of its ways writes them
-MOST_RANKS = 10**7
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
         if call.peer >= world:
             rows.columns["peer"][call.row] = -1
     _match(rows, calls, ranks, tell)
-    table = rows.timeline(world, "measured", min(rows.columns["start"], default=0), 1e9)
+    try:
+        table = rows.timeline(world, "measured", min(rows.columns["start"], default=0), 1e9)
+    except SpecError as error:
+        raise SpecError(f"{', '.join(str(trace.path) for trace in traces)}: {error}") from None
     return replace(table, rank=np.array(ranks, np.int32)[table.rank]).sorted()
 
 
@@ -147,7 +150,12 @@ def _times(trace: JsonTrace, event: Mapping[str, Any]) -> tuple[int, int]:
     """Return start and stop in nanoseconds of the host's clock: whole, as a float would not hold them."""
     base = trace.about.get("baseTimeNanoseconds", 0)
     start = number(base, "baseTimeNanoseconds") + int(moment(event.get("ts"), "ts") * 1000)
-    return start, start + max(int(moment(event.get("dur", 0), "dur") * 1000), 0)
+    stop = start + max(int(moment(event.get("dur", 0), "dur") * 1000), 0)
+    if max(abs(start), abs(stop)) > MOST_TICKS:
+        raise ValueError(
+            f"from {start} to {stop} ns: legal: to {MOST_TICKS} ns from 0, or 146 years"
+        )
+    return start, stop
 
 
 def _call(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -> _Call:
@@ -200,9 +208,10 @@ def _rank(trace: JsonTrace, file: int, tell: Tell) -> tuple[int, int]:
     if rank is None:
         tell(f"{trace.path}: does not say its rank (distributedInfo): taken as rank {file}.")
         return file, 0
-    if not (isinstance(rank, int) and isinstance(size, int) and 0 <= rank < MOST_RANKS > size):
+    if not (type(rank) is type(size) is int and 0 <= rank < (size or MOST_RANKS) <= MOST_RANKS):
         raise SpecError(
-            f"{trace.path}: distributedInfo: rank {rank!r} of {size!r}: expected numbers."
+            f"{trace.path}: distributedInfo: rank {rank!r} of {size!r}: expected a rank from 0 on, of at most"
+            f" {MOST_RANKS:,}."
         )
     return rank, size
 

@@ -27,7 +27,7 @@ from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.lanes import in_order
 from lib_dlhpc.timeline.otf2 import ANCHOR, library
 from lib_dlhpc.timeline.otf2_definitions import about, communicators, ranks, streams
-from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.rows import Rows, check_ranks
 from lib_dlhpc.timeline.table import Timeline
 
 EXPECTED = f"expected an OTF2 archive: the anchor file ({ANCHOR}), or the folder it is in"
@@ -143,9 +143,11 @@ class _Reading:
         self.otf2, self.archive, self.definitions = otf2, archive, archive.definitions
         self.about = about(self.definitions)
         self.rank_of = ranks(otf2, self.definitions)
-        self.ranks = int(self.about.get("ranks", max(self.rank_of.values(), default=-1) + 1))
-        if self.ranks < 1:
+        most = max(self.rank_of.values(), default=-1) + 1
+        if most < 1:
             raise ValueError("no process is defined in it")
+        self.ranks = int(self.about.get("ranks", most))
+        check_ranks(self.ranks)
         self.stream_of = streams(otf2, self.rank_of, bool(self.about))
         everyone = list(range(self.ranks))
         self.comms = communicators(otf2, self.definitions, self.rank_of, everyone, bool(self.about))

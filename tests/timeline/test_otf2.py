@@ -378,6 +378,33 @@ def test_an_archive_that_is_cut_is_refused(tmp_path, archive, part, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (2**63 - 2, r"stop = 9223372036854775806, .* from the first: legal: to 4\.61e"),
+        (2**63 + 9, "stop = 9223372036854775817: expected a number of 64 bits"),
+        (4 * 10**18, r"stop = 4000000000000\.0 s; legal: -4\.61e\+09 to 4\.61e\+09 s"),
+    ],
+)
+def test_a_time_that_is_no_int64_of_nanoseconds_is_refused(tmp_path, stop, said):
+    trace, ((zero,), _), regions, _ = scorep(tmp_path / "a")
+    call(zero, regions["main"], 5, 5 + stop)
+    trace.close()
+    with pytest.raises(SpecError, match=rf"a/traces\.otf2: .*{said}"):
+        read(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("said", "why"), [(b"-23", "-23"), (b"000", "0")])
+def test_a_number_of_ranks_that_cannot_be_is_refused(tmp_path, said, why):
+    write(from_rows(ROWS, 123, "measured"), tmp_path / "a.otf2")
+    file = tmp_path / "a.otf2" / "traces.def"
+    written = file.read_bytes()
+    assert written.count(b"123") == 1
+    file.write_bytes(written.replace(b"123", said))
+    with pytest.raises(SpecError, match=rf"traces\.otf2: .*ranks = {why}: legal: from 1 to 10,000"):
+        read(tmp_path / "a.otf2")
+
+
 def test_an_archive_is_replaced_and_nothing_else_is(tmp_path, archive):
     write(from_rows(ROWS[:1], 1, "measured"), archive)
     assert list(read(archive)) == ROWS[:1]
