@@ -38,14 +38,17 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _network(options: argparse.Namespace) -> int:
+    from lib_dlhpc.launch.mpi import ends_all
     from lib_dlhpc.launch.network import crossover, lab
 
     if options.program:
         for name in ("algorithms", "sizes"):
             if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: is for measuring; a program of yours takes none.")
+        if not options.program[0].startswith("-") and not Path(options.program[0]).exists():
+            raise SpecError(f"{options.program[0]}: no such program.")
         with lab.network(options.ranks, options.bandwidth, options.latency) as net:
-            words = net.command(options.ranks, *_ends_all(options.program), *options.program)
+            words = net.command(options.ranks, *ends_all(options.program), *options.program)
             return subprocess.run(words, env=net.environment(), check=False).returncode
     given = (
         *(options.ranks, options.bandwidth, options.latency),
@@ -59,16 +62,6 @@ def _network(options: argparse.Namespace) -> int:
     found = crossover.measure(*given)
     print(as_json(found.as_dict()) if options.json else found.as_text())
     return 0
-
-
-def _ends_all(program: list[str]) -> list[str]:
-    """Return what lets an error of one rank end the others, which would wait for it; not beside options of Python."""
-    if not program[0].startswith("-"):
-        if not Path(program[0]).exists():
-            raise SpecError(f"{program[0]}: no such program.")
-    elif program[0] not in ("-m", "-c", "-"):
-        return []
-    return ["-m", "mpi4py"]
 
 
 def _list(text: str) -> list[str]:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +45,16 @@ def check_here(ranks: int) -> None:
 def command(ranks: int, *arguments: str) -> list[str]:
     """Return `mpiexec -n RANKS python ARGUMENTS`. Raises SpecError where MPI is missing."""
     return [mpiexec(), "-n", str(ranks), sys.executable, *arguments]
+
+
+def ends_all(arguments: Sequence[str]) -> list[str]:
+    """Return what lets an error of one rank end the others, which would wait for it; not beside options of Python.
+
+    It goes between Python and its arguments. mpi4py ends all ranks at an error that is not caught.
+    """
+    first = list(arguments[:2])
+    beside = not first or (first[0].startswith("-") and first[0] not in ("-m", "-c", "-"))
+    return [] if beside or first == ["-m", "mpi4py"] else ["-m", "mpi4py"]
 
 
 def environment() -> dict[str, str]:

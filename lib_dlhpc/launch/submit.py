@@ -107,6 +107,10 @@ def _hand_over(
     here = site.scheduler == "local"
     if limit is None and not here:
         limit = schedulers.DEFAULT_LIMIT
+    if folder is not None and not os.fspath(folder):
+        raise SpecError(
+            'folder = "": expected a path; "." is the current folder, None a new one in it.'
+        )
     ticket = Ticket(secrets.token_hex(4), site, ranks, limit, time.time())
     folder = Path(os.path.abspath(ticket.name if folder is None else folder))
     if not here:
@@ -144,6 +148,8 @@ def submit_sweep(
 
     If one cannot be handed in, those before it are cancelled. Raises SpecError.
     """
+    if not os.fspath(folder):
+        raise SpecError('folder = "": expected a path; "." is the current folder.')
     jobs: list[BatchJob] = []
     try:
         for name, experiment in experiments.items():

@@ -267,6 +267,7 @@ def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
     ("options", "told"),
     [
         ({"ranks": 0}, "ranks = 0"),
+        ({"folder": ""}, 'folder = "": expected a path; "\\." is the current folder'),
         ({"to": "slrm"}, "site.scheduler = 'slrm'.*Did you mean 'slurm'"),
         ({"to": "pbs", "site": Site()}, "--to pbs: site site has slurm"),
         ({"site": Site(account="?")}, "account = '\\?': yours to fill in"),

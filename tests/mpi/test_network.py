@@ -57,6 +57,18 @@ def test_a_rank_that_fails_is_told():
     assert told.returncode != 0 and "planted" in told.stderr
 
 
+def test_an_error_of_one_rank_ends_those_that_wait_for_it(tmp_path):
+    program = (
+        "from mpi4py import MPI\nif MPI.COMM_WORLD.rank:\n    raise ValueError('planted')\n"
+        "MPI.COMM_WORLD.recv()\n"
+    )
+    (tmp_path / "fails.py").write_text(program)
+    for words in (["-c", program], [str(tmp_path / "fails.py")]):
+        with network(2, "1 Gb/s", 0) as net:
+            told = net.run(2, *words, patience=PATIENCE)
+        assert told.returncode != 0 and "planted" in told.stderr
+
+
 def test_who_has_no_patience_leaves_nobody():
     with network(2, "1 Gb/s", 0) as net:
         with pytest.raises(subprocess.TimeoutExpired):

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from lib_dlhpc.launch.mpi import ONE_THREAD, mpiexec
+from lib_dlhpc.launch.mpi import ONE_THREAD, ends_all, mpiexec
 from lib_dlhpc.launch.network.switch import Link
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
@@ -69,12 +69,13 @@ class Network:
     ) -> subprocess.CompletedProcess[str]:
         """Run a Python program on ranks in it, to its end, and return what came of it, its output as text.
 
-        arguments: of Python: a file and its arguments, or "-m", a module ... Raises SpecError where ranks
-        do not fit or MPI is missing, subprocess.TimeoutExpired after `patience` s.
+        arguments: of Python: a file and its arguments, or "-m", a module ... An error of one rank ends all, but
+        where options of Python come first. Raises SpecError where ranks do not fit or MPI is missing,
+        subprocess.TimeoutExpired after `patience` s.
         """
         return subprocess.run(
-            self.command(ranks, *arguments), capture_output=True, text=True, timeout=patience,
-            env=self.environment(), stdin=subprocess.DEVNULL,
+            self.command(ranks, *ends_all(arguments), *arguments), capture_output=True, text=True,
+            timeout=patience, env=self.environment(), stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
 
