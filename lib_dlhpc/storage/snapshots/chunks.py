@@ -15,11 +15,8 @@ from xxhash import xxh3_128_digest
 from lib_dlhpc.storage.snapshots.files import SnapshotError
 
 HASH = 16  # bytes: two different chunks have the same one with a chance of 1 in 2^128
-SMALLEST, LARGEST, MOST = (
-    4096,
-    1024 * 1024,
-    256,
-)  # bytes of a chunk; chunks of an array, until LARGEST
+SMALLEST, LARGEST = 4096, 1024 * 1024  # bytes of a chunk
+MOST = 128  # chunks of an array, until they are LARGEST
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview

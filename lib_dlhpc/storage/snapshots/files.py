@@ -7,7 +7,7 @@ the next writer removes, and its lock goes with it.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -26,11 +26,17 @@ class SnapshotError(SpecError):
 
 
 @contextmanager
-def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterator[IO[bytes]]:
+def written_whole(
+    path: Path,
+    named: Callable[[], Path] | None = None,
+    first: Iterable[Path] = (),
+    last: bool = True,
+) -> Iterator[IO[bytes]]:
     """Give a file that takes the place of `path` when all is written; of a failure nothing is left.
 
-    named: returns the path when all is written, for a file that is named by what is in it. Raises OSError
-    that names the path.
+    named: returns the path when all is written, for a file that is named by what is in it. first: folders whose
+    names have to be on the disk before this one. last: whether nobody else flushes this one's folder. Raises
+    OSError that names the path.
     """
     temporary = path.with_name(f".{path.name}{RUIN}")
     try:
@@ -38,6 +44,8 @@ def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterat
             yield file
             file.flush()
             os.fsync(file.fileno())
+        for folder in first:
+            flush_folder(folder)
         os.replace(temporary, named() if named else path)
     except BaseException as error:
         with suppress(OSError):
@@ -45,12 +53,13 @@ def written_whole(path: Path, named: Callable[[], Path] | None = None) -> Iterat
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-    flush_folder(path.parent)
+    if last:
+        flush_folder(path.parent)
 
 
-def write(path: Path, data: bytes) -> None:
-    """Put a small file in its place; on return it is on the disk."""
-    with written_whole(path) as file:
+def write(path: Path, data: bytes, first: Iterable[Path] = (), last: bool = True) -> None:
+    """Put a small file in its place; on return it is on the disk. See written_whole."""
+    with written_whole(path, first=first, last=last) as file:
         file.write(data)
 
 

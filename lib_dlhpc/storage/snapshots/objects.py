@@ -57,10 +57,12 @@ class Objects:
                     self.damaged[name] = str(error)
         self.where = {key: spot for table in self.tables.values() for key, spot in table}
 
-    def add(self, chunks: Iterable[tuple[bytes, Bytes]], again: bool = False) -> int:
+    def add(
+        self, chunks: Iterable[tuple[bytes, Bytes]], again: bool = False, last: bool = True
+    ) -> int:
         """Write chunks that are not there yet, or all, into one new object; return their bytes.
 
-        Nothing is left of an object that cannot be written whole.
+        Nothing is left of an object that cannot be written whole. last: as written_whole has it.
         """
         rows: list[tuple[bytes, int]] = []
         new: set[bytes] = set()
@@ -71,7 +73,7 @@ class Objects:
                 if key in new or (key in self.where and not again):
                     continue
                 if file is None:
-                    path = written_whole(self.folder / "new", lambda: self.folder / name)
+                    path = written_whole(self.folder / "new", lambda: self.folder / name, last=last)
                     file = stack.enter_context(path)
                     file.write(MAGIC)
                 file.write(data)

@@ -5,6 +5,7 @@ parents, is kept.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from lib_dlhpc.storage.snapshots.chunks import HASH
@@ -38,10 +39,10 @@ class Refs:
             raise SnapshotError(f"{self.kind} {name}: {path} holds no version's id: {text[:40]!r}.")
         return text[:-1]
 
-    def put(self, name: str, identity: str) -> None:
-        """Let a name stand for a version."""
+    def put(self, name: str, identity: str, first: Iterable[Path] = ()) -> None:
+        """Let a name stand for a version. first: folders that have to be on the disk before."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write(self.folder / check_name(name, self.kind), f"{identity}\n".encode())
+        write(self.folder / check_name(name, self.kind), f"{identity}\n".encode(), first)
 
     def drop(self, name: str) -> None:
         """Forget a name; its versions stay until garbage is collected."""

@@ -1,7 +1,7 @@
 """SnapshotStore: versions of a training state, in a tree; what has not changed is shared.
 
-A version is published in three steps, each on the disk before the next begins: the object with its new
-chunks, the version's file, the name of its branch. It counts from the third on. Killed at any moment, the
+A version is published in three steps: the object with its new chunks, the version's file, the name of its branch,
+which is given when the two before it are on the disk. It counts from the third on. Killed at any moment, the
 newest published version is whole.
 """
 
@@ -232,15 +232,17 @@ class SnapshotStore:
         try:
             with self._writing(make=True):
                 above = self._parent(parent, branch)
-                written = self.objects.add(self._new(arrays, stored))
+                written = self.objects.add(self._new(arrays, stored), last=False)
                 number = 1 + max(len(self._there()), *(each.number for each in self.log()), 0)
                 made = make(number, above, branch, step, metrics, stored, written)
                 version = self._versions.setdefault(made.id, made)
                 if version is made:
-                    write(self._path(made.id), to_bytes(made))
+                    write(self._path(made.id), to_bytes(made), last=False)
+                # Flushed only now: a disk that has just been asked for the next file has mostly done it.
+                folders = (self.objects.folder, self._path(made.id).parent)
                 for tag in tags:
-                    self._tag(tag, version)
-                self.branches.put(branch, version.id)
+                    self._tag(tag, version, folders)
+                self.branches.put(branch, version.id, folders)
                 return version
         except OSError as error:
             at = f", array {next(reversed(stored))}" if stored else ""
@@ -273,11 +275,11 @@ class SnapshotStore:
             )
         return above.id
 
-    def _tag(self, name: str, version: Version) -> None:
+    def _tag(self, name: str, version: Version, first: Iterable[Path] = ()) -> None:
         theirs = self.tags.get(name)
         if theirs and theirs != version.id:
             raise SnapshotError(f"{self.folder}: tag {name} is another version's ({theirs[:7]}).")
-        self.tags.put(name, version.id)
+        self.tags.put(name, version.id, first)
 
     @contextmanager
     def _writing(self, make: bool = False) -> Iterator[None]:

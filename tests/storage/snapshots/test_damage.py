@@ -283,7 +283,7 @@ def test_a_disk_that_is_full_when_the_branch_is_moved_leaves_the_branch(store, m
 
     truth = loaded(store.folder)
 
-    def full(path, data):
+    def full(path, *rest):
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:

@@ -1,7 +1,9 @@
 """Laws of the snapshot store: what is saved comes back, what is equal is shared, a tree stays a tree."""
 
 import math
+import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,7 +160,7 @@ def test_one_version_at_a_time_is_on_its_way_and_a_mistake_is_told_once_at_the_n
     first = store.save_async({"x": np.zeros(3)}, step=1)
     first.wait()
     real = store.objects.add
-    store.objects.add = lambda chunks: (gate.wait(PATIENCE), real(chunks))[1]
+    store.objects.add = lambda *told, **how: (gate.wait(PATIENCE), real(*told, **how))[1]
     second = store.save_async({"x": np.ones(3)}, step=2)
     assert not second.done
     settle = second.settle  # which the third calls: only then the gate begins to open
@@ -167,7 +169,7 @@ def test_one_version_at_a_time_is_on_its_way_and_a_mistake_is_told_once_at_the_n
     assert second.done and third.waited > 0.01
     third.wait()
 
-    def broken(chunks):
+    def broken(chunks, **how):
         raise OSError(28, "No space left on device", "a file")
 
     store.objects.add = broken
@@ -310,3 +312,28 @@ def test_two_stores_on_one_folder_take_turns(tmp_path):
     store = open_snapshots(tmp_path)
     assert sorted(v.number for v in store.log()) == list(range(1, 25)) and store.verify() == []
     assert all(store.load(f"b{n}")["x"][0] == 10 * n + 5 for n in range(4))
+
+
+@pytest.mark.parametrize("tags", [(), ("kept",)])
+def test_a_name_is_given_when_all_that_it_stands_for_is_on_the_disk(tmp_path, monkeypatch, tags):
+    store = SnapshotStore(tmp_path / "s")
+    store.save({"w": np.zeros(9)}, step=0)
+    waiting: set[Path] = set()  # folders with a new name that a power cut would take away
+    replace, fsync = os.replace, os.fsync
+
+    def replaced(source, target):
+        if Path(target).parent.name in ("branches", "tags"):
+            assert not waiting
+        replace(source, target)
+        waiting.add(Path(target).parent)
+
+    def flushed(handle):
+        fsync(handle)
+        waiting.difference_update(
+            folder for folder in [*waiting] if os.path.samestat(folder.stat(), os.fstat(handle))
+        )
+
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "fsync", flushed)
+    store.save({"w": np.ones(9)}, step=1, tags=tags)
+    assert not waiting
