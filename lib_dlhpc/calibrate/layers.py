@@ -17,7 +17,7 @@ from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.pace import Pace
+from lib_dlhpc.spec.pace import FASTEST, Pace
 
 ELEMENT = 4  # B: all is measured with fp32
 LEAST = 0.08  # half of the narrowest interval of the slowdown: other days, other networks
@@ -202,4 +202,4 @@ def _beyond(steps: Floats) -> float:
 
 
 def _inverse(value: float) -> float:
-    return 1 / float(value) if value > 0 else float("inf")
+    return 1 / float(value) if value > 1 / FASTEST else float("inf")

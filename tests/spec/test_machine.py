@@ -24,6 +24,7 @@ DEVICE = {
 LINK = {"latency": "1 us", "bandwidth": "100 Gb/s"}
 MACHINE = {"device": DEVICE, "intra_node": LINK, "inter_node": LINK}
 
+PACE = "device.layers.conv"
 every_machine = pytest.mark.parametrize("name", catalog.names("machines"))
 
 
@@ -123,3 +124,34 @@ def test_an_unknown_tier_lists_the_legal_ones():
 
 def test_a_device_alone_reads_by_name():
     assert read_device("p40").peak["fp16"] == 184e9
+
+
+@pytest.mark.parametrize(
+    ("pace", "says"),
+    [
+        ({"rate": -1.0}, f"{PACE}.rate = -1 FLOP/s: legal: a number of at least 1 kFLOP/s"),
+        ({"rate": 0.0}, f"{PACE}.rate = 0 FLOP/s: legal: a number of at least 1 kFLOP/s"),
+        ({"rate": "2 FLOP/s"}, f"{PACE}.rate = 2 FLOP/s: legal: a number of at least 1 kFLOP/s"),
+        ({"rate": 1e30}, "rate = .*: legal: from 1 kFLOP/s to 1 EFLOP/s, or inf: no cost"),
+        ({"backward_rate": 1e19}, "backward_rate = 10 EFLOP/s: legal: from 1 kFLOP/s to 1 EFLOP/s"),
+        ({"bandwidth": 12.0}, "bandwidth = 12 B/s: legal: a number of at least 1 kB/s"),
+        ({"backward_bandwidth": 1e19}, "legal: from 1 kB/s to 1 EB/s, or inf"),
+        ({"launch": -1e-6}, f"{PACE}.launch = -1 µs: legal: .*at least 0 s and at most 60 s"),
+        ({"backward_launch": 3600.0}, f"{PACE}.backward_launch = 60 min: legal: "),
+        ({"launch": math.nan}, "launch = nan"),
+        (3.0, f"{PACE} = 3.0: expected a table"),
+    ],
+)
+def test_a_pace_that_no_layer_has_is_refused(pace, says):
+    with pytest.raises(SpecError) as error:
+        read_device({**DEVICE, "layers": {"conv": pace}})
+    for part in says.split(".*"):
+        assert part in str(error.value)
+
+
+def test_paces_at_the_ends_of_what_is_legal_are_read():
+    slow = {"launch": 60.0, "rate": "1 kFLOP/s", "bandwidth": "1 kB/s"}
+    fast = {"launch": 0.0, "rate": "1 EFLOP/s", "backward_rate": math.inf}
+    layers = read_device({**DEVICE, "layers": {"conv": slow, "tanh": fast}}).layers
+    assert (layers["conv"].launch, layers["conv"].rate) == (60.0, 1e3)
+    assert (layers["tanh"].rate, layers["tanh"].backward_rate) == (1e18, math.inf)
