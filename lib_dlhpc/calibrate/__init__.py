@@ -13,6 +13,7 @@ worker.py     one rank of it: numpy, messages, collectives (the trainer's layers
 layers.py     fit: a pace for each kind of layer and update, the cost of a pass outside them, jitter
 whole.py      fit: what whole steps say beside their parts (runs: train/probe_steps.py)
 messages.py   fit: latency, bandwidth, where messages change their protocol
+away.py       fit: the way to where out-of-core training leaves things (points: train/probe_disk.py)
 numbers.py    fit: products, calls and sums of numpy
 robust.py     what counts of noisy repeats; fits with 90 % intervals
 machine_report.py  the machine as TOML, a table, JSON

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.calibrate.away import WayOut, fit_way_out
 from lib_dlhpc.calibrate.fit import Fit
 from lib_dlhpc.calibrate.layers import Layers, fit_layers
 from lib_dlhpc.calibrate.messages import Messages, fit_messages
@@ -45,6 +46,7 @@ class Calibrated:
     layers: Layers
     messages: Messages | None
     numbers: Numbers
+    way_out: WayOut | None
     whole: Whole
     raw: Mapping[str, Any]
 
@@ -92,8 +94,8 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     numbers = fit_numbers(raw[WORKER])
     layers = fit_layers(raw[PROBE], numbers.peak["fp32"])
     messages = fit_messages(raw[WORKER], numbers.gamma)
-    ranks = int(raw[PROBE]["ranks"])
-    values, ends = _numbers(layers, messages, numbers, raw[PROBE]["resident"])
+    ranks, away = int(raw[PROBE]["ranks"]), fit_way_out(raw[PROBE])
+    values, ends = _numbers(layers, messages, numbers, away, raw[PROBE]["resident"])
     table: dict[str, Any] = {"name": STAND_IN, "progress": False}
     _put(table, values)
     table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
@@ -117,7 +119,7 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
         "versions": versions(),
         "intervals": {key: list(pair) for key, pair in ends.items()},
     }
-    return Calibrated(read_machine(table), layers, messages, numbers, whole, raw)
+    return Calibrated(read_machine(table), layers, messages, numbers, away, whole, raw)
 
 
 def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
@@ -144,7 +146,11 @@ def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, E
 
 
 def _numbers(
-    layers: Layers, messages: Messages | None, numbers: Numbers, resident: list[int]
+    layers: Layers,
+    messages: Messages | None,
+    numbers: Numbers,
+    away: WayOut | None,
+    resident: list[int],
 ) -> tuple[dict[str, float], dict[str, Ends]]:
     """Return each number by its dotted name, and its interval, which holds it."""
     held = float(np.max(resident)), (float(np.min(resident)), 1.1 * float(np.max(resident)))
@@ -164,6 +170,10 @@ def _numbers(
         found["intra_node.latency"] = messages.latency, messages.latency_ends
         found["intra_node.bandwidth"] = messages.bandwidth, messages.bandwidth_ends
         found["intra_node.efficiency"] = 1.0, (1.0, 1.0)
+    if away is not None:
+        found["host_link.latency"] = away.latency, away.latency_ends
+        found["host_link.bandwidth"] = away.bandwidth, away.bandwidth_ends
+        found["host_link.efficiency"] = 1.0, (1.0, 1.0)
     return {key: value for key, (value, _) in found.items()}, {
         key: (min(pair[0], value), max(pair[1], value)) for key, (value, pair) in found.items()
     }

@@ -30,6 +30,8 @@ NAMES = {
     "jitter": "sigma of a rank's step over its mean",
     "intra_node.latency": "message: latency",
     "intra_node.bandwidth": "message: bandwidth",
+    "host_link.latency": "out of memory and back: latency",
+    "host_link.bandwidth": "each way, both at once",
     "device.slowdown": "computing in a step, over its parts",
     "intra_node.efficiency": "bandwidth in a step, over it alone",
 }
@@ -136,7 +138,8 @@ def _fits(found: Calibrated) -> Iterator[str]:
             f" {np.median(off):.0%} in the median, {off.max():.0%} at most"
         )
         yield f"median error  {_medians(found.messages.errors)}"
-    own = {**found.numbers.errors, **found.layers.errors}
+    away = {"out and back": found.way_out.errors} if found.way_out else {}
+    own = {**found.numbers.errors, **found.layers.errors, **away}
     for first in range(0, len(own), 8):
         some = dict(list(own.items())[first : first + 8])
         yield ("median error  " if first == 0 else " " * 14) + _medians(some)
@@ -167,6 +170,8 @@ def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
     yield from found.numbers.errors.items()
     yield from found.messages.errors.items() if found.messages else ()
     yield from found.layers.errors.items()
+    if found.way_out:
+        yield "out and back", found.way_out.errors
 
 
 def _measured(found: Calibrated) -> Measured:

@@ -21,6 +21,8 @@ together.py     sums and means over all ranks;  alone.py: a communicator of one;
 snapshot.py     the state of a run in one file;  snapshot_parts.py: of a network that is shared out;
                 versions.py: in a store, while training goes on
 record.py       what a rank did and when
+probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py: out of memory and back;
+                probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others
 large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
 lab/            what the labs stand on: emulated ranks, recorded steps, findings

@@ -30,6 +30,7 @@ LEAST_ROUNDS = 3
 QUICK = 0.25  # of a round's steps are quicker than what counts: who just got its core back has a cold cache
 MOST_EPOCHS = 20.0  # of the tiny run
 RUN = 0.12  # of the seconds go into the tiny run, about
+AWAY = 0.05  # and into pieces that go out of memory and back
 
 
 def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
@@ -141,6 +142,7 @@ def main(path: Path, seconds: float) -> None:
     from mpi4py import MPI
 
     from lib_dlhpc.train.peak import Peak
+    from lib_dlhpc.train.probe_disk import measure
 
     comm, begun = MPI.COMM_WORLD, time.monotonic()
     resident = comm.gather(Peak().before)
@@ -148,6 +150,7 @@ def main(path: Path, seconds: float) -> None:
     rounds: list[list[Any]] = []
     loads: list[float] = []
     order, dice = list(range(len(cases))), random.Random(0)
+    away = measure(comm, AWAY * seconds)
     until = begun + seconds * (1 - RUN)
     while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < until):
         dice.shuffle(order)
@@ -163,6 +166,7 @@ def main(path: Path, seconds: float) -> None:
         "resident": resident,
         "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
         "others": loads,
+        "away": away,
         "run": _tiny_run(comm, max(1.0, begun + seconds - time.monotonic())),
     }
     if comm.rank == 0:

@@ -30,6 +30,8 @@ TRUE = {
     "device.overhead": planted.OVERHEAD,
     "intra_node.latency": planted.LATENCY,
     "intra_node.bandwidth": planted.BANDWIDTH,
+    "host_link.latency": planted.OUT,
+    "host_link.bandwidth": planted.BACK,
     "device.slowdown": 1.0,
 }
 
@@ -76,6 +78,14 @@ def test_a_lone_rank_says_nothing_of_messages():
     assert not [key for key in found.machine.measured.intervals if key.startswith("intra_node")]
     assert found.machine.jitter == 0
     assert any("no messages were measured" in line for line in as_lines(found))
+
+
+def test_where_nothing_can_wait_on_disk_nothing_is_said_of_the_way_there():
+    raw = Planted().raw()
+    raw[PROBE]["away"] = []
+    found = fit_machine(raw)
+    assert not [key for key in found.machine.measured.intervals if key.startswith("host_link")]
+    assert not any("out of memory" in line for line in as_lines(found))
 
 
 def test_more_ranks_have_the_ring_s_own_coefficients():

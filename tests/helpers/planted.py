@@ -9,10 +9,12 @@ from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.pace import Pace
 from lib_dlhpc.train.probe import NETWORKS, TINY
+from lib_dlhpc.train.probe_disk import SIZES
 
 KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
 UPDATES = {name: Pace(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
 LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
+OUT, BACK = 30e-6, 3e9  # of the way out of memory: s, and B/s each way
 RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
 
 
@@ -46,7 +48,8 @@ class Planted:
         step = sum(map(sum, inside)) + 5e-6 + moved / 2e10 + OVERHEAD
         run = {**TINY, "seconds": [[step] * 50] * self.ranks}
         held = {"ranks": self.ranks, "resident": [6e7] * self.ranks, "others": self.others}
-        return {**held, "cases": cases, "run": run}
+        away = [{"size": n, "seconds": self.each(OUT + n / BACK)} for n in SIZES]
+        return {**held, "cases": cases, "away": away, "run": run}
 
     @staticmethod
     def layers(model, batch):
