@@ -4,7 +4,7 @@ trainer.py      train(experiment, comm): the steps of a run, equal to one rank
 hybrid.py       the same where the network is shared out;  microbatches.py: on their way through the stages
 stage.py        a rank's part of it;  groups.py: with whom;  pipe.py: messages between stages;  tied.py: weights
                 that stages share;  zero.py: what replicas share out;  whole.py: the parts put together
-worker.py       one rank of `dlhpc run`
+worker.py       one rank of `dlhpc run`;  watching.py: it ends with whoever started it
 check.py        what can be trained, told before any rank starts
 network.py      a model that can be trained, or a stage of one;  trainable.py: which;  graph.py: how its layers
                 hang together;  passes.py: what a microbatch leaves for its way back;  first.py: first weights

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-WATCH = 0.2  # s between two looks at whether the parent still lives
+from lib_dlhpc.train.watching import end_with
+
 ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
 METRICS = "metrics.jsonl"
 
@@ -78,13 +78,13 @@ def main(folder: Path, expected: int, at: Whereabouts) -> None:
 
 def watched(folder: Path, expected: int) -> None:
     """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others."""
-    at, above = Whereabouts(), os.getppid()
+    at, above, own = Whereabouts(), os.getppid(), os.getpid()
     child = os.fork()
     if child == 0:
-        _end_with(os.getppid())
+        end_with(own)
         main(folder, expected, at)
         return
-    _end_with(above)
+    end_with(above)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
@@ -149,17 +149,6 @@ def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
     table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
     with suppress(OSError):  # where it cannot be written, the others must still be ended
         _write(folder / f"error-{rank}.json", table | {"time": time.time()})
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, in whatever way it went."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCH)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _result(run: Any, ranks: int) -> dict[str, Any]:

@@ -5,14 +5,11 @@ process STARTER is gone, in whatever way it went, so are the ranks.
 """
 
 import json
-import os
 import sys
-import threading
-import time
 from dataclasses import asdict
 from pathlib import Path
 
-WATCH = 0.5  # s
+from lib_dlhpc.train.watching import end_with
 
 
 def main(folder: Path, expected: int) -> None:
@@ -44,28 +41,6 @@ def main(folder: Path, expected: int) -> None:
         "diffusivity": result.diffusivity,
     }
     (folder / "result.json").write_text(json.dumps(table), encoding="utf-8")
-
-
-def end_with(process: int) -> None:
-    """End this process when another of this machine is gone."""
-
-    def watch() -> None:
-        while _is_there(process):
-            time.sleep(WATCH)
-        os._exit(1)
-
-    if os.name == "posix":  # elsewhere signal 0 is no question
-        threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_there(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 if __name__ == "__main__":
