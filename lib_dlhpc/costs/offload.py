@@ -1,9 +1,11 @@
 """The way out of a device and back, and what moves on it when a network is trained out of core.
 
 What layers keep goes out behind the forward pass and comes back before the backward pass; with "all", so
-do weights, gradients and optimiser state: weights in before each pass, gradients out after it (and in
-again where microbatches add up), state in and out with the update (Awan et al. 2018, "OC-DNN";
-Rajbhandari et al. 2021, "ZeRO-Infinity"). Both directions of the link to the host are full at once.
+do weights, gradients and optimiser state: weights in before each pass, the sum of the gradients so far out
+between two microbatches and in again, state in and out with the update, weights out. A layer's weights
+move as soon as its gradient is complete, while they are still there: the last gradient never leaves (Awan et
+al. 2018, "OC-DNN"; Pudipeddi et al. 2020; Rajbhandari et al. 2021, "ZeRO-Infinity"). Both directions of the
+link to the host are full at once.
 """
 
 from typing import NamedTuple
@@ -69,12 +71,13 @@ def moves(experiment: Experiment, parameters: int, kept: float) -> Away:
     replicas = sizes(experiment).data if strategy.zero else 1
     state = model_state_bytes(parameters, strategy.precision, strategy.optimizer)
     state = (state - 2 * weights) / replicas
-    again = weights if strategy.microbatches > 1 else 0.0  # gradients so far
+    many = strategy.microbatches
+    so_far = weights * (many - 1) / many  # gradients, between one microbatch and the next
     return Away(
         forward_out=kept,
         forward_in=weights,
-        backward_out=weights,
-        backward_in=kept + weights + again,
+        backward_out=so_far,
+        backward_in=kept + weights + so_far,
         update_out=state + weights,
-        update_in=state + weights,
+        update_in=state,
     )

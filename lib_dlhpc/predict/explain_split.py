@@ -20,8 +20,8 @@ FORMULAS = {
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late of it is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
     " a microbatch, round a ring",
-    "offload": "max(out / bandwidth, in / bandwidth) beside each pass and the update; what takes longer than these"
-    " is exposed",
+    "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
+    " backward pass and the update; what takes longer is exposed",
 }
 SOURCES = {
     "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism)",

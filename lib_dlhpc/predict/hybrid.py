@@ -112,7 +112,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     bubble = alone - inside if size.pipeline > 1 else 0.0
     update = scale * max(_update(experiment, rank_model(rank)) for rank in chains[0])
     for kind, each in (
-        ("offload", _moved_in_update(experiment, chains[0], update)),
+        ("offload", _moved_in_update(experiment, chains[0], worst, batch, update)),
         ("data", _gradients(experiment, chains[0], worst, ranks)),
         ("pipeline", _tables(experiment, chains[0])),
     ):
@@ -167,13 +167,19 @@ def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> Away:
     return moves(experiment, rank_model(held).parameters, kept)
 
 
-def _moved_in_update(experiment: Experiment, chain: Chain, update: float) -> Exchange:
+def _moved_in_update(
+    experiment: Experiment, chain: Chain, costs: list[list[StageCost]], batch: float, update: float
+) -> Exchange:
     """Return what the rank that moves most in its update moves then."""
     if experiment.strategy.offload != "all":
         return sharding.NONE
     way = way_out(experiment)
-    each = [_away(experiment, held, 1.0) for held in chain]
-    passes = [offload.in_a_pass(way, a.update_out, a.update_in, update) for a in each]
+    passes = [
+        offload.with_the_update(
+            way, _away(experiment, held, batch), float(sum(c.back for c in rank)), update
+        )
+        for held, rank in zip(chain, costs, strict=True)
+    ]
     return max(passes, key=lambda one: one.exposed)
 
 

@@ -1,6 +1,7 @@
 """Out of core: how fast the way to what waits outside of the device must be, and what shows of it.
 
-Fetched ahead, a pass takes the longer of computing and moving (costs/offload.py says what moves).
+Fetched ahead, a pass takes the longer of computing and moving (costs/offload.py says what moves). Layers move
+their weights one by one as the last backward pass goes, so what the update moves has the rest of that pass too.
 
 Unified memory moves pages only when they are missed: each fault stops the device, and nothing is fetched
 ahead. `paged_time` is our own bound for that, to compare with.
@@ -38,20 +39,33 @@ def in_a_pass(way: Way, out: float, back: float, seconds: float) -> Exchange:
     return Exchange(Cost(way.latency, takes - way.latency, 0.0), max(0.0, takes - seconds))
 
 
+def with_the_update(way: Way, away: Away, back: float, update: float) -> Exchange:
+    """Return what moving takes in an update of `update` s after a last backward pass of `back` s, and what shows."""
+    rest = max(0.0, back - way.seconds(away.backward_out, away.backward_in))
+    return in_a_pass(way, away.update_out, away.update_in, rest + update)
+
+
 def need(experiment: Experiment, away: Away, passes: tuple[float, float], update: float) -> Need:
     """Return what would hide all of it, and what there is; s of a forward and a backward pass, and the update."""
     way, many = way_out(experiment), int(experiment.strategy.microbatches)
     required = late = 0.0
-    for out, back, seconds, times in (
-        (away.forward_out, away.forward_in, passes[0], many),
-        (away.backward_out, away.backward_in, passes[1], many),
-        (away.update_out, away.update_in, update, 1),
+    for out, back, seconds in (
+        (away.forward_out, away.forward_in, passes[0]),
+        (away.backward_out, away.backward_in, passes[1]),
     ):
-        if out or back:  # a stage may do nothing in a pass, and then nothing of it moves
-            required = max(required, max(out, back) / seconds if seconds else inf)
-        late += times * in_a_pass(way, out, back, seconds).exposed
+        required = max(required, _rate(max(out, back), seconds))
+        late += many * in_a_pass(way, out, back, seconds).exposed
+    if away.update_out or away.update_in:
+        last = max(away.backward_out, away.backward_in) + max(away.update_out, away.update_in)
+        required = max(required, _rate(last, passes[1] + update))
+        late += with_the_update(way, away, passes[1], update).exposed
     moved = away.moved(many)
     return Need(moved, required, min(way.out, way.back), late, paged_time(experiment, moved))
+
+
+def _rate(moved: float, seconds: float) -> float:
+    """Return B/s; a stage may do nothing in a pass, and then nothing of it moves."""
+    return moved / seconds if seconds else inf if moved else 0.0
 
 
 def paged_time(experiment: Experiment, moved: float, page: float = PAGE) -> float:

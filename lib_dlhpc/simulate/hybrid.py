@@ -183,7 +183,8 @@ class _Step:
                 self._add(place, "compute", "wait", name, since, until, into=self.waits)
             updated = flush + self.factor[place] * update_time(self.experiment, held[place], scale)
             self._add(place, "compute", "update", "update", flush, updated)
-            moved = np.maximum(updated, flush + update_moving(self.experiment, held[place]))
+            moving = update_moving(self.experiment, held[place])
+            moved = np.maximum(updated, self._fetched(place) + moving)
             self._add(place, "compute", "wait", "wait for what is offloaded", updated, moved)
             updated = moved
             given = self._handed_out(held[place])
@@ -193,6 +194,12 @@ class _Step:
         for place, through in enumerate(handed):
             self._add(place, "compute", "wait", "wait for the others", through, end)
         return end
+
+    def _fetched(self, place: int) -> Floats:
+        """Return from when on the way out of the ranks is free: weights move as the last backward pass goes."""
+        every = enumerate(self.every[place])
+        ends = [self.last[place, chunk][0] + stage.moving[True] for chunk, stage in every]
+        return np.max(ends, axis=0)
 
     def stand_still(self, end: float, saving: float, fetch: NDArray[Any]) -> float:
         """Write the checkpoint and wait for the next batch; return when the next step begins."""

@@ -174,7 +174,7 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
             replay.waits.append((rank, "compute", "wait", name, since, sim.env.now, 0))
 
     for step, slow in enumerate(factor.tolist()):
-        begin = sim.env.now
+        begin = fetched = sim.env.now
         wire = _Wire(replay, rank, data)
         for instruction in replay.pipeline.streams[own.pipeline]:
             since = sim.env.now
@@ -222,7 +222,8 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
             if experiment.strategy.zero > 1 and not ahead:
                 yield from wire.drain()
             begun = sim.env.now
-            yield sim.until(since + replay.moving[rank][instruction.chunk][not ahead])
+            fetched = since + replay.moving[rank][instruction.chunk][not ahead]
+            yield sim.until(fetched)
             behind = sim.env.now - begun
             replay.rows.append((rank, "compute", kind, name, since, since + worked, 0))
             if behind:
@@ -243,7 +244,8 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
         yield sim.compute(rank, update * slow)
         row("update", "update", since)
         begun = sim.env.now
-        yield sim.until(since + update_moving(experiment, replay.held[rank]))
+        # A layer's weights move as soon as its gradient is complete: while the last pass goes back.
+        yield sim.until(fetched + update_moving(experiment, replay.held[rank]))
         row("wait", "wait for what is offloaded", begun)
         since = sim.env.now
         if experiment.strategy.zero in (1, 2):

@@ -8,7 +8,7 @@ import pytest
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.offload import Away, Way
 from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.offload import PAGE_FAULT, in_a_pass, need, paged_time
+from lib_dlhpc.predict.offload import PAGE_FAULT, in_a_pass, need, paged_time, with_the_update
 from lib_dlhpc.spec.machine import Link, read_link
 
 RUN = loads("""
@@ -64,6 +64,16 @@ def test_a_pass_takes_the_longer_of_computing_and_moving():
     assert in_a_pass(way, 20.0, 20.0, 3.0).exposed == pytest.approx(1.0)
     assert in_a_pass(way, 0.0, 0.0, 3.0).cost.total == 0.0
     assert Away(1, 2, 3, 4, 5, 6).moved(10) == 10 * 10 + 11
+
+
+def test_an_update_moves_while_the_last_backward_pass_goes_and_while_it_computes():
+    way = Way(out=10.0, back=5.0, latency=0.0, room=1e9)
+    away = Away(backward_in=10.0, update_out=40.0, update_in=15.0)  # 2 s, then 4 s
+    assert with_the_update(way, away, 2.0, 1.0).exposed == pytest.approx(3.0)
+    assert with_the_update(way, away, 4.5, 1.0).exposed == pytest.approx(0.5)
+    assert with_the_update(way, away, 5.0, 1.0).exposed == 0.0
+    slow = with_the_update(way, away, 0.0, 1.0)  # what the pass itself has to wait for is its own
+    assert slow.exposed == pytest.approx(3.0) and slow.cost.total == pytest.approx(4.0)
 
 
 def test_activations_move_out_and_in_once():

@@ -235,6 +235,15 @@ def test_a_tied_table_is_swapped_between_its_stages():
         assert found.per_rank["exposed communication"].min() > swap
 
 
+@pytest.mark.parametrize("rate", [2e8, 1e9, 4e9, 2e10, 1e15])
+def test_what_the_update_moves_has_the_rest_of_the_last_backward_pass_as_well(rate):
+    run = split(GPT, offload="all", batch=64, optimizer="adam")
+    told = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": rate}})
+    for fidelity in ("rounds", "events"):
+        found = breakdown(simulate(told, fidelity))
+        assert found.step_time == pytest.approx(predict(told).step_time, rel=1e-9)
+
+
 def test_a_slow_way_to_what_is_offloaded_shows():
     run = split(GPT, offload="activations", batch=64)
     slow = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": 1e9}})

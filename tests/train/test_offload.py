@@ -10,6 +10,8 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+from lib_dlhpc.costs.offload import moves
+from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train import aside, disk
@@ -223,6 +225,8 @@ RUN = """
 import sys
 from pathlib import Path
 import numpy as np
+from lib_dlhpc.costs.offload import moves
+from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train.loss import softmax_cross_entropy
@@ -398,3 +402,42 @@ def test_weights_that_stay_in_memory_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(OnDisk, "_forget", lambda store, but: None)
     with pytest.raises(AssertionError):
         test_what_is_planned_is_the_memory_of_a_few_layers(tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("microbatches", [1, 3])
+def test_what_a_step_moves_of_weights_gradients_and_state_is_what_is_priced(
+    tmp_path, monkeypatch, rule, microbatches
+):
+    moved = {True: 0, False: 0}
+    ask = Disk._ask
+
+    def counted(own, writes, place, array):
+        moved[writes] += array.nbytes * own.path.name.startswith("weights")
+        return ask(own, writes, place, array)
+
+    monkeypatch.setattr(Disk, "_ask", counted)
+    strategy = {"offload": "all", "optimizer": rule, "microbatches": microbatches, "batch": 6}
+    run = read_experiment(
+        {
+            "model": {"family": "mlp", "widths": [12, 40, 30, 20, 7]},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop"},
+            "strategy": {"devices_per_node": 1, **strategy},
+        }
+    )
+    model, optimizer = run.model, Optimizer(rule, Training())
+    with offloaded("all", tmp_path, optimizer) as store:
+        network = Network(model, np.float32, 1, **store)
+        moved |= {True: 0, False: 0}  # first weights are no step's
+        network.begin_step([2] * microbatches)
+        network.store.rate = 0.01
+        for slot in range(microbatches):
+            (y,) = network.run(slot, samples_of(model, 2).astype(np.float32)).values()
+            network.back(slot, {network.gives[0]: y})
+    away = moves(run, model.parameters, 0.0)
+    out = microbatches * (away.forward_out + away.backward_out) + away.update_out
+    back = microbatches * (away.forward_in + away.backward_in) + away.update_in
+    # Backward begins with the layer that forward ended with: its weights are still there.
+    back -= microbatches * 4 * int(model.layer_parameters[-1])
+    assert (moved[True], moved[False]) == (pytest.approx(out), pytest.approx(back))
