@@ -71,7 +71,7 @@ def _blocking(call: Call, name: str, root: int | None, alone: bool, recorder: Re
     def traced(self: Any, *arguments: Any, **named: Any) -> Any:
         order = APART if alone else self._next_call()
         start = perf_counter_ns()
-        result = call(self, *arguments, **named)
+        result = call(self, *arguments, **named) if named else call(self, *arguments)
         stop = perf_counter_ns()
         peer = -1 if root is None else _root(self, root, arguments, named)
         data = arguments[0] if arguments else None

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
+from numpy import ndarray
+
 from lib_dlhpc.timeline.recorder import UNKNOWN, Recorder
 from lib_dlhpc.timeline.requests import Open, opened, receive, stand_in
 from lib_dlhpc.timeline.sizes import size_of
@@ -29,7 +31,7 @@ def send(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
         start = perf_counter_ns()
         result = call(self, buf, dest, tag, **named)
         stop = perf_counter_ns()
-        size = UNKNOWN if pickled else size_of(buf)
+        size = UNKNOWN if pickled else buf.nbytes if type(buf) is ndarray else size_of(buf)
         peer = self._ranks[dest] if dest >= 0 else -1
         add(event, start, stop, size, peer, self._number, tag, start)
         return result
@@ -48,7 +50,7 @@ def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
         start = perf_counter_ns()
         request = call(self, buf, dest, tag, **named)
         stop = perf_counter_ns()
-        size = UNKNOWN if pickled else size_of(buf)
+        size = UNKNOWN if pickled else buf.nbytes if type(buf) is ndarray else size_of(buf)
         peer = self._ranks[dest] if dest >= 0 else -1
         add(event, start, stop, size, peer, self._number, tag, start)
         request = traced_request(request)

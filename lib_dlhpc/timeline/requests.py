@@ -10,17 +10,18 @@ from typing import Any, TypeAlias
 
 from lib_dlhpc.timeline.recorder import Recorder
 
-# What a request will be a row of: "send", "receive" or "collective"; whose and which event; the number of its
-# communicator and the rank of each of that one's ranks; then order, bytes, peer and tag. A tuple, for one
-# with names takes five times as long to make, and there is one for each message.
+# What a request will be a row of: "send", "receive", "cancelled" (if it can still be), or "collective"; whose and
+# which event; the number of its communicator and the rank of each of that one's ranks; then order, bytes, peer and
+# tag. A tuple, for one with names takes five times as long to make, and there is one for each message.
 Open: TypeAlias = tuple[str, Recorder, int, int, tuple[int, ...], int, int, int, int]
 
 
-def traced_request(base: type, mpi: Any) -> type:
+def traced_request(base: Any, mpi: Any) -> type:
     """Return a class like mpi4py's Request or Prequest whose instances know what they are `opened` for."""
     body: dict[str, Any] = {"__slots__": ("opened", "started")}
     for name in ("Wait", "wait", "Test", "test"):
         body[name] = _one(getattr(base, name), name, mpi)
+    body["Cancel"] = _cancel(base.Cancel)
     for name in ("Waitall", "waitall", "Testall", "testall"):
         body[name] = classmethod(_all(getattr(base, name), name))
     for name in ("Waitany", "waitany", "Testany", "testany"):
@@ -56,20 +57,21 @@ def opened(cls: type, request: Any, what: Open) -> Any:
 def _done(requests: Iterable[tuple[Any, Any]], call: str, start: int, stop: int) -> None:
     """Take down requests that a call has ended; each comes with its status."""
     sends: list[Open] = []
-    others = 0
+    others = False
     for request, status in requests:
         what: Open | None = getattr(request, "opened", None)
         if what is None:
             continue
         request.opened = None
-        kind, recorder, event, comm, _, order, size, peer, _ = what
+        kind = what[0]
         if kind == "send":
             sends.append(what)
             continue
-        others += 1
+        others = True
         if kind == "collective":
+            _, recorder, event, comm, _, order, size, peer, _ = what
             recorder.add(event, start, stop, size, peer, comm, 0, order)
-        elif not status.Is_cancelled():
+        elif kind == "receive" or not status.Is_cancelled():
             receive(what, status, start, stop)
     if sends and not others:
         _waited(sends, call, start, stop)
@@ -104,7 +106,7 @@ def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
         result = call(self, status)
         stop = perf_counter_ns()
         if not tests or (result[0] if name == "test" else result):
-            if what[0] == "receive" and not status.Is_cancelled():
+            if what[0] == "receive":
                 self.opened = None
                 receive(what, status, start, stop)
             else:
@@ -116,15 +118,17 @@ def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
 
 def _all(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     tests = name.lower() == "testall"
+    spare: list[list[Any]] = []  # statuses that nobody asked for are used again: new ones take time
 
     def all_of_them(cls: type, requests: Any, statuses: Any = None) -> Any:
-        if statuses is None:
-            statuses = []
+        told = statuses if statuses is not None else spare.pop() if spare else []
         start = perf_counter_ns()
-        result = call(requests, statuses)
+        result = call(requests, told)
         stop = perf_counter_ns()
         if not tests or (result[0] if name == "testall" else result):
-            _done(zip(requests, statuses, strict=False), name, start, stop)
+            _done(zip(requests, told), name, start, stop)  # noqa: B905 - spare ones may be more
+        if statuses is None:
+            spare.append(told)
         return result
 
     return all_of_them
@@ -158,6 +162,18 @@ def _some(call: Callable[..., Any], name: str) -> Callable[..., Any]:
         return result
 
     return some_of_them
+
+
+def _cancel(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A receive that is cancelled may have been received already; its status is asked then, and only then."""
+
+    def cancel(self: Any) -> None:
+        what: Open | None = getattr(self, "opened", None)
+        if what is not None and what[0] == "receive":
+            self.opened = ("cancelled", *what[1:])
+        call(self)
+
+    return cancel
 
 
 def _start(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -152,6 +152,7 @@ assert not MPI.Is_initialized()
 MPI.Init_thread(MPI.THREAD_FUNNELED)
 assert MPI.Query_thread() == MPI.THREAD_FUNNELED
 MPI.COMM_WORLD.Barrier()
+MPI.Finalize()  # whoever initializes it ends it: mpiexec may take a rank that has not for a dead one
 """
 WITHOUT = """
 from lib_dlhpc.timeline import region
