@@ -90,6 +90,15 @@ def check_here(here: Placed) -> None:
     check_fits(here.experiment)
 
 
+def check_many(here: Placed, most: int | None) -> None:
+    """Raise SpecError for more than `most` ranks; None: any number will do."""
+    if most is not None and here.ranks > most:
+        raise SpecError(
+            f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
+            f" to {most}."
+        )
+
+
 def _check_ranks(experiment: Experiment, many: int) -> None:
     if is_shared_out(experiment) and many != int(experiment.devices):
         raise SpecError(
@@ -122,11 +131,7 @@ def why_not(experiment: Experiment, most: int | None = None) -> str:
     try:
         check(experiment)
         here = placed(experiment)
-        if most is not None and here.ranks > most:
-            return (
-                f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
-                f" to {most}."
-            )
+        check_many(here, most)
         check_here(here)
     except SpecError as error:
         return str(error)

@@ -18,13 +18,14 @@ from lib_dlhpc.compare.comparison import (
     foretold,
     measured,
 )
-from lib_dlhpc.compare.placed import check_here, placed
+from lib_dlhpc.compare.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.compare.steady import Steps
 from lib_dlhpc.launch.local import JobError, start
 from lib_dlhpc.predict import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.train.check import check
 
 RANKS = (
     "ranks"  # an axis that is no field of an experiment: ranks that share out the samples of a step
@@ -89,23 +90,21 @@ def sweep(
     look: Look = lambda job: None,
     begin: Begin = start,
     repeats: int = 1,
+    most: int | None = None,
 ) -> Sweep:
     """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
 
     Devices follow where only the parts of a network are swept: strategy.tensor = 2 is on twice as many.
     Every setting is run `repeats` times, turn by turn, so that a machine that grows slow grows slow for all.
-    folder: runs are kept in a folder each below it. Other arguments are those of `compare`. A setting that
-    cannot be run is a row that says why. Raises SpecError for axes that cannot be, and where no setting can.
+    folder: runs are kept in a folder each below it. most: ranks that a setting may have; None: any number.
+    Other arguments are those of `compare`. A setting that cannot be run is a row that says why. Raises SpecError
+    for axes that cannot be, and where no setting can.
     """
-    settings = _settings(axes)
+    settings = settings_of(axes)
     told: list[Foretold | str] = []
     for setting in settings:
-        fields = _fields(experiment, setting)
-        many = setting.get(RANKS, ranks)
         try:
-            here = placed(what_if(experiment, fields) if fields else experiment, many, machine)
-            check_here(here)
-            told.append(foretold(here))
+            told.append(foretold(placed_setting(experiment, setting, ranks, machine, most)))
         except SpecError as error:
             told.append(str(error))
     wrong = [each for each in told if isinstance(each, str)]
@@ -113,6 +112,26 @@ def sweep(
         raise SpecError(wrong[0])
     runs = interleaved(told, steps, seconds, repeats, folder, look, begin)
     return Sweep(axes, tuple(_row(*each) for each in zip(settings, told, runs, strict=True)))
+
+
+def placed_setting(
+    experiment: Experiment,
+    setting: Mapping[str, Any],
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    most: int | None = None,
+) -> Placed:
+    """Return one setting of a sweep on this machine; arguments are those of `sweep`.
+
+    Raises SpecError for what cannot be run here.
+    """
+    fields = _fields(experiment, setting)
+    there = what_if(experiment, fields) if fields else experiment
+    check(there)
+    here = placed(there, setting.get(RANKS, ranks), machine)
+    check_many(here, most)
+    check_here(here)
+    return here
 
 
 def interleaved(
@@ -160,7 +179,8 @@ def _row(setting: Mapping[str, Any], told: Foretold | str, runs: list[Steps] | s
     return Row(setting, beside(told, runs))
 
 
-def _settings(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of the values of the axes. Raises SpecError for none, and for more than MOST."""
     if not axes or not all(len(values) for values in axes.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
     settings = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]

@@ -1,6 +1,6 @@
 """Columns and sentences for the drawings of a comparison; see charts.py for their use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lib_dlhpc.compare import Comparison, Sweep
@@ -25,7 +25,8 @@ LOOKS = {  # colour and shape of a way where each is a point
 }
 
 Terms = Mapping[str, Mapping[str, float]]  # way -> name -> s
-Spans = Mapping[str, tuple[float, float]]  # way -> low and high
+Span = tuple[float, float]  # low and high
+Spans = Mapping[str, Span]  # by way
 
 
 def foretold_state(told: Foretold) -> State:
@@ -77,23 +78,43 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
 
 def swept_state(of: Sweep) -> State:
     """Every setting of a sweep: a point for each way, with its span."""
-    names = ("setting", "way", "seconds", "low", "high", "told")
-    points: dict[str, list[Any]] = {name: [] for name in names}
+    rows = []
     for row in of.rows:
         found = row.comparison
-        if found is None:
-            continue
-        setting = ", ".join(str(value) for value in row.setting.values())
-        setting += " (cores shared)" if found.oversubscribed else ""
-        for way, seconds in found.step.items():
-            band = found.spread if way == "measured" else found.bands.get(way, {}).get(ALL)
-            low, high = band or (seconds, seconds)
-            words = f"{show(seconds, 's')}" + (
-                f", {show(low, 's')} to {show(high, 's')}" if band else ""
-            )
-            place = {"setting": setting, "way": ROWS[way], "seconds": seconds}
-            _append(points, **place, low=low, high=high, told=words)
-    return {"points": points}, " ".join(_swept_words(of))
+        if found is not None:
+            words = label(row.setting) + (" (cores shared)" if found.oversubscribed else "")
+            known = {way: bands.get(ALL) for way, bands in found.bands.items()}
+            rows.append((words, found.step, {**known, "measured": found.spread}))
+    return points_state(rows, of.axes, " ".join(_swept_words(of)))
+
+
+def points_state(
+    rows: Iterable[tuple[str, Mapping[str, float], Mapping[str, Span | None]]],
+    axes: Mapping[str, Sequence[Any]],
+    words: str,
+) -> State:
+    """A point for each way of each row (setting, s by way, low and high by way), joined along one axis of numbers."""
+    names = ("setting", "way", "seconds", "low", "high", "told", "joined", "place")
+    points: dict[str, list[Any]] = {name: [] for name in names}
+    joined = len(axes) == 1 and all(map(_number, *axes.values()))
+    for at, (setting, step, spans) in enumerate(rows):
+        for way, seconds in step.items():
+            span = spans.get(way)
+            low, high = span or (seconds, seconds)
+            told = show(seconds, "s") + (f", {show(low, 's')} to {show(high, 's')}" if span else "")
+            place = {"setting": setting, "way": ROWS[way], "seconds": seconds, "joined": joined}
+            _append(points, **place, place=at, low=low, high=high, told=told)
+    return {"points": points}, words
+
+
+def label(setting: Mapping[str, Any]) -> str:
+    """Return the values of a setting, as the axis of a drawing has them."""
+    return ", ".join(str(value).replace("_", " ") for value in setting.values())
+
+
+def _number(value: Any) -> bool:
+    """Whether a value is a number, or a quantity such as "1 MB"."""
+    return isinstance(value, int | float) or str(value)[:1].isdigit()
 
 
 def _swept_words(of: Sweep) -> list[str]:

@@ -60,7 +60,7 @@ def swept_chart() -> dict[str, Any]:
     y = alt.Y("seconds:Q", title="time of one step").scale(type="log", nice=False, padding=14)
     y = y.axis(_axis(labelExpr=SI.format("s")))
     ways = list(LOOKS)
-    aside = alt.XOffset("way:N", sort=ways)
+    aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     legend = alt.Legend(
         title=None, orient="none", legendX=-50, legendY=-34, direction="horizontal", columns=4,
         columnPadding=14, labelLimit=0,
@@ -72,11 +72,25 @@ def swept_chart() -> dict[str, Any]:
     spans = points.mark_rule(strokeWidth=2).encode(
         y=alt.Y("low:Q", title="time of one step"), y2="high:Q", color=colour
     )
-    marks = points.mark_point(filled=True, size=90, opacity=1).encode(
+    # Vega-Lite breaks a line whose points are moved aside by a field, so each way has a line of its own.
+    lines = [
+        alt.Chart(alt.NamedData("points"))
+        .transform_filter(f"datum.joined && datum.way === '{way}'")
+        .mark_line(
+            strokeWidth=1.2,
+            opacity=0.6,
+            color=colours[place],
+            xOffset=alt.expr(f"bandwidth('x') * {(place + 0.5) / len(ways) - 0.5}"),
+        )
+        .encode(x=x, y=y, order=alt.Order("place:Q"))
+        for place, way in enumerate(ways)
+    ]
+    size = alt.expr("width < 400 ? 40 : 90")
+    marks = points.mark_point(filled=True, size=size, opacity=1).encode(
         y=y, color=colour, shape=shape, tooltip=_tooltip("setting", "way", "told")
     )
     return _finished(
-        alt.layer(spans, marks), "Every setting, every way", 240, left=70, top=44, bottom=44,
+        alt.layer(spans, *lines, marks), "Every setting, every way", 240, left=84, top=44, bottom=44,
         table={"points": {"setting": "setting", "way": "", "told": "time of one step"}},
     )  # fmt: skip
 

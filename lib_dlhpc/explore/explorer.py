@@ -11,6 +11,7 @@ from lib_dlhpc.explore.experiment_file import ExperimentFile
 from lib_dlhpc.explore.explorer_measured import Known, known_of
 from lib_dlhpc.explore.explorer_play import REST, Play, Soon
 from lib_dlhpc.explore.explorer_run import Run
+from lib_dlhpc.explore.explorer_sweep import Sweep
 from lib_dlhpc.explore.panels import (
     explanations_html,
     headline_html,
@@ -44,6 +45,7 @@ class Explorer:
         self.figures = {name: chart(name) for name in CHARTS}
         self.headline, self.walls, self.story, self.why = (ipywidgets.HTML() for _ in range(4))
         self.file, self.play, self.run = ExperimentFile(), Play(), Run()
+        self.sweep = Sweep()
         # A button, because an accordion's titles cannot be reached by keyboard.
         self.opened = ipywidgets.ToggleButton(
             description="Where every number comes from",
@@ -91,6 +93,7 @@ class Explorer:
         self.file.text, self.file.problem = dumps(self.experiment), ""
         self.play.follow(prediction, known.bands)
         self.run.follow(self.experiment)
+        self.sweep.follow(self.experiment)
         shown_why = self.opened.value
         self.opened.icon = "caret-down" if shown_why else "caret-right"
         self.why.value = explanations_html(explain(prediction)) if shown_why else ""
@@ -133,7 +136,7 @@ class Explorer:
         controls.add_class("dlhpc-controls")
         charts = ipywidgets.Box(list(self.figures.values()))
         charts.add_class("dlhpc-charts")
-        below = (self.play.widget, self.run.widget, self.opened, self.why)
+        below = (self.play.widget, self.run.widget, self.sweep.widget, self.opened, self.why)
         results = box([self.headline, self.walls, charts, *below])
         results.add_class("dlhpc-results")
         page = ipywidgets.Box([controls, results])

@@ -15,6 +15,8 @@ MOST_RANKS = {"rounds": 4096, "events": 512}
 MOST_SERVERS = 2048  # ranks with a parameter server, where everyone sends to everyone
 MOST_ROWS = 600_000  # of a timeline
 MOST_MESSAGES = 100_000  # followed one by one; one or two seconds
+STEPS = (16, 4, 1)  # more of them even out the jitter
+QUICK_SPLIT = 32  # ranks that share a network
 QUICK_RANKS, QUICK_ROWS, QUICK_MESSAGES = 1024, 15_000, 10_000  # a tenth of a second or two
 
 
@@ -48,6 +50,19 @@ def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
     if too_much(experiment, fidelity, steps):
         return False
     return fidelity == "rounds" or messages(experiment, steps) <= QUICK_MESSAGES
+
+
+def steps_within(experiment: Experiment, fidelity: str, rows: float, sent: float) -> int:
+    """Return how many steps, of STEPS, stay within so many rows or, as events, messages; 0: none does."""
+    if int(experiment.devices) > QUICK_RANKS or too_much(experiment, fidelity, 1):
+        return 0
+    if experiment.strategy.is_split:  # it sends far more than is counted here
+        return int(fidelity == "rounds" and int(experiment.devices) <= QUICK_SPLIT)
+    for steps in STEPS:
+        few = _rows(experiment, steps) <= rows
+        if few and (fidelity == "rounds" or messages(experiment, steps) <= sent):
+            return steps
+    return 0
 
 
 def messages(experiment: Experiment, steps: int) -> int:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lib_dlhpc.compare import sweep
-from lib_dlhpc.compare.sweep import errors, inside
+from lib_dlhpc.compare.sweep import errors, inside, placed_setting
 from lib_dlhpc.compare.sweep_text import table
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores
@@ -44,6 +44,12 @@ def test_a_setting_that_cannot_be_is_a_row_that_says_why(mpi, digits):
 def test_where_no_setting_can_be_it_is_an_error(digits):
     with pytest.raises(SpecError, match="Did you mean 'batch'"):
         sweep(digits, {"strategy.bach": [1, 2]})
+
+
+def test_more_ranks_than_are_wanted_are_refused(digits):
+    assert placed_setting(digits, {"ranks": 2}, most=2).ranks == 2
+    with pytest.raises(SpecError, match=r"3 ranks are too many for .* legal here are up to 2"):
+        placed_setting(digits, {"ranks": 3}, most=2)
 
 
 @pytest.mark.parametrize(

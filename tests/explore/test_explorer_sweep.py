@@ -1,0 +1,314 @@
+"""The explorer's section "Sweep a setting": what can be varied, what is foretold of it, and what can be run here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_page import Now, button, click, fills, words
+
+from lib_dlhpc.compare.bands import bands
+from lib_dlhpc.explore import explorer_foretold
+from lib_dlhpc.explore.compare_charts import ROWS
+from lib_dlhpc.explore.compare_sweep import SweepHere, settings_html
+from lib_dlhpc.explore.explorer import Explorer
+from lib_dlhpc.explore.explorer_axes import (
+    ALLREDUCE,
+    BATCH,
+    BUCKET,
+    DEVICES,
+    MOST,
+    NODES,
+    RANKS,
+    at,
+    axes_of,
+    values_from,
+)
+from lib_dlhpc.explore.explorer_foretold import foretell, told_html, told_state
+from lib_dlhpc.explore.explorer_limits import STEPS, steps_within
+from lib_dlhpc.explore.explorer_sweep import Sweep
+from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
+from lib_dlhpc.predict import predict
+from lib_dlhpc.predict.replays import replay, replays
+from lib_dlhpc.simulate import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, load, read_experiment
+from lib_dlhpc.spec.measured import cores, measured_on
+from lib_dlhpc.timeline.store import save
+
+GOYAL = replay("goyal-2017").experiment
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: Any) -> Path:
+    """Where the user's own calibration would be."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "dlhpc" / "machine.toml"
+
+
+def digits(**strategy: Any) -> Experiment:
+    shared = {"devices_per_node": 2, "batch": 32, **strategy}
+    tables = {"model": "mlp-digits", "dataset": "digits", "machine": "laptop", "strategy": shared}
+    return read_experiment(tables)
+
+
+class Played:
+    """A run that has come through: its timeline is the simulated one."""
+
+    state = "done"
+
+    def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
+        assert ranks <= 2
+        self.folder = folder
+        folder.mkdir()
+        save(simulate(experiment, steps=20), folder / "timeline.npz")
+
+    def wait(self) -> None:
+        pass
+
+    cancel = wait
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> Sweep:
+    """The section on digits, opened, with runs that come through at once."""
+    section = Sweep()
+    section.follow(digits())
+    section.opened.value = True
+    section.here = SweepHere(
+        begin=lambda e, ranks, _: Played(e, ranks, tmp_path / "run"), thread=Now, most=2
+    )
+    section.show()
+    return section
+
+
+def shown(section: Sweep) -> dict[str, list[Any]]:
+    assert section.here is not None and section.here.widget in section.widget.children
+    points: dict[str, list[Any]] = section.here.panel.figure.data["points"]
+    return points
+
+
+@pytest.mark.parametrize("name", [run.name for run in replays()])
+def test_every_axis_offers_several_values_all_of_which_can_be(name: str) -> None:
+    experiment = replay(name).experiment
+    axes = axes_of(experiment)
+    assert {axis.field for axis in axes} == {RANKS, NODES, BATCH, ALLREDUCE, BUCKET}
+    for axis in axes:
+        assert 3 <= len(axis.values) <= MOST
+        assert len(set(axis.values)) == len(axis.values)
+        for value in axis.values:
+            assert predict(at(experiment, {axis.field: value})).step_time > 0
+
+
+def test_values_as_they_are_shown_are_the_values(repository: Path) -> None:
+    for experiment in (GOYAL, digits(), load(repository / "labs" / "experiments" / "words.toml")):
+        for axis in axes_of(experiment):
+            assert values_from(", ".join(map(str, axis.values))) == list(axis.values)
+
+
+def test_a_network_that_is_shared_out_keeps_its_ranks(repository: Path) -> None:
+    words_ = load(repository / "labs" / "experiments" / "words.toml")
+    assert [axis.field for axis in axes_of(words_)] == [BATCH, ALLREDUCE, BUCKET]
+
+
+def test_ranks_share_the_samples_of_a_step_or_have_a_batch_each() -> None:
+    for ranks in (1, 2, 8, 64, 256):
+        there = at(GOYAL, {RANKS: ranks})
+        assert int(there.devices) == ranks and there.global_batch == GOYAL.global_batch
+    more = at(GOYAL, {NODES: 2})
+    assert more.strategy.batch == GOYAL.strategy.batch and int(more.devices) == 16
+    assert axes_of(digits())[1].field == DEVICES
+
+
+def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not() -> None:
+    (axis,) = [axis for axis in axes_of(GOYAL) if axis.field == BUCKET]
+    first, last = (at(GOYAL, {BUCKET: axis.values[end]}) for end in (0, -1))
+    assert first.strategy.bucket < 1e8 < last.strategy.bucket
+    assert float(predict(first).communication.latency) > float(predict(last).communication.latency)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("", "No values"), (" , ", "No values"), (", ".join(map(str, range(13))), "13")]
+)  # fmt: skip
+def test_values_that_cannot_be_are_told(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        values_from(text)
+
+
+@pytest.mark.parametrize("ranks", ["two", 0, -1])
+def test_ranks_that_are_no_number_are_told(ranks: Any) -> None:
+    with pytest.raises(SpecError, match="ranks = "):
+        at(GOYAL, {RANKS: ranks})
+
+
+def test_what_is_foretold_is_what_the_engines_say() -> None:
+    e = digits()
+    for row, batch in zip(foretell(e, BATCH, [16, 32]), (16, 32), strict=True):
+        there = e.set({BATCH: batch})
+        assert row.step["predicted"] == float(predict(there).step_time)
+        assert set(row.step) == {"predicted", "rounds", "events"}
+        assert row.step["rounds"] == pytest.approx(row.step["predicted"], rel=0.2)
+        assert row.bands == {"predicted": None}
+
+
+def test_a_measured_machine_has_bands_around_every_point() -> None:
+    e = digits()
+    here = e.set({})
+    here = Experiment(**{**vars(here), "machine": measured_on(e.machine, example())})
+    (row,) = foretell(here, BATCH, [32])
+    assert row.bands["predicted"] == bands(here)["one step"]
+    for way, band in row.bands.items():
+        assert band and band[0] < row.step[way] < band[1]
+    points = told_state([row], "Batch")[0]["points"]
+    assert all(low < high for low, high in zip(points["low"], points["high"], strict=True))
+    assert "90 % band" in told_html([row], "Batch")
+
+
+def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() -> None:
+    assert steps_within(digits(), "events", 1e4, 1e4) == STEPS[0]
+    assert (
+        steps_within(GOYAL, "rounds", 4000, 0) == 1 and steps_within(GOYAL, "events", 4000, 9) == 0
+    )
+    rows = foretell(GOYAL, NODES, [1, 32])
+    assert set(rows[0].step) > set(rows[1].step) >= {"predicted"}
+    assert explorer_foretold.LEFT_OUT in told_html(rows, "Nodes")
+    assert explorer_foretold.LEFT_OUT not in told_html(foretell(digits(), BATCH, [8]), "Batch")
+
+
+def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
+    rows = foretell(digits(), ALLREDUCE, ["ring", "rong"])
+    assert "Did you mean &#x27;ring&#x27;" in told_html(rows, "Allreduce")
+    data, sentence = told_state(rows, "Allreduce")
+    assert set(data["points"]["setting"]) == {"ring"} and sentence.startswith(
+        "Allreduce: predicted"
+    )
+
+
+def test_points_are_joined_along_numbers_and_not_along_names() -> None:
+    for field, values, joined in ((BATCH, [8, 16], True), (BUCKET, ["1 kB", "1 MB"], True),
+                                  (ALLREDUCE, ["ring", "binomial"], False)):  # fmt: skip
+        state = told_state(foretell(digits(), field, values), field)
+        assert set(state[0]["points"]["joined"]) == {joined}
+        fills("swept", state)
+
+
+def test_nothing_is_foretold_before_the_section_is_opened(monkeypatch: Any) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("foretold")
+
+    monkeypatch.setattr(explorer_foretold, "foretell", never)
+    page = Explorer(digits())
+    page.controls["batch"].value = 64
+    assert page.sweep.here is None and page.sweep.widget.children == (page.sweep.opened,)
+    with pytest.raises(AssertionError, match="foretold"):
+        page.sweep.opened.value = True
+
+
+def test_it_shows_the_experiment_of_the_page_and_follows_it() -> None:
+    page = Explorer(digits())
+    page.sweep.opened.value = True
+    before = json.dumps(shown(page.sweep))
+    page.controls["allreduce"].value = "binomial"
+    assert json.dumps(shown(page.sweep)) != before
+    page.sweep.opened.value = False
+    assert page.sweep.widget.children == (page.sweep.opened,)
+
+
+def test_every_choice_of_what_is_varied_shows_its_own(section: Sweep) -> None:
+    vary, seen = section.controls["vary"], set()
+    for _, field in vary.options:
+        vary.value = field
+        seen.add(json.dumps(shown(section)))
+        assert len(set(shown(section)["setting"])) >= 3
+    assert len(seen) == len(vary.options) == 5
+
+
+def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
+    section: Sweep,
+) -> None:
+    vary, values = section.controls["vary"], section.controls["values"]
+    vary.value = BATCH
+    offered = values.value
+    values.value = "7, 9"
+    assert list(dict.fromkeys(shown(section)["setting"])) == ["7", "9"]
+    section.follow(digits(overlap=False))
+    assert values.value == "7, 9"
+    values.value = ""
+    assert values.value == offered
+    values.value = "7, 9"
+    vary.value = BUCKET
+    assert "7, 9" not in values.value
+
+
+@pytest.mark.parametrize(("text", "told"), [("a lot", "strategy.batch"), (",", "No values")])
+def test_a_mistake_is_told_in_place_of_a_chart(section: Sweep, text: str, told: str) -> None:
+    section.controls["vary"].value = BATCH
+    section.controls["values"].value = text
+    assert told in section.told.value
+    assert section.here is not None and section.here.widget not in section.widget.children
+    section.controls["values"].value = "8"
+    assert section.told.value == "" and shown(section)
+
+
+def test_what_is_varied_goes_where_the_experiment_has_it_no_more(repository: Path) -> None:
+    section = Sweep()
+    section.follow(digits())
+    section.opened.value = True
+    assert section.controls["vary"].value == RANKS
+    section.follow(load(repository / "labs" / "experiments" / "words.toml"))
+    assert section.controls["vary"].value == BATCH and shown(section)
+
+
+def test_what_can_be_run_here_is_run_and_the_rest_says_why(section: Sweep) -> None:
+    panel = section.here
+    assert panel is not None
+    assert "2 of 3 settings can be run here. 4 ranks are too many" in words(panel.widget)
+    click(panel.widget, "Run them here")
+    assert panel.found is not None
+    assert [row.comparison is not None for row in panel.found.rows] == [True, True, False]
+    told = words(panel.widget)
+    assert "in the median" in told or "Nothing is judged" in told
+    assert "4 ranks are too many" in told
+    assert set(shown(section)["way"]) == set(ROWS.values())
+
+
+def test_another_experiment_takes_away_what_was_run_of_the_one_before(section: Sweep) -> None:
+    panel = section.here
+    assert panel is not None
+    click(panel.widget, "Run them here")
+    assert ROWS["measured"] in shown(section)["way"]
+    section.follow(digits(batch=16))
+    assert panel.found is None and ROWS["measured"] not in shown(section)["way"]
+
+
+def test_where_nothing_can_be_run_there_is_no_button_to_press() -> None:
+    page = Explorer()
+    page.sweep.opened.value = True
+    assert page.sweep.here is not None
+    assert button(page.sweep.widget, "Run them here").disabled
+    assert "No setting can be run here. dataset.name" in words(page.sweep.widget)
+
+
+def test_more_ranks_than_cores_can_take_turns_are_not_started() -> None:
+    section = Sweep()
+    section.follow(digits(devices_per_node=1))
+    section.opened.value = True
+    section.controls["vary"].value = DEVICES
+    section.controls["values"].value = f"1, {64 * cores()}"
+    assert "1 of 2 settings can be run here." in words(section.widget)
+
+
+def test_a_short_row_has_the_room_that_is_left() -> None:
+    html = settings_html([["a", "b", "c"], ["1", "2", "3"], ["4", "why <not>"]])
+    assert 'colspan="2">why &lt;not&gt;' in html and html.count("<th scope=col>") == 3
+
+
+def test_a_measured_machine_is_named_once_for_all_points(home: Path) -> None:
+    home.parent.mkdir(parents=True)
+    home.write_text((SHIPPED / MACHINE).read_text())
+    page = Explorer(digits())
+    page.controls["machine"].value = "measured here"
+    page.sweep.opened.value = True
+    points = shown(page.sweep)
+    assert all(low < high for low, high in zip(points["low"], points["high"], strict=True))
+    assert words(page.widget).count("90 % bands: by the intervals") == 1
