@@ -62,8 +62,8 @@ def swept_chart() -> dict[str, Any]:
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     legend = alt.Legend(
-        title=None, orient="none", legendX=-50, legendY=-34, direction="horizontal", columns=4,
-        columnPadding=14, labelLimit=0,
+        title=None, orient="none", legendX=-60, legendY=-56, direction="horizontal",
+        columns=alt.expr("width < 400 ? 2 : 4"), columnPadding=14, labelLimit=0,
     )  # fmt: skip
     colours, shapes = zip(*LOOKS.values(), strict=True)
     colour = alt.Color("way:N").scale(domain=ways, range=list(colours)).legend(legend)
@@ -90,7 +90,7 @@ def swept_chart() -> dict[str, Any]:
         y=y, color=colour, shape=shape, tooltip=_tooltip("setting", "way", "told")
     )
     return _finished(
-        alt.layer(spans, *lines, marks), "Every setting, every way", 240, left=84, top=44, bottom=44,
+        alt.layer(spans, *lines, marks), "Every setting, every way", 240, left=84, top=62, bottom=44,
         table={"points": {"setting": "setting", "way": "", "told": "time of one step"}},
     )  # fmt: skip
 

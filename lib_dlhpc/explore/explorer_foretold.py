@@ -97,10 +97,11 @@ def _words(rows: Sequence[Told], title: str) -> str:
     )
 
 
-def told_html(rows: Sequence[Told], title: str) -> str:
+def told_html(rows: Sequence[Told]) -> str:
     """Return a row for each setting, as a table."""
     some = any(row.bands.get("predicted") for row in rows)
-    lines = [[title, *WAYS, *["90 % band"] * some]]
+    (name,) = rows[0].setting
+    lines = [[name.rpartition(".")[2].replace("_", " "), *WAYS, *["90 % band"] * some]]
     for row in rows:
         times = [show(row.step[way], "s") if way in row.step else "-" for way in WAYS]
         band = row.bands.get("predicted")

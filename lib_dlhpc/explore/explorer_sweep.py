@@ -72,7 +72,7 @@ class Sweep:
             self._tell(rows[0].problem)
             return
         self.told.value = ""
-        state, table = told_state(rows, axis.title), told_html(rows, axis.title)
+        state, table = told_state(rows, axis.title), told_html(rows)
         self.here.follow(self._experiment, {axis.field: values}, (state, table))
         self.widget.children = (self.opened, self._bar, self.told, self.here.widget)
 

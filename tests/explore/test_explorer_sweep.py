@@ -161,7 +161,7 @@ def test_a_measured_machine_has_bands_around_every_point() -> None:
         assert band and band[0] < row.step[way] < band[1]
     points = told_state([row], "Batch")[0]["points"]
     assert all(low < high for low, high in zip(points["low"], points["high"], strict=True))
-    assert "90 % band" in told_html([row], "Batch")
+    assert "90 % band" in told_html([row])
 
 
 def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() -> None:
@@ -171,13 +171,13 @@ def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() 
     )
     rows = foretell(GOYAL, NODES, [1, 32])
     assert set(rows[0].step) > set(rows[1].step) >= {"predicted"}
-    assert explorer_foretold.LEFT_OUT in told_html(rows, "Nodes")
-    assert explorer_foretold.LEFT_OUT not in told_html(foretell(digits(), BATCH, [8]), "Batch")
+    assert explorer_foretold.LEFT_OUT in told_html(rows)
+    assert explorer_foretold.LEFT_OUT not in told_html(foretell(digits(), BATCH, [8]))
 
 
 def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
     rows = foretell(digits(), ALLREDUCE, ["ring", "rong"])
-    assert "Did you mean &#x27;ring&#x27;" in told_html(rows, "Allreduce")
+    assert "Did you mean &#x27;ring&#x27;" in told_html(rows)
     data, sentence = told_state(rows, "Allreduce")
     assert set(data["points"]["setting"]) == {"ring"} and sentence.startswith(
         "Allreduce: predicted"
