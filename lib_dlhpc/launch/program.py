@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.launch.folder import LOG
 from lib_dlhpc.launch.task import failed, read_task
 
 
@@ -26,12 +27,14 @@ def main(folder: Path, expected: int) -> None:
     try:
         runpy.run_path(task.path, run_name="__main__")
     except Exception as error:
-        traceback.print_exc()
+        trace = "".join(traceback.format_exception(error))
         echo = type(error).__module__.startswith("mpi4py")
         failed(folder, f"rank {rank}", type(error).__name__, str(error), rank, echo)
-        sys.stderr.flush()
         if comm is None:
+            print(trace, end="", file=sys.stderr, flush=True)
             sys.exit(1)
+        with open(folder / LOG, "a", encoding="utf-8") as log:
+            log.write(trace)  # by way of the launcher it would be lost, in part, when that ends all
         comm.Abort(1)
 
 
