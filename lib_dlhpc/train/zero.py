@@ -113,6 +113,7 @@ class Shards:
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
         self._under_way: _Sum | None = None
+        self._spare = np.empty(0, dtype)  # where a piece is put together; fresh memory costs more
 
     def begin(self, passes: int) -> None:
         """No gradient is there yet, and weights may have moved."""
@@ -208,7 +209,9 @@ class Shards:
         """Begin to sum a bucket; the one before it must be through, so that two are in memory at most."""
         self.finish()
         flat, start = self._filled.pop(number), self.buckets[number][0]
-        self._under_way = _Sum(self.cut, self.gradients, number, start, flat)
+        if flat.nbytes > PIECE and not self._spare.size:
+            self._spare = np.empty(PIECE // self.dtype.itemsize + len(self.cut.shards), self.dtype)
+        self._under_way = _Sum(self.cut, self.gradients, number, start, flat, self._spare)
         self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
 
     def _part(self, p: Parameter) -> Array:
@@ -238,8 +241,10 @@ class _Sum:
     rank's alone: that one would add up all, and be sent all, while the others wait.
     """
 
-    def __init__(self, cut: Cut, gradients: Array, number: int, start: int, flat: Array) -> None:
-        self.cut, self.gradients, self.number = cut, gradients, number
+    def __init__(
+        self, cut: Cut, gradients: Array, number: int, start: int, flat: Array, spare: Array
+    ) -> None:
+        self.cut, self.gradients, self.number, self._spare = cut, gradients, number, spare
         counts = cut.counts(start, start + flat.size)
         self._flat, self._pieces = flat, deque(pieces(counts, -(-flat.nbytes // PIECE)))
         # Where the bucket has something for this rank, and where that lies in its shard.
@@ -266,8 +271,10 @@ class _Sum:
             return
         parts = self._pieces.popleft()
         counts = [part.stop - part.start for part in parts]
-        self._sent = _together(self._flat, parts)  # MPI reads it until the request is through
-        request, sums = self.cut.sums_of(self._sent, counts)
+        sent = _together(
+            self._flat, parts, self._spare
+        )  # MPI reads it until the request is through
+        request, sums = self.cut.sums_of(sent, counts)
         own, moved = parts[self.cut.comm.rank], self._place - self._first
         self._piece = request, sums, slice(own.start + moved, own.stop + moved)
 
@@ -284,12 +291,13 @@ def pieces(counts: list[int], many: int) -> list[list[slice]]:
     ]
 
 
-def _together(flat: Array, parts: list[slice]) -> Array:
-    """Return the parts of an array one after the other: without a copy where they lie so."""
+def _together(flat: Array, parts: list[slice], spare: Array) -> Array:
+    """Return the parts of an array one after the other: put into `spare`, unless they lie so."""
     some = [part for part in parts if part.stop > part.start] or parts[:1]
     if all(one.stop == other.start for one, other in pairwise(some)):
         return flat[some[0].start : some[-1].stop]
-    return np.concatenate([flat[part] for part in some])
+    size = sum(part.stop - part.start for part in some)
+    return np.concatenate([flat[part] for part in some], out=spare[:size])
 
 
 def _joined(ranges: list[Range]) -> list[Range]:
