@@ -94,11 +94,15 @@ def test_the_same_machine_has_the_same_bands(digits, calibrated):
 
 
 def test_a_band_holds_the_value_though_all_intervals_lie_above_it(digits, calibrated):
-    names = ("launch", "memory_bandwidth", "half_work")
-    own = {f"device.{name}": getattr(calibrated.device, name) for name in names}
-    longer = _on(digits, calibrated, {name: (value, 3 * value) for name, value in own.items()})
-    low, high = bands(longer)["one step"]
-    assert low <= float(predict(longer).step_time) <= high
+    """Seldom is none of several such numbers drawn above its value, so nearly all draws take longer."""
+    names = ("launch", "overhead", "slowdown", "half_work")
+    own = {f"device.{name}": float(getattr(calibrated.device, name)) for name in names}
+    above = {name: (value, 3 * value + 1e-5) for name, value in own.items()}
+    below = {"device.efficiency": calibrated.device.efficiency, "device.memory_bandwidth": 1e9}
+    slow = replace(calibrated, device=replace(calibrated.device, memory_bandwidth=1e9))
+    longer = _on(digits, slow, above | {name: (value / 3, value) for name, value in below.items()})
+    found, predicted = bands(longer)["one step"], float(predict(longer).step_time)
+    assert found[0] == predicted < found[1]
 
 
 def test_a_way_that_agrees_has_the_bands_of_the_prediction(digits, calibrated):

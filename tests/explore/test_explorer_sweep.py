@@ -175,6 +175,16 @@ def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() 
     assert explorer_foretold.LEFT_OUT not in told_html(foretell(digits(), BATCH, [8]))
 
 
+def test_of_a_network_that_is_split_a_step_in_rounds_is_simulated(repository: Path) -> None:
+    split = load(repository / "labs" / "experiments" / "words.toml")
+    assert (
+        steps_within(split, "rounds", 1e6, 1e6) == 1
+        and steps_within(split, "events", 1e6, 1e6) == 0
+    )
+    (row,) = foretell(split, BATCH, [8])
+    assert set(row.step) == {"predicted", "rounds"}
+
+
 def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
     rows = foretell(digits(), ALLREDUCE, ["ring", "rong"])
     assert "Did you mean &#x27;ring&#x27;" in told_html(rows)
