@@ -159,13 +159,18 @@ def shared(request: Any, lesson: tuple[str, int], chromium: Any) -> Iterator[Any
         yield _guessed(_questions(open_page(lesson[0]), request.module), request.module)
 
 
-@pytest.fixture
-def jupyterlab(tmp_path: Path) -> Iterator[str]:
-    """JupyterLab on tmp_path, with settings and data folders of its own: its address."""
-    places = {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+@pytest.fixture(scope="module")
+def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """JupyterLab for a file's tests, with settings and data folders of its own: its address and its folder.
+
+    Kernels end once nobody has looked at them for a while.
+    """
+    folder = tmp_path_factory.mktemp("jupyterlab")
+    places = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     options = [
         "--no-browser", "--allow-root", "--port=0", "--ip=127.0.0.1", "--IdentityProvider.token=",
-        f"--ServerApp.root_dir={tmp_path}", "--LabApp.news_url=",
+        f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
+        "--MappingKernelManager.cull_idle_timeout=5", "--MappingKernelManager.cull_interval=2",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]  # fmt: skip
     server = subprocess.Popen(
@@ -182,8 +187,8 @@ def jupyterlab(tmp_path: Path) -> Iterator[str]:
     drain = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=server.stderr
     )
-    yield address.group(0)
+    yield address.group(0), folder
     server.terminate()
     server.wait(PATIENCE)
     drain.wait(PATIENCE)
-    shutil.rmtree(tmp_path, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -16,10 +16,10 @@ chart("memory", *memory_state({"weights": 1e9, "activations": 9e9}, 16e9))
 
 
 def test_a_figure_draws_in_jupyterlab(
-    jupyterlab: str, tmp_path: Path, notebook: Callable[..., Path], open_page: Callable[..., Any]
+    jupyterlab: tuple[str, Path], notebook: Callable[..., Path], open_page: Callable[..., Any]
 ) -> None:
-    notebook(tmp_path / "one.ipynb", "# One figure", CELL)
-    page = open_page(jupyterlab + "lab/tree/one.ipynb")
+    notebook(jupyterlab[1] / "one.ipynb", "# One figure", CELL)
+    page = open_page(jupyterlab[0] + "lab/tree/one.ipynb")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
     page.get_by_role("menuitem", name="Run", exact=True).click()

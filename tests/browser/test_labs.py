@@ -43,14 +43,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 )
 def test_a_solved_lab_says_so(
     repository: Path,
-    tmp_path: Path,
-    jupyterlab: str,
+    jupyterlab: tuple[str, Path],
     open_page: Callable[..., Any],
     lab: str,
     stem: str,
     said: list[str],
 ) -> None:
-    folder = tmp_path / lab
+    address, top = jupyterlab
+    folder = top / lab
     shutil.copytree(repository / "labs" / lab, folder)
     solution = repository / "instructor_notes" / "solutions" / f"lab_{lab}.py"
     head, *functions = solution.read_text(encoding="utf-8").split("\n\n\n")
@@ -64,7 +64,7 @@ def test_a_solved_lab_says_so(
     assert solved
     (folder / f"{stem}.ipynb").write_text(json.dumps(content), encoding="utf-8")
 
-    page = open_page(f"{jupyterlab}doc/tree/{lab}/{stem}.ipynb")
+    page = open_page(f"{address}doc/workspaces/{stem}/tree/{lab}/{stem}.ipynb")
     page.set_viewport_size({"width": 1280, "height": 6000})  # cells out of sight are not drawn
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
