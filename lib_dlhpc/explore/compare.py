@@ -6,7 +6,6 @@ compared(load("labs/experiments/digits.toml"), ranks=2)
 
 import threading
 from html import escape
-from typing import Any
 
 import ipywidgets
 
@@ -16,8 +15,7 @@ from lib_dlhpc.compare.comparison import SECONDS, WAYS, Begin, beside, foretold,
 from lib_dlhpc.compare.placed import check_here, placed, why_not
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
-from lib_dlhpc.explore.compare_panel import Panel, Thread, styled
-from lib_dlhpc.explore.failures_folder import Folder
+from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
 from lib_dlhpc.explore.panels import notice_html, table_html
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.experiment import Experiment
@@ -97,18 +95,8 @@ class RunHere:
             if done:
                 panel.say(f"{at_work} step {done[-1]} of {wanted} ...")
 
-        kept: list[Folder] = []
-
-        def begin(*words: Any) -> Job:
-            job = self.begin(*words)
-            kept.append(Folder("run", job.folder))  # no longer than this page's kernel
-            return job
-
-        try:
+        with no_longer_than_the_page(self.begin) as begin:
             return beside(told, [measured(here, wanted, None, look, begin)])
-        finally:
-            for folder in kept:
-                folder.remove()
 
 
 def compared(

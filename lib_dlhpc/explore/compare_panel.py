@@ -1,12 +1,15 @@
 """Buttons Run and Cancel for work that starts ranks: done in a thread, told as it goes, ended when asked to."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.compare.comparison import Begin
 from lib_dlhpc.explore.charts import State
+from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.figure import Figure
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
@@ -81,6 +84,23 @@ class Panel:
         finally:
             self.busy = False
             self.run.disabled, self.cancel.disabled = False, True
+
+
+@contextmanager
+def no_longer_than_the_page(begin: Begin) -> Iterator[Begin]:
+    """Give what starts ranks as `begin` does; the folders of its runs go at the end, or with this page's kernel."""
+    kept: list[Folder] = []
+
+    def begun(*words: Any) -> Job:
+        job = begin(*words)
+        kept.append(Folder("run", job.folder))
+        return job
+
+    try:
+        yield begun
+    finally:
+        for folder in kept:
+            folder.remove()
 
 
 def styled(widget: ipywidgets.VBox) -> ipywidgets.VBox:

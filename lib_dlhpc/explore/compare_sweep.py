@@ -18,7 +18,7 @@ from lib_dlhpc.compare.sweep import placed_setting, settings_of
 from lib_dlhpc.compare.sweep_text import cells, summary
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.compare_charts import swept_state
-from lib_dlhpc.explore.compare_panel import Panel, Thread, styled
+from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
 from lib_dlhpc.explore.panels import notice_html
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.errors import SpecError
@@ -113,9 +113,10 @@ class SweepHere:
             panel.say(f"Setting {len(seen)} of {many} ...")
 
         panel.say("Predicting and simulating ...")
-        return sweep(
-            experiment, axes, **self.where, seconds=self.seconds, look=look, begin=self.begin
-        )
+        with no_longer_than_the_page(self.begin) as begin:
+            return sweep(
+                experiment, axes, **self.where, seconds=self.seconds, look=look, begin=begin
+            )
 
 
 def swept(

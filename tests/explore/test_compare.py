@@ -20,6 +20,7 @@ from lib_dlhpc.explore.compare_charts import (
     foretold_state,
     swept_state,
 )
+from lib_dlhpc.explore.compare_panel import no_longer_than_the_page
 from lib_dlhpc.explore.compare_sweep import swept
 from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.launch.local import JobError
@@ -193,6 +194,13 @@ def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
     click(panel, "Run them here")
     told = words(panel)
     assert "in the median" in told and "strategy.batch" in told and "90 % band" in told
+
+
+def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path: Path) -> None:
+    with no_longer_than_the_page(lambda *_: Played(digits(), 1, tmp_path / "run")) as begin:
+        job = begin(digits(), 1, None)
+        assert (job.folder / "timeline.npz").exists()
+    assert not job.folder.exists()
 
 
 def test_a_sweep_from_a_page_that_cannot_be_is_told() -> None:
