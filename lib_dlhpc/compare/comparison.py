@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.compare.bands import ALL, Band, bands, carried
 from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
@@ -130,9 +132,19 @@ def foretold(here: Placed) -> Foretold:
         except SpecError as error:
             notes.append(f"fidelity {fidelity} is left out: {error}")
     known = bands(experiment)
+    if experiment.strategy.offload == "all":
+        ways = {way: _within_backward(terms, 0.0) for way, terms in ways.items()}
+        known = known and _within_backward(known, (0.0, 0.0))
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
     held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
     return Foretold(here, ways, held if known else {}, tuple(notes))
+
+
+def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
+    """Return terms, or their bands, as a run out of core tells them: weights move as its backward pass goes."""
+    both = np.add(of["backward"], of["update"])
+    joined = tuple(both.tolist()) if both.ndim else float(both)
+    return {**of, "backward": joined, "update": nothing}
 
 
 def measured(

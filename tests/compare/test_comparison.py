@@ -287,3 +287,17 @@ def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch)
     assert "fidelity events is left out: too large" in told.notes
     text = beside(told, [steps_of(simulate(digits, steps=9))]).as_text()
     assert "events |" not in text
+
+
+def test_out_of_core_an_update_is_told_within_the_backward_pass_in_which_weights_move(
+    digits, calibrated
+):
+    told = foretold(placed(digits.set({"strategy.offload": "all"}), machine=calibrated))
+    alone = predict(told.placed.experiment)
+    both = told.terms["predicted"]["backward"]
+    assert both == pytest.approx(alone.backward + alone.update) and both > alone.backward
+    assert told.step["predicted"] == pytest.approx(alone.step_time)
+    for way in ("predicted", "rounds", "events"):
+        assert told.terms[way]["update"] == 0 and told.bands[way]["update"] == (0, 0)
+        low, high = told.bands[way]["backward"]
+        assert low <= told.terms[way]["backward"] <= high
