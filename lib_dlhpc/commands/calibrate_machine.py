@@ -72,7 +72,8 @@ def _machine(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SpecError(f"--out {out}: {error.strerror}.") from None
     print(as_json(as_dict(found)) if options.json else "\n".join(as_lines(found)))
-    print(f"{out}: this machine, for `dlhpc compare FILE`.", file=sys.stderr)
+    ways = f"`dlhpc compare FILE` and `dlhpc predict FILE --machine {out}`"
+    print(f"{out}: this machine, for {ways}.", file=sys.stderr)
     return 0
 
 

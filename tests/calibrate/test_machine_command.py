@@ -30,7 +30,7 @@ def test_without_a_word_more_it_is_the_user_s_own(measured, capsys):
     assert measured == [(2, 30.0)]
     told = capsys.readouterr()
     assert "message: latency" in told.out
-    assert "machine.toml: this machine, for `dlhpc compare FILE`." in told.err
+    assert "machine.toml: this machine, for `dlhpc compare FILE` and" in told.err
     assert default_machine().measured.ranks == 2
 
 
