@@ -7,9 +7,8 @@ A network's flat array is cut into as many equal shards as there are replicas, a
     3   weights too       those of a layer are gathered just before its use, and let go after it
 """
 
-from collections import deque
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -56,12 +55,9 @@ class Cut:
 
     def reduce_scatter(self, flat: Array, start: int) -> tuple[Any, Array]:
         """Begin to add up the array that lies from `start` on; return the request and where sums come."""
-        return self.sums_of(flat, self.counts(start, start + flat.size))
-
-    def sums_of(self, flat: Array, counts: list[int]) -> tuple[Any, Array]:
-        """Begin to add up an array of which each rank gets so many elements, one rank's after the other's."""
         from mpi4py import MPI
 
+        counts = self.counts(start, start + flat.size)
         sums = np.empty(counts[self.comm.rank], flat.dtype)
         return self.comm.Ireduce_scatter(flat, sums, counts, MPI.SUM), sums
 
@@ -113,7 +109,6 @@ class Shards:
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
         self._under_way: _Sum | None = None
-        self._spare = np.empty(0, dtype)  # where a piece is put together; fresh memory costs more
 
     def begin(self, passes: int) -> None:
         """No gradient is there yet, and weights may have moved."""
@@ -209,9 +204,7 @@ class Shards:
         """Begin to sum a bucket; the one before it must be through, so that two are in memory at most."""
         self.finish()
         flat, start = self._filled.pop(number), self.buckets[number][0]
-        if flat.nbytes > PIECE and not self._spare.size:
-            self._spare = np.empty(PIECE // self.dtype.itemsize + len(self.cut.shards), self.dtype)
-        self._under_way = _Sum(self.cut, self.gradients, number, start, flat, self._spare)
+        self._under_way = _Sum(self.cut, self.gradients, number, start, flat)
         self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
 
     def _part(self, p: Parameter) -> Array:
@@ -235,21 +228,11 @@ class Shards:
 
 
 class _Sum:
-    """A bucket on its way to the shards, a piece at a time: MPI's sums take as much memory as a message.
+    """A bucket on its way to the shards, a piece at a time: MPI's sums take as much memory as a message."""
 
-    A piece has its share of each shard that the bucket has something of. Cut as it lies in memory, it would be one
-    rank's alone: that one would add up all, and be sent all, while the others wait.
-    """
-
-    def __init__(
-        self, cut: Cut, gradients: Array, number: int, start: int, flat: Array, spare: Array
-    ) -> None:
-        self.cut, self.gradients, self.number, self._spare = cut, gradients, number, spare
-        counts = cut.counts(start, start + flat.size)
-        self._flat, self._pieces = flat, deque(pieces(counts, -(-flat.nbytes // PIECE)))
-        # Where the bucket has something for this rank, and where that lies in its shard.
-        self._first = sum(counts[: cut.comm.rank])
-        self._place = cut.mine(start, start + flat.size).start
+    def __init__(self, cut: Cut, gradients: Array, number: int, start: int, flat: Array) -> None:
+        self.cut, self.gradients, self.number = cut, gradients, number
+        self._start, self._flat, self._next = start, flat, 0
         self._piece: tuple[Any, Array, slice] | None = None
         self._begin()
 
@@ -267,37 +250,14 @@ class _Sum:
 
     def _begin(self) -> None:
         self._piece = None
-        if not self._pieces:
+        if self._next >= self._flat.size:
             return
-        parts = self._pieces.popleft()
-        counts = [part.stop - part.start for part in parts]
-        sent = _together(
-            self._flat, parts, self._spare
-        )  # MPI reads it until the request is through
-        request, sums = self.cut.sums_of(sent, counts)
-        own, moved = parts[self.cut.comm.rank], self._place - self._first
-        self._piece = request, sums, slice(own.start + moved, own.stop + moved)
-
-
-def pieces(counts: list[int], many: int) -> list[list[slice]]:
-    """Return of each of so many pieces of an array its part of what each rank is to get of it.
-
-    counts: elements for each rank, which lie one after the other.
-    """
-    ends = list(pairwise([0, *accumulate(counts)]))
-    return [
-        [slice(a + (b - a) * n // many, a + (b - a) * (n + 1) // many) for a, b in ends]
-        for n in range(many)
-    ]
-
-
-def _together(flat: Array, parts: list[slice], spare: Array) -> Array:
-    """Return the parts of an array one after the other: put into `spare`, unless they lie so."""
-    some = [part for part in parts if part.stop > part.start] or parts[:1]
-    if all(one.stop == other.start for one, other in pairwise(some)):
-        return flat[some[0].start : some[-1].stop]
-    size = sum(part.stop - part.start for part in some)
-    return np.concatenate([flat[part] for part in some], out=spare[:size])
+        step = max(1, PIECE // self._flat.itemsize)
+        part = self._flat[self._next : self._next + step]
+        first = self._start + self._next
+        request, sums = self.cut.reduce_scatter(part, first)
+        self._piece = request, sums, self.cut.mine(first, first + part.size)
+        self._next += part.size
 
 
 def _joined(ranges: list[Range]) -> list[Range]:

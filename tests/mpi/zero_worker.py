@@ -14,11 +14,8 @@ for piece, size, start, stop in [*cases, (zero.PIECE, 3_000_001, 0, 3_000_001)]:
     cut = zero.Cut(size, comm)
     shard = np.zeros(cut.own.stop - cut.own.start, np.float32)
     mine = np.arange(start, stop) % 97
-    flat, spare = (
-        (mine + comm.rank).astype(np.float32),
-        np.empty(piece // 4 + comm.size, np.float32),
-    )
-    on_its_way = zero._Sum(cut, shard, 0, start, flat, spare)
+    flat = (mine + comm.rank).astype(np.float32)
+    on_its_way = zero._Sum(cut, shard, 0, start, flat)
     while not on_its_way.carry_on(wait=True):
         others = [
             np.full(piece // 8, 1e9, np.float32) for _ in range(8)
