@@ -8,11 +8,13 @@ log.txt           what the ranks printed   error-3.json    what went wrong on ra
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ __all__ = ["Job", "JobError", "start"]
 STATES = ("running", "done", "failed", "cancelled")
 WORKER = "lib_dlhpc.train.worker"
 GRACE = 5.0  # s that ranks have to end when they are asked to
+LATE = 10.0  # s that mpiexec has to end the others when a rank has failed
 
 
 class Job:
@@ -35,13 +38,16 @@ class Job:
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self._process = folder, process
         self._cancelled, self._ended = False, ""
+        self._failed = math.inf  # when a rank was seen to have failed, in s of time.monotonic
         self._status("running", pid=process.pid)
 
     @property
     def state(self) -> str:
         """One of STATES."""
         if self._process.poll() is None:
-            return "running"
+            if not self._stuck():
+                return "running"
+            mpi.end(self._process)
         return self._settled()
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -50,8 +56,9 @@ class Job:
 
     def wait(self) -> dict[str, Any]:
         """Return the result when the run has ended. Raises JobError if it failed or was cancelled."""
-        self._process.wait()
-        state = self.state
+        while (state := self.state) == "running":
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
         if state != "done":
             raise JobError(self.why() if state == "failed" else "The run was cancelled.")
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text("utf-8"))
@@ -72,6 +79,12 @@ class Job:
     def why(self) -> str:
         """Say which rank failed first, and where; the others are ended because of it."""
         return why_failed(self.folder, self._process.returncode)
+
+    def _stuck(self) -> bool:
+        """Return whether a rank failed a while ago and mpiexec, whose task it is, has not ended the others."""
+        if any(self.folder.glob("error-*.json")):
+            self._failed = min(self._failed, time.monotonic())
+        return time.monotonic() > self._failed + LATE
 
     def _end(self, how: signal.Signals) -> None:
         if os.name == "posix":

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -341,3 +342,24 @@ def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how):
     assert process.returncode == 130 and not out
     assert told.count("\n") == 1 and "--resume" in told and "Traceback" not in told
     eventually(lambda: not left(folder), what="the end of all ranks")
+
+
+STUCK = """
+import json, pathlib, sys, time
+table = {"rank": 1, "step": 7, "layer": "", "kind": "Killed", "text": "gone", "trace": "", "echo": False, "time": 0}
+pathlib.Path(sys.argv[1], "error-1.json").write_text(json.dumps(table))
+time.sleep(1000)
+"""
+
+
+def test_ranks_that_nobody_ends_after_one_has_failed_are_ended(experiment, tmp_path, monkeypatch):
+    """mpiexec does it within a second, or so it should."""
+    monkeypatch.setattr("lib_dlhpc.launch.local.LATE", 0.5)
+    place = SimpleNamespace(
+        command=lambda ranks, *words: [sys.executable, "-c", STUCK],
+        environment=lambda: dict(os.environ),
+    )
+    job = start(experiment, 2, tmp_path / "run", place=place)
+    with pytest.raises(JobError, match=r"[Rr]ank 1.*step 7"):
+        job.wait()
+    assert job.state == "failed"
