@@ -30,7 +30,7 @@ from lib_dlhpc.spec.schema import to_table
 PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
 STEPS = "lib_dlhpc.train.probe_steps"  # again and again: what differs from one run to the next shows between them
 # What is run, in order, and its share of the seconds; the rest is for starting.
-ORDER = ((STEPS, 0.02), (PROBE, 0.5), (STEPS, 0.02), (WORKER, 0.25), (STEPS, 0.02))
+ORDER = ((STEPS, 0.03), (PROBE, 0.5), (STEPS, 0.03), (WORKER, 0.25), (STEPS, 0.03))
 LONG = 10.0  # s from which on there is time for whole steps
 PATIENCE = 180.0  # s beside what was asked for
 LEAST, MOST = 2.0, 3600.0  # s

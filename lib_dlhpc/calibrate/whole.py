@@ -3,9 +3,10 @@
 Layers, updates and messages are measured by themselves; in a step they follow each other and find caches as the
 others left them. Runs at several moments, in new processes each time, tell how far the sum of the parts is off,
 and how far one run is from the next: what no repeat within one process shows (memory lies elsewhere, clocks and
-neighbours differ). The median of the runs in which each rank has a whole replica becomes device.slowdown. Runs that
-are shared out (ZeRO, tensors) meet more often than the formulas have it; they belong to its interval, as does what
-all runs got of the bandwidth to that of intra_node.efficiency.
+neighbours differ). The median of the runs in which each rank has a whole replica becomes device.slowdown: as many
+of a rank by itself, which show computing alone, as of all ranks, which share memory and whose exchange, if it is
+priced too low, would pass for computing. Runs that are shared out (ZeRO, tensors) meet more often than the formulas
+have it; they belong to its interval, as does what all runs got of the bandwidth to that of intra_node.efficiency.
 
 Only moments count in which others left the cores alone; where there is none, the parts stand for the whole.
 """
@@ -92,7 +93,7 @@ def interval(middle: float, values: Sequence[float], most: Ends, about: Ends) ->
     """Return an interval of what one more run may have: from the least of them to the most.
 
     Of n runs and one more, that one lies between the others with a probability of (n - 1) / (n + 1), whatever
-    they are drawn from (Wilks 1941): 85 % of twelve. about: the interval of the parts, as factors of what is
+    they are drawn from (Wilks 1941): 89 % of eighteen. about: the interval of the parts, as factors of what is
     found; it holds in any case.
     """
     held = np.clip([middle, *values], *most)

@@ -1,8 +1,9 @@
 """Whole steps of real training on all ranks: mpiexec -n 2 python -m lib_dlhpc.train.probe_steps FILE 1.
 
-Rank 0 writes to FILE, as JSON, what the steps of a few small runs took: being busy, waiting for messages, and for
-who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time in new processes: what the parts
-of a step say by themselves is held against whole steps, and one moment against the other.
+Rank 0 writes to FILE, as JSON, what the steps of a few small runs took, on all ranks and on one alone: being busy,
+waiting for messages, and for who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time
+in new processes: what the parts of a step say by themselves is held against whole steps, and one moment against the
+other.
 """
 
 import json
@@ -19,6 +20,7 @@ from lib_dlhpc.train.probe import _cpu, _foreign
 
 STEPS = 24  # of a run, at least
 WARM_UP = 4  # of them are left out
+COLD = 0.5  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
 WORK = ("forward", "backward", "update")
 
 
@@ -62,21 +64,26 @@ def experiments(ranks: int) -> list[dict[str, Any]]:
 
 
 def main(path: Path, seconds: float) -> None:
-    """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what was found."""
+    """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
     from mpi4py import MPI
 
     from lib_dlhpc.train.trainer import train
 
-    comm, until = MPI.COMM_WORLD, time.monotonic() + seconds
-    tables = experiments(comm.size)
-    found: list[list[dict[str, list[float]]]] = [[] for _ in tables]
-    before, first = _cpu(comm), True
-    while first or comm.bcast(time.monotonic() < until):
-        first = False
-        for several, table in zip(found, tables, strict=True):
-            timeline = train(read_experiment(table), comm).timeline
-            if timeline is not None:
-                several.append(by_step(timeline))
+    comm, begin = MPI.COMM_WORLD, time.monotonic()
+    runs = [(table, comm) for table in experiments(comm.size)]
+    if comm.size > 1:  # a rank by itself: the same layers, and no neighbour at work
+        runs += [(table, MPI.COMM_SELF) for table in experiments(1)]
+    for until in (COLD * seconds, seconds):  # only what the second has found counts
+        found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
+        before, first = _cpu(comm), True
+        while first or comm.bcast(time.monotonic() < begin + until):
+            first = False
+            for several, (table, ranks) in zip(found, runs, strict=True):
+                if ranks is comm or comm.rank == 0:
+                    timeline = train(read_experiment(table), ranks).timeline
+                    if timeline is not None:
+                        several.append(by_step(timeline))
+                _asleep_until_all_are_here(comm)
     load = _foreign(before, _cpu(comm))
     if comm.rank == 0:
         told = {
@@ -85,12 +92,19 @@ def main(path: Path, seconds: float) -> None:
             "runs": [
                 {
                     "experiment": table,
-                    **{key: [t for run in runs for t in run[key]] for key in runs[0]},
+                    **{key: [t for run in several for t in run[key]] for key in several[0]},
                 }
-                for table, runs in zip(tables, found, strict=True)
+                for (table, _), several in zip(runs, found, strict=True)
             ],
         }
         path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def _asleep_until_all_are_here(comm: Any) -> None:
+    """A barrier of MPI's own would keep a core busy."""
+    barrier = comm.Ibarrier()
+    while not barrier.Test():
+        time.sleep(1e-3)
 
 
 def by_step(timeline: Timeline) -> dict[str, list[float]]:

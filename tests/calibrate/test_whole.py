@@ -22,10 +22,15 @@ def parts():
     return fit_machine(Planted().raw()).machine
 
 
-def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2):
-    """What a moment tells in which all computing takes longer, and messages get part of the bandwidth."""
+def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2, alone=None):
+    """What a moment tells in which all computing takes longer, and messages get part of the bandwidth.
+
+    alone: how much longer a rank by itself computes, told as well.
+    """
     runs = []
-    for table in experiments(ranks):
+    tables = [(table, slowdown) for table in experiments(ranks)]
+    tables += [(table, alone) for table in experiments(1) if alone]
+    for table, slowdown in tables:
         work, cost = expected(read_experiment(table), machine)
         wait = cost.latency + cost.reduction + cost.bandwidth / efficiency
         steps = {"busy": slowdown * work, "behind": 1e-5, "wait": wait + 1e-5}
@@ -52,6 +57,18 @@ def test_runs_that_are_shared_out_belong_to_the_interval_alone(parts):
     machine = found([told] * 3).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     assert machine.measured.intervals["device.slowdown"][1] == pytest.approx(1.32)
+
+
+def test_an_exchange_that_is_priced_too_low_does_not_pass_for_computing(parts):
+    """A rank by itself has none: it and the runs with a small one outvote those with a large one."""
+    told = moment(parts, 1.1, alone=1.08)
+    told["runs"][0]["wait"] = [
+        wait + 0.3 * np.median(told["runs"][0]["busy"]) for wait in told["runs"][0]["wait"]
+    ]
+    machine = found([told] * 3).machine
+    assert machine.device.slowdown == pytest.approx(1.09)
+    low, high = machine.measured.intervals["device.slowdown"]
+    assert low <= 1.08 and high == pytest.approx(1.43)
 
 
 def test_intervals_hold_the_runs_of_all_moments(parts):
