@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from order import pytest_xdist_make_scheduler  # noqa: F401  a hook
 from turns import turn, turn_of
 
 # Their failed assertions are told with values, as those of tests are.
