@@ -124,7 +124,7 @@ def test_bytes_are_those_of_values_and_places_and_of_what_goes_whole(alone, dtyp
         size = each.stop - each.start
         wanted += round(0.1 * size) * pair if each.decays else size * np.dtype(dtype).itemsize
     assert own.sent == 3 * wanted
-    assert [row.size for row in own.recorder.rows] == [wanted] * 3
+    assert [size for *_, size, _ in own.recorder.rows] == [wanted] * 3
 
 
 def test_a_run_at_99_percent_learns_as_well_as_without_compression(alone):

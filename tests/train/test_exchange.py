@@ -112,7 +112,7 @@ def test_all_bytes_that_leave_are_counted_and_taken_down():
     exchange.release(0)
     exchange.finish()
     assert exchange.sent == 10 * 8
-    rows = {row.name: row.size for row in exchange.recorder.rows}
+    rows = {name: size for _, _, name, _, _, size, _ in exchange.recorder.rows}
     assert rows == {"bucket 1": 16, "bucket 2": 24, "bucket 3": 8, "bucket 4": 32}
 
 

@@ -95,7 +95,7 @@ def test_rows_follow_each_other_whatever_the_clocks_say(times, ahead):
     add_rows(recorder, 3, [Asked(push, pulled)], [Served(*served)], ahead, 80)
     talk = [row for row in recorder.rows if row[0] == "communication"]
     assert [row[2] for row in talk] == ["push, worker 3", "pull, worker 3"]
-    assert [row.size for row in talk] == [80, 80]
+    assert [size for *_, size, _ in talk] == [80, 80]
     for _, _, _, start, stop, *_ in recorder.rows:
         assert push <= start <= stop <= pulled
     compute = [(row[3], row[4]) for row in recorder.rows if row[0] == "compute"]

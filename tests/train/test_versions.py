@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_and_what_was_saved_stays(run, monkeypatch):
     real = SnapshotStore.save_async
 
     def full(self, arrays, **about):
-        def add(chunks, again=False):
+        def add(*chunks, **how):
             raise OSError(28, "No space left on device", "objects/new")
 
         self.objects.add = add
