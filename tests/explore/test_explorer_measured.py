@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ def test_a_split_network_waits_for_its_bands_until_the_controls_rest(
         assert int(page.experiment.strategy.batch) == 32
         assert page.figures["step"].data["span"]["low"] == [bands(page.experiment)["one step"][0]]
 
-    asyncio.run(asyncio.wait_for(moved(), 180))
+    with ThreadPoolExecutor(1) as own:  # browser tests may have left this thread a loop that runs
+        own.submit(asyncio.run, asyncio.wait_for(moved(), 180)).result()
 
 
 def test_a_control_without_a_value_of_its_own_is_no_change(digits: Any) -> None:

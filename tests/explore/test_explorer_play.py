@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -225,7 +226,8 @@ def test_soon_calls_the_newest_once_the_controls_rest():
         soon.cancel()
         await asyncio.sleep(0.03)
 
-    asyncio.run(moves())
+    with ThreadPoolExecutor(1) as own:  # browser tests may have left this thread a loop that runs
+        own.submit(asyncio.run, moves()).result()
     assert heard == ["c"]
     Soon(1.0)(lambda: heard.append("at once"))
     assert heard[-1] == "at once"
