@@ -67,6 +67,7 @@ def main(path: Path, seconds: float) -> None:
     """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
     from mpi4py import MPI
 
+    from lib_dlhpc.train.coupled.buffer import wait_until
     from lib_dlhpc.train.trainer import train
 
     comm, begin = MPI.COMM_WORLD, time.monotonic()
@@ -83,7 +84,7 @@ def main(path: Path, seconds: float) -> None:
                     timeline = train(read_experiment(table), ranks).timeline
                     if timeline is not None:
                         several.append(by_step(timeline))
-                _asleep_until_all_are_here(comm)
+                wait_until(comm.Ibarrier().Test)
     load = _foreign(before, _cpu(comm))
     if comm.rank == 0:
         told = {
@@ -98,13 +99,6 @@ def main(path: Path, seconds: float) -> None:
             ],
         }
         path.write_text(json.dumps(told), encoding="utf-8")
-
-
-def _asleep_until_all_are_here(comm: Any) -> None:
-    """A barrier of MPI's own would keep a core busy."""
-    barrier = comm.Ibarrier()
-    while not barrier.Test():
-        time.sleep(1e-3)
 
 
 def by_step(timeline: Timeline) -> dict[str, list[float]]:
