@@ -19,13 +19,12 @@ from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch.family import adopt, end_family, ends_with_parent
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
 from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
-from lib_dlhpc.launch.mpi import command, environment
+from lib_dlhpc.launch.mpi import Overdue, command, end, environment
 from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
 
 WORKER = "lib_dlhpc.train.worker"
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 TICK = 0.1  # s between two looks at the clock
-GRACE = 5.0  # s that ranks have to end when they are asked to
 NEAR = 60.0  # s: told to end this near to its limit, a job has come to it
 
 
@@ -84,7 +83,7 @@ def main(folder: Path, token: str) -> int:
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
         start_new_session=os.name == "posix", preexec_fn=ends_with_parent(),
     )  # fmt: skip
-    status = _run(process, stop)
+    status = _run(process, stop, Overdue(folder))
     if task is not None:
         end_family()
         if status == 0 and task.kind == "program":
@@ -122,27 +121,16 @@ def launch_words(ticket: Ticket, module: str = WORKER) -> list[str]:
     return [*start, sys.executable, "-m", module]
 
 
-def _run(process: "subprocess.Popen[bytes]", stop: Stop) -> int:
+def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> int:
     """Wait until the ranks have ended, or end them; return the status of what started them."""
-    asked = None
     while True:
         try:
             return process.wait(TICK)
         except subprocess.TimeoutExpired:
             if stop.due:
                 stop.now("out of time", reason="its own time limit")
-        if stop.state:
-            hard = asked is not None and time.monotonic() - asked > GRACE
-            asked = time.monotonic() if asked is None or hard else asked
-            _signal(process, hard)
-
-
-def _signal(process: "subprocess.Popen[bytes]", hard: bool) -> None:
-    with suppress(ProcessLookupError):
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL if hard else signal.SIGTERM)
-        else:
-            process.kill()
+            if stop.state or overdue():
+                end(process)
 
 
 def _watch_owner(stop: Stop) -> None:

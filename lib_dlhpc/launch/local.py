@@ -8,9 +8,7 @@ log.txt           what the ranks printed   error-3.json    what went wrong on ra
 """
 
 import json
-import math
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -28,8 +26,6 @@ __all__ = ["Job", "JobError", "start"]
 
 STATES = ("running", "done", "failed", "cancelled")
 WORKER = "lib_dlhpc.train.worker"
-GRACE = 5.0  # s that ranks have to end when they are asked to
-LATE = 10.0  # s that mpiexec has to end the others when a rank has failed
 
 
 class Job:
@@ -38,14 +34,14 @@ class Job:
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self._process = folder, process
         self._cancelled, self._ended = False, ""
-        self._failed = math.inf  # when a rank was seen to have failed, in s of time.monotonic
+        self._overdue = mpi.Overdue(folder)
         self._status("running", pid=process.pid)
 
     @property
     def state(self) -> str:
         """One of STATES."""
         if self._process.poll() is None:
-            if not self._stuck():
+            if not self._overdue():
                 return "running"
             mpi.end(self._process)
         return self._settled()
@@ -68,29 +64,12 @@ class Job:
         """End all ranks; what the last snapshot holds stays."""
         if self._process.poll() is None:
             self._cancelled = True
-            self._end(signal.SIGTERM)
-            try:
-                self._process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                self._end(signal.SIGKILL)
-                self._process.wait()
+            mpi.end(self._process)
         self._settled()
 
     def why(self) -> str:
         """Say which rank failed first, and where; the others are ended because of it."""
         return why_failed(self.folder, self._process.returncode)
-
-    def _stuck(self) -> bool:
-        """Return whether a rank failed a while ago and mpiexec, whose task it is, has not ended the others."""
-        if any(self.folder.glob("error-*.json")):
-            self._failed = min(self._failed, time.monotonic())
-        return time.monotonic() > self._failed + LATE
-
-    def _end(self, how: signal.Signals) -> None:
-        if os.name == "posix":
-            os.killpg(self._process.pid, how)
-        else:
-            self._process.kill()
 
     def _settled(self) -> str:
         """Return how an ended run ended; the first time, write it down."""

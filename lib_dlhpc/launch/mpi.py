@@ -1,10 +1,12 @@
-"""Ranks on this machine: which mpiexec starts them, and one thread each."""
+"""Ranks on this machine: which mpiexec starts them, one thread each, and their end."""
 
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +18,12 @@ from lib_dlhpc.spec.measured import cores
 
 MOST = 32  # ranks a core: each is a process of its own that waits by looking again and again
 GRACE = 5.0  # s that ranks have to end when they are asked to
+LATE = 10.0  # s that mpiexec has to end the others when a rank has failed
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+# What launchers tell a process, for programs that do not use MPI: its rank, and how many there are.
+RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
 
 class Place(Protocol):
@@ -60,6 +67,28 @@ def ends_all(arguments: Sequence[str]) -> list[str]:
 def environment() -> dict[str, str]:
     """Return this process's environment, with one thread a rank: ranks are what shares the cores."""
     return {**os.environ, **ONE_THREAD}
+
+
+def told(names: tuple[str, ...], otherwise: int) -> int:
+    """Return what the launcher has told this process under one of `names`."""
+    return next((int(os.environ[name]) for name in names if name in os.environ), otherwise)
+
+
+class Overdue:
+    """Whether a rank has failed in a run folder, and in LATE s mpiexec, whose task it is, has not ended the others.
+
+    MPICH 5.0.2 lets them be where it asks after a rank that has ended with a status before it hears that the
+    rank's line is closed: now and then on a busy machine. A rank that is ended by a signal it does not miss.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._failed = folder, math.inf  # when that was seen, in s of time.monotonic
+
+    def __call__(self) -> bool:
+        """Look once."""
+        if any(self.folder.glob("error-*.json")):
+            self._failed = min(self._failed, time.monotonic())
+        return time.monotonic() > self._failed + LATE
 
 
 def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.launch.mpi import RANK, RANKS, told
 from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.recorder import HERE
@@ -25,9 +26,6 @@ PATIENCE = (
 MPI_MODULE = "mpi4py.MPI"
 INTERRUPTED = "KeyboardInterrupt"  # how a rank ends that was told Ctrl-C
 INTERRUPTED_STATUS = 130  # as of a shell: 128 + SIGINT
-# What launchers tell a process, for programs that do not use MPI: its rank, and how many there are.
-RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
 
 def part_of(folder: Path, rank: int) -> Path:
@@ -99,8 +97,8 @@ class Traced:
             return
         self.ended, HERE.on = True, False
         if self.own is None:  # no MPI: regions at most
-            HERE.keep_in(part_of(self.folder, _told(RANK, 0)))
-            HERE.told(ranks=_told(RANKS, 1))
+            HERE.keep_in(part_of(self.folder, told(RANK, 0)))
+            HERE.told(ranks=told(RANKS, 1))
         HERE.told(ended=how)
         if self.own is not None and not self.mpi.Is_finalized():
             self._meet()
@@ -144,10 +142,6 @@ def _run(program: str, arguments: list[str]) -> None:
         sys.argv = [program, *arguments]
         sys.path[0] = str(Path(program).resolve().parent)
         runpy.run_path(program, run_name="__main__")
-
-
-def _told(names: tuple[str, ...], otherwise: int) -> int:
-    return next((int(os.environ[name]) for name in names if name in os.environ), otherwise)
 
 
 def _abort(traced: Traced, how: str, status: int = 1) -> None:

@@ -13,9 +13,12 @@ import pytest
 
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
 from lib_dlhpc.launch import jobs as jobs_module
+from lib_dlhpc.launch.batch import Stop, _run
 from lib_dlhpc.launch.jobs import ENDS, STATES, TICKET, remembered
 from lib_dlhpc.launch.local import Job
+from lib_dlhpc.launch.mpi import Overdue
 from lib_dlhpc.launch.schedulers import ASK, Answer, ask
+from lib_dlhpc.launch.task import failed
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 
@@ -168,6 +171,16 @@ def test_a_job_is_told_failed_with_its_rank(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH")
     assert submit(SHORT, 2, folder=job.folder, resume=True).wait()["ranks"] == 2
     assert attach(job.folder).state == "done"
+
+
+def test_a_job_ends_ranks_that_nobody_ends_after_one_has_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr("lib_dlhpc.launch.mpi.LATE", 0.5)
+    words = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    process = subprocess.Popen(words, start_new_session=True)
+    failed(tmp_path, "rank 1", "Killed", "gone", 1)
+    stop = Stop(tmp_path, None)
+    assert _run(process, stop, Overdue(tmp_path)) == -signal.SIGTERM
+    assert not stop.state  # nobody asked for its end: it has failed
 
 
 def test_a_folder_has_one_run_at_a_time(tmp_path):
