@@ -34,6 +34,7 @@ BEAT, MISSED = (
     2400,
 )  # ms between two heartbeats; as many may be missed, for ranks that compute are not dead
 TICK = 0.1
+ONE = "lib_dlhpc.launch.engine"  # on every rank
 WORD = 32  # characters that open the line
 
 
@@ -65,10 +66,11 @@ def _keep(
     until = time.monotonic() + PATIENCE
     while True:
         if engines is None and _written(folder / WORK / ENGINE):
-            engines = _start(_engines(ticket, folder / WORK))
+            engines = _start(_engines(ticket, folder))
         for name, process in (("the controller", controller), ("the engines", engines)):
             if process is not None and process.poll() is not None:
-                failed(folder, name, "Ended", f"with status {process.returncode}")
+                if not run_folder.errors(folder):  # else an engine has said more
+                    failed(folder, name, "Ended", f"with status {process.returncode}")
                 return 1
         heard = select.select([door if line is None else line], [], [], TICK)[0]
         if line is None:
@@ -91,9 +93,10 @@ def _controller(work: Path, host: str, here: bool) -> list[str]:
     ]
 
 
-def _engines(ticket: Ticket, work: Path) -> list[str]:
+def _engines(ticket: Ticket, folder: Path) -> list[str]:
+    work = folder / WORK
     return [
-        *[*launch_words(ticket, "ipyparallel.engine"), "--mpi", f"--file={work / ENGINE}"],
+        *[*launch_words(ticket, ONE), str(folder), "--mpi", f"--file={work / ENGINE}"],
         *[f"--profile-dir={work / PROFILE}", f"--timeout={PATIENCE:g}", "--log-level=ERROR"],
         *["--HistoryManager.enabled=False"],
         f"--IPEngine.max_heartbeat_misses={MISSED}",

@@ -77,7 +77,10 @@ def main(folder: Path, expected: int, at: Whereabouts) -> None:
 
 
 def watched(folder: Path, expected: int) -> None:
-    """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others."""
+    """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others.
+
+    Where the rank has failed this process ends by a signal: a status alone mpiexec may miss.
+    """
     at, above, own = Whereabouts(), os.getppid(), os.getpid()
     child = os.fork()
     if child == 0:
@@ -91,7 +94,9 @@ def watched(folder: Path, expected: int) -> None:
         rank, step = at.get()
         text = f"ended from outside ({signal.Signals(-code).name})"
         _fail(folder, rank, step, kind="Killed", text=text)
-    os._exit(code if code >= 0 else 128 - code)
+    if code:
+        os.kill(own, signal.SIGKILL)
+    os._exit(0)
 
 
 def _tellers(

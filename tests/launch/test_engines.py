@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 
 import nbformat
@@ -14,6 +16,7 @@ from patience import PATIENCE, eventually
 from lib_dlhpc.launch import JobError, attach, submit_task
 from lib_dlhpc.launch.engines import Engines, engines
 from lib_dlhpc.launch.engines_job import WORD, _said, _taken
+from lib_dlhpc.launch.folder import errors
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.task import program
@@ -78,8 +81,9 @@ def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
             family.extend(of(tmp_path / "run"))
 
     client = NotebookClient(
-        notebook, timeout=PATIENCE, kernel_name="python3", resources=where, on_cell_executed=look
-    )
+        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, kernel_name="python3", resources=where,
+        on_cell_executed=look,
+    )  # fmt: skip
     with pytest.raises(DeadKernelError):
         client.execute()
     told = json.loads((tmp_path / "told.json").read_text())
@@ -112,14 +116,27 @@ def test_engines_can_be_interrupted_end_with_the_block_and_one_that_dies_is_told
             endless.get(PATIENCE)
         client[1].apply_async(os._exit, 3)
         eventually(lambda: job.state == "failed", job.why)
-        assert "the engines: Ended: with status" in job.why()
+        assert job.why() == "rank 1 of the engines: Ended: with status 3"
     none_is_left(family)
     assert folder.exists()  # its log tells what happened
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_an_engine_that_ends_is_told_and_its_parent_ends_by_a_signal(tmp_path, status):
+    """Of a rank that ends with a status mpiexec may leave the others be."""
+    (tmp_path / "ipyparallel").mkdir()
+    (tmp_path / "ipyparallel/__init__.py").touch()
+    (tmp_path / "ipyparallel/engine.py").write_text(f"import sys; sys.exit({status})\n")
+    words = [sys.executable, "-m", "lib_dlhpc.launch.engine", str(tmp_path)]
+    done = subprocess.run(words, env={**os.environ, "PMI_RANK": "2"}, timeout=PATIENCE)
+    assert done.returncode == -signal.SIGKILL
+    (error,) = errors(tmp_path)
+    assert error["where"] == "rank 2 of the engines" and error["text"] == f"with status {status}"
+
+
 def test_engines_that_do_not_come_up_are_told_and_leave_nothing(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif any('ipyparallel.engine' in word for word in sys.orig_argv): sys.exit(7)\n"
+        "import sys\nif 'lib_dlhpc.launch.engine' in sys.orig_argv: sys.exit(7)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(JobError, match="the engines: Ended"):

@@ -352,9 +352,26 @@ time.sleep(1000)
 """
 
 
+def test_a_rank_that_is_killed_or_raises_ends_by_a_signal(experiment, tmp_path, mischief):
+    """Of a rank that ends with a status mpiexec may leave the others be."""
+    alone = SimpleNamespace(
+        command=lambda ranks, *words: [sys.executable, *words], environment=lambda: dict(os.environ)
+    )
+    for name, how in (("killed", "os.kill(os.getpid(), signal.SIGKILL)"), ("raises", "1 / 0")):
+        mischief(f"""
+from lib_dlhpc.train.layers.dense import Dense
+def deadly(*_):
+    {how}
+Dense.backward = deadly
+""")
+        job = start(experiment, 1, tmp_path / name, place=alone)
+        assert ended(job) == "failed" and "rank 0" in job.why()
+        assert job._process.returncode == -signal.SIGKILL
+
+
 def test_ranks_that_nobody_ends_after_one_has_failed_are_ended(experiment, tmp_path, monkeypatch):
     """mpiexec does it within a second, or so it should."""
-    monkeypatch.setattr("lib_dlhpc.launch.local.LATE", 0.5)
+    monkeypatch.setattr("lib_dlhpc.launch.mpi.LATE", 0.5)
     place = SimpleNamespace(
         command=lambda ranks, *words: [sys.executable, "-c", STUCK],
         environment=lambda: dict(os.environ),

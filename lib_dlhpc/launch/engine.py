@@ -1,0 +1,36 @@
+"""The engine of one rank: python -m lib_dlhpc.launch.engine FOLDER ARGUMENTS, with a parent that tells of its end.
+
+Engines last as long as their job, so one that ends has failed, whatever its status. The parent ends by a signal
+then, which mpiexec does not miss (see mpi.Overdue): the other engines, which may wait for this one, end as well.
+"""
+
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+
+from lib_dlhpc.launch.family import ends_with_parent
+from lib_dlhpc.launch.mpi import RANK, told
+from lib_dlhpc.launch.task import failed
+
+ENGINE = "ipyparallel.engine"
+
+
+def main(folder: Path, words: list[str]) -> None:
+    """Be the parent of an engine, or in the child the engine itself."""
+    child = os.fork() if hasattr(os, "fork") else 0
+    if child == 0:
+        if (prepare := ends_with_parent()) is not None:
+            prepare()
+        sys.argv = [ENGINE, *words]
+        runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
+        return
+    _, status = os.waitpid(child, 0)
+    rank, code = told(RANK, 0), os.waitstatus_to_exitcode(status)
+    failed(folder, f"rank {rank} of the engines", "Ended", f"with status {code}", rank)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
