@@ -4,9 +4,11 @@ import os
 import sys
 
 import pytest
+from patience import eventually
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.launch import attach
+from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.spec.errors import SpecError
 
 SHORT = """
@@ -63,8 +65,9 @@ def test_a_job_is_listed_cancelled_and_resumed(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"dlhpc jobs why {tmp_path}/run" in out
     job = attach("run")
-    while not (job.folder / "snapshot.npz").exists():
-        assert job.state in ("queued", "running"), job.why()
+    saved = job.folder / "snapshot.npz"
+    eventually(lambda: saved.exists() or job.state in ENDS, job.why)
+    assert saved.exists(), job.why()
     assert main(["jobs", "list", str(tmp_path)]) == 0
     assert "running" in capsys.readouterr().out
     assert main(["jobs", "cancel", "run"]) == 0
