@@ -18,6 +18,7 @@ from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.predict.pipelined import under_way
+from lib_dlhpc.schedules.halves import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -154,6 +155,8 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
         bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
         if strategy.zero >= 2:  # of whole layers; one is filled while another is on its way
             bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
+        if strategy.zero == 1:  # added up where they lie, a message at a time
+            bucket = min(bucket, float(PIECE))
         found += min(bucket, model.parameters * element)
         if strategy.zero == 3:
             found += AT_ONCE * largest * element

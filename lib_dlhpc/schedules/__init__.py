@@ -15,6 +15,7 @@ faults.py       what can be wrong, in words
 proof.py        prove(schedule): every contribution exactly once, or a ProofError that says where not
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
 execute.py      execute(schedule, comm, buffer): for real, with MPI
+halves.py       reduce-scatter and allgather by a ring, of arrays that lie anywhere
 pipeline.py     GPipe, 1F1B, interleaved 1F1B as streams of instructions
 pipeline_proof.py   their proof, timetable, bubble
 

@@ -127,7 +127,6 @@ def restore_stages(
                     stage.take_up(name, tensor, flat.reshape(at.shape))
     step, epoch, batch, updates = (int(number) for number in small["place"])
     for stage in stages:
-        stage.spread()
         stage.optimizer.updates = updates
         for piece in stage.statistics():
             piece.values[...] = part_of(view(seen, statistics[piece.name]), piece.part)

@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout
+from lib_dlhpc.schedules.halves import UnderWay
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.train.alone import Alone
+from lib_dlhpc.train.cut import Cut
 from lib_dlhpc.train.exchange import Exchange, bounds_of, exchange_of
 from lib_dlhpc.train.groups import Groups, doubled
 from lib_dlhpc.train.layers.kept import Array, Shapes, Tensors
@@ -27,23 +30,24 @@ from lib_dlhpc.train.layers.room import Room
 from lib_dlhpc.train.layers.slices import part_of
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.offload import offloaded
-from lib_dlhpc.train.optimizers import Optimizer
+from lib_dlhpc.train.optimizers import MEMORIES, RULES, Optimizer
 from lib_dlhpc.train.record import Recorder
 from lib_dlhpc.train.together import PIECE, add_up, sums
 from lib_dlhpc.train.weights import Parameter
 from lib_dlhpc.train.whole import Piece, parts_by_name
-from lib_dlhpc.train.zero import Cut, Shards
+from lib_dlhpc.train.zero import Shards
 
 GROUPS = ("tensor", "spatial")
 
 
 @dataclass
 class Own:
-    """What of a network this rank moves."""
+    """What of a network this rank moves: a part of its shard that is in one piece of memory."""
 
     weights: Array
     gradients: Array
     parameters: list[Parameter]
+    place: slice  # in the shard
 
 
 class Stage:
@@ -68,15 +72,17 @@ class Stage:
         self.model = replace(part.model, layers=layers)
         self.parts = parts_by_name(part.model.layers)
         self.level = int(strategy.zero) if groups.data.size > 1 else 0
+        self.elements = float(strategy.bucket) / np.dtype(precision).itemsize  # of a bucket
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no array of their own
         self.optimizer = Optimizer(strategy.optimizer, experiment.training)
         self.optimizer.whole = self._whole_squares
         options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
         if self.level >= 2:
-            size, data = float(strategy.bucket), stack.enter_context(doubled(groups.data))
+            data = stack.enter_context(doubled(groups.data))
             options["store"] = partial(
-                Shards, level=self.level, comm=data, size=size, summed=self._sum_layer, recorder=recorder
+                Shards, level=self.level, comm=data, buckets=partial(self._buckets, self.elements),
+                summed=self._sum_layer, recorder=recorder,
             )  # fmt: skip
         self.network = Network(
             self.model,
@@ -95,8 +101,11 @@ class Stage:
             context.sum_over_ranks = self._sum_over_data
         if self.on_disk:
             self.store.complete = self._complete
-        self.cut = Cut(self.network.table.size, groups.data)
-        self.own = self._own()
+        self.cut, self.own = self._cut(), list[Own]()
+        if not self.on_disk:
+            self.own = list(self._own())
+            memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
+            self.optimizer.state = {name: np.zeros(self.cut.size, kind) for name in memories}
         self.exchange = self._exchange(experiment, stack)
         self.reads = any("input" in layer.inputs for layer in layers)
         self.last = not part.sends
@@ -145,9 +154,7 @@ class Stage:
         elif self.level == 1:
             flat = self.network.gradients
             with self.recorder.communicates("gradients", flat.nbytes):
-                request, sums = self.cut.reduce_scatter(flat, 0)
-                request.Wait()
-            self.own.gradients[...] = sums
+                UnderWay(self.cut.reduce_scatter(flat, 0)).wait()
         else:
             self.store.finish()
 
@@ -168,12 +175,15 @@ class Stage:
         """Update the weights that are this rank's to move; those on disk have moved already."""
         if self.on_disk:
             return
-        self.optimizer.update(self.own, rate)
+        self.optimizer.updates += 1
+        for own in self.own:
+            state = {name: memory[own.place] for name, memory in self.optimizer.state.items()}
+            RULES[self.optimizer.name](replace(self.optimizer, state=state), own, rate)
 
     def spread(self) -> None:
         """Give the replicas what has moved."""
         if self.level in (1, 2):
-            flat = self.network.weights if self.level == 1 else self.store.whole
+            flat = self._whole_weights()
             with self.recorder.communicates("weights", flat.nbytes):
                 self.cut.spread(flat)
         elif self.level == 3:
@@ -202,55 +212,82 @@ class Stage:
                 yield Piece(full, self.parts.get(full), values)
 
     def take_up(self, array: str, tensor: str, whole: Array) -> None:
-        """Set this rank's part of a tensor; replicas must `spread` when all weights are set."""
+        """Set this rank's part of a tensor."""
         for p in self._named(tensor):
             values = part_of(whole, self.parts.get(tensor)).reshape(-1)
             if self.on_disk:
                 self.store.write(array, p.start, values)
-                continue
-            own, first = self.cut.mine(p.start, p.stop), self.cut.own.start - p.start
-            if not self.level:
-                own, first = slice(p.start, p.stop), -p.start
-            self._array(array)[own] = values[first + own.start : first + own.stop]
+            elif array == "weights" and self.level < 3:
+                self._whole_weights()[p.start : p.stop] = values
+            else:
+                self.cut.keep(self._shard(array), p.start, values)
 
     def _named(self, tensor: str) -> list[Parameter]:
         return [p for p in self.network.parameters if p.name == tensor]
-
-    def _array(self, name: str) -> Array:
-        """Return what this rank moves, or remembers of it."""
-        return self.own.weights if name == "weights" else self.optimizer.memory(name, self.own)
 
     def _values(self, array: str, p: Parameter) -> Array:
         """Return one tensor of this rank; replicas put it together from their shards."""
         if self.on_disk:
             values: Array = self.store.read(array, p.start, p.stop)
             return values
-        own = self._array(array)
-        if not self.level:
-            return own[p.start : p.stop]
-        request, flat = self.cut.gather(own, p.start, p.stop)
-        request.Wait()
+        if array == "weights" and self.level < 3:
+            return self._whole_weights()[p.start : p.stop]
+        under_way, flat = self.cut.gather(self._shard(array), p.start, p.stop)
+        under_way.wait()
         return flat
 
-    def _own(self) -> Own:
-        network = self.network
-        if self.on_disk:
-            none = np.empty(0, network.dtype)
-            return Own(none, none, [])
+    def _shard(self, array: str) -> Array:
+        """Return what this rank has of the weights, or of a memory of the optimiser."""
+        return self.store.weights if array == "weights" else self.optimizer.state[array]
+
+    def _whole_weights(self) -> Array:
+        """Return all weights, which every rank has below level 3."""
+        return self.store.whole if self.level == 2 else self.network.weights
+
+    def _buckets(self, elements: float, parameters: list[Parameter]) -> list[tuple[int, int]]:
+        """Return the bounds of buckets of at least so many elements, last layer first.
+
+        They begin with the same layers on all ranks of the tensor group, whose parts may be uneven: norms of a
+        bucket's tensors are summed over them.
+        """
+        bounds, tensor = bounds_of(parameters, elements), self.groups.tensor
+        if tensor.size == 1:
+            return bounds
+        layer_at = {p.start: p.layer for p in reversed(parameters)}
+        layers = tensor.bcast([layer_at[start] for start, _ in bounds])
+        starts = [next(p.start for p in parameters if p.layer >= layer) for layer in layers]
+        stops = [*(p.stop for p in parameters[-1:]), *starts]
+        return list(zip(starts, stops, strict=False))
+
+    def _cut(self) -> Cut:
+        """Return how replicas share out what they move; at level 0 each moves all."""
         if self.level == 0:
-            return Own(network.weights, network.gradients, network.parameters)
-        clipped = self.cut.clipped(network.parameters)
+            return Cut([(0, self.network.table.size)], Alone())
         if self.level == 1:
-            own = self.cut.own
-            return Own(network.weights[own], network.gradients[own], clipped)
-        return Own(self.store.weights, self.store.gradients, clipped)
+            return Cut(self._buckets(self.elements, self.network.parameters), self.groups.data)
+        cut: Cut = self.store.cut
+        return cut
+
+    def _own(self) -> Iterator[Own]:
+        """Yield what this rank moves: a part of each unit where it has all weights, else its shard."""
+        parameters = self.network.parameters
+        if self.level == 3:
+            clipped, all_of_it = self.cut.clipped(parameters), slice(0, self.cut.size)
+            yield Own(self.store.weights, self.store.gradients, clipped, all_of_it)
+            return
+        weights = self._whole_weights()
+        for start, stop in self.cut.units:
+            own, place = self.cut.own(start, stop), self.cut.mine(start, stop)
+            inside = [p for p in parameters if start <= p.start < stop]
+            apart = self.level == 2
+            gradients = self.store.gradients[place] if apart else self.network.gradients[own]
+            yield Own(weights[own], gradients, self.cut.clipped(inside, place.start), place)
 
     def _exchange(self, experiment: Experiment, stack: ExitStack) -> Exchange:
         """The sums over the replicas where each has all gradients."""
         none = self.apart or self.level
         gradients = np.empty(0) if none else self.network.gradients
-        elements = float(experiment.strategy.bucket) / gradients.itemsize
-        bounds = [] if none else bounds_of(self.network.parameters, elements)
+        bounds = [] if none else bounds_of(self.network.parameters, self.elements)
         comm = stack.enter_context(doubled(self.groups.data))
         return stack.enter_context(exchange_of(experiment, gradients, comm, self.recorder, bounds))
 

@@ -3,26 +3,57 @@
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.train import zero
+from lib_dlhpc.schedules import halves
+from lib_dlhpc.schedules.halves import UnderWay
+from lib_dlhpc.train.cut import Cut
 
 comm = MPI.COMM_WORLD
-whole = [(10007, 0, 10007), (50000, 0, 50000), (7, 0, 7)]
-parts = [(10007, 3001, 9000), (10007, 9000, 10007), (5, 2, 3), (3, 0, 2)]
-cases = [(4096, *case) for case in whole + parts]  # B of a piece, so that a bucket has many
-for piece, size, start, stop in [*cases, (zero.PIECE, 3_000_001, 0, 3_000_001)]:
-    zero.PIECE = piece
-    cut = zero.Cut(size, comm)
-    shard = np.zeros(cut.own.stop - cut.own.start, np.float32)
-    mine = np.arange(start, stop) % 97
-    flat = (mine + comm.rank).astype(np.float32)
-    on_its_way = zero._Sum(cut, shard, 0, start, flat)
-    while not on_its_way.carry_on(wait=True):
+
+
+def owned(cut):
+    """Return the elements of a flat array that this rank moves, in the order of its shard."""
+    return np.concatenate([np.arange(end)[cut.own(start, end)] for start, end in cut.units])
+
+
+# Ends of units, and the first and last unit that are in the bucket; B of a piece, so that a bucket has many.
+cases = [
+    (4096, [10007], 0, 1),
+    (4096, [3001, 9000, 10007], 1, 2),
+    (4096, [3001, 9000, 10007], 0, 3),
+    (4096, [5, 9, 4000, 4001, 4007, 40000, 40003], 1, 6),
+    (halves.PIECE, [1_000_000, 3_000_001], 0, 2),
+    (halves.PIECE, [1, 2, 3, 5], 0, 4),
+]
+for halves.PIECE, ends, first, last in cases:
+    units = list(zip([0, *ends], ends, strict=False))
+    cut, size = Cut(units[::-1], comm), ends[-1]
+    mine = owned(cut)
+    assert cut.size == len(mine) and sorted(np.concatenate(comm.allgather(mine))) == [*range(size)]
+    start, stop = units[first][0], units[last - 1][1]
+    values = np.arange(start, stop) % 97
+    flat = (values + comm.rank).astype(np.float32)
+    under_way = UnderWay(cut.reduce_scatter(flat, start))
+    while not under_way.test():
         others = [
-            np.full(piece // 8, 1e9, np.float32) for _ in range(8)
+            np.full(500, 1e9, np.float32) for _ in range(8)
         ]  # what is let go of is used again
-    expected = np.zeros(size, np.float32)
-    expected[start:stop] = comm.size * mine + comm.size * (comm.size - 1) // 2
-    assert np.array_equal(shard, expected[cut.own]), (size, start, stop, comm.rank)
+    here = mine[(mine >= start) & (mine < stop)]
+    expected = comm.size * values + comm.size * (comm.size - 1) // 2
+    assert np.array_equal(flat[here - start], expected[here - start]), (ends, comm.rank)
+    part = cut.mine(start, stop)
+    assert np.array_equal(mine[part], here), (ends, comm.rank)
+    # Shards put together again: a unit, part of one, and all of them.
+    shard, whole = mine.astype(np.float64), np.full(size, np.nan)
+    for a, b in [*units, (units[-1][0], units[-1][0] + 1), (0, ends[0] - 1)]:
+        under_way, found = cut.gather(shard, a, b)
+        under_way.wait()
+        assert np.array_equal(found, np.arange(a, b)), (ends, a, b, comm.rank)
+        shard[cut.mine(a, b)] = np.nan
+        cut.keep(shard, a, found)
+        assert np.array_equal(shard, mine), (ends, a, b, comm.rank)
+    whole[mine] = shard
+    cut.spread(whole)
+    assert np.array_equal(whole, np.arange(size)), (ends, comm.rank)
 comm.Barrier()
 if comm.rank == 0:
     print(f"{comm.size} ranks: all right")
