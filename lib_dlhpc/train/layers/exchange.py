@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.schedules.halves import UnderWay, allgather, reduce_scatter
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.train.layers.kept import Array, Kept, Tensors
 from lib_dlhpc.train.together import PIECE, add_up
@@ -72,30 +73,23 @@ class Exchange:
         whole = (*x.shape[: self.axis], self.parts[-1].stop, *x.shape[self.axis + 1 :])
         y = kept.array(whole, x.dtype)
         for piece in self._pieces(y):
-            own, all_own = x[piece], y[piece]
-            flat, sizes = kept.array((all_own.size,), x.dtype), self._sizes(all_own)
-            comm.Allgatherv(np.ascontiguousarray(own), [flat, sizes])
-            ends = np.cumsum([0, *sizes])
-            for rank, (first, last) in enumerate(pairwise(ends)):
-                part = all_own[self._at(rank)]
-                part[...] = flat[first:last].reshape(part.shape)
+            parts, blocks = self._blocks(kept, y[piece])
+            blocks[self.rank].reshape(parts[self.rank].shape)[...] = x[piece]
+            UnderWay(allgather(comm, blocks)).wait()
+            for part, block in zip(parts, blocks, strict=True):
+                part[...] = block.reshape(part.shape)
         return y
 
     def _reduce_scatter(self, kept: Kept, comm: Any, x: Array) -> Array:
         """Put the parts one behind the other, then keep the sum of one's own."""
-        from mpi4py import MPI
-
         y = kept.array(x[self._at(self.rank)].shape, x.dtype)
         for piece in self._pieces(x):
-            given, own = x[piece], y[piece]
-            flat, sizes = kept.array((given.size,), x.dtype), self._sizes(given)
-            ends = np.cumsum([0, *sizes])
-            for rank, (first, last) in enumerate(pairwise(ends)):
-                part = given[self._at(rank)]
-                flat[first:last].reshape(part.shape)[...] = part
-            total = kept.array(own.shape, x.dtype)
-            comm.Reduce_scatter(flat, total, sizes, MPI.SUM)
-            own[...] = total
+            parts, blocks = self._blocks(kept, x[piece])
+            for part, block in zip(parts, blocks, strict=True):
+                block.reshape(part.shape)[...] = part
+            UnderWay(reduce_scatter(comm, [blocks])).wait()
+            own = y[piece]
+            own[...] = blocks[self.rank].reshape(own.shape)
         return y
 
     def _pieces(self, whole: Array) -> Iterator[tuple[slice, ...]]:
@@ -108,9 +102,14 @@ class Exchange:
     def _at(self, rank: int) -> tuple[slice, ...]:
         return (*(slice(None),) * self.axis, self.parts[rank])
 
-    def _sizes(self, whole: Array) -> list[int]:
-        """Return how many elements each rank's part has."""
-        return [whole[self._at(rank)].size for rank in range(len(self.parts))]
+    def _blocks(self, kept: Kept, whole: Array) -> tuple[list[Array], list[Array]]:
+        """Return the ranks' parts of an array, and as much memory for each, one behind the other."""
+        parts = [whole[self._at(rank)] for rank in range(len(self.parts))]
+        flat, ends = (
+            kept.array((whole.size,), whole.dtype),
+            np.cumsum([0, *(p.size for p in parts)]),
+        )
+        return parts, [flat[first:last] for first, last in pairwise(ends.tolist())]
 
     def _bytes(self, way: str, x: Array) -> int:
         if way != "all_gather" or not x.size:
