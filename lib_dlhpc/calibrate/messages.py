@@ -16,11 +16,14 @@ import numpy as np
 from lib_dlhpc.calibrate.fit import least_error
 from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
-# The library's as if they went round a ring: "scatter" adds up and leaves each its part, "gather" collects.
+# The library's as if it went round a ring; the halves of one, which ZeRO goes: "scatter" adds up and leaves each
+# its part, "gather" collects.
 SUMMED = ("ring", "recursive_doubling", "library", "scatter", "gather")
 FITTED = ("message", *SUMMED)
 SMALLEST = 1 << 12  # B of messages that training sends: gradients, activations
-PIECE = 1 << 20  # B of a sum or part of one that the library is given at once (worker.py)
+PIECE = (
+    1 << 20
+)  # B of a sum that the library is given at once (worker.py), or of a message (schedules/halves.py)
 STEP = 1.2  # times the time of the line before it: then a step is one
 BETTER = 0.7  # of the error with one line: then two lines are better
 
@@ -124,7 +127,9 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
         whole = int(log2(ranks))
         rounds = whole + 2 * (2**whole != ranks)
         return (float(rounds), rounds * float(size)), (whole + (2**whole != ranks)) * float(size)
-    calls = -(-size // PIECE) if what in ("library", "scatter") else 1
+    calls = -(-size // PIECE) if what == "library" else 1
+    if what == "scatter":  # a block for each rank, in messages of about a PIECE
+        calls = max(1, size // ranks // PIECE)
     ways = 2 if what in ("ring", "library") else 1
     share = (ranks - 1) / ranks * size
     added = 0.0 if what == "gather" else share

@@ -25,6 +25,7 @@ import numpy as np
 
 from lib_dlhpc.calibrate import others
 from lib_dlhpc.schedules import prepared, schedule
+from lib_dlhpc.schedules.halves import UnderWay, allgather, reduce_scatter
 
 EDGES = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)  # of square matrices
 SUMS = tuple(4**k for k in range(5, 13))  # B of an array, 1 KiB to 16 MiB
@@ -146,31 +147,18 @@ def _collective(name: str, comm: Any, array: Any, stack: ExitStack) -> Callable[
 
     if name in ("ring", "recursive_doubling"):
         return stack.enter_context(prepared(schedule(name, comm.size, array.size), comm, array))
-    pieces = np.split(array, range(PIECE // 4, array.size, PIECE // 4))
     if name == "library":
+        pieces = np.split(array, range(PIECE // 4, array.size, PIECE // 4))
 
         def add_up() -> None:
             for piece in pieces:
                 comm.Allreduce(MPI.IN_PLACE, piece, MPI.SUM)
 
         return add_up
+    blocks = np.array_split(array, comm.size)
     if name == "scatter":
-        shares = [_shares(piece.size, comm.size) for piece in pieces]
-
-        def scatter() -> None:
-            for piece, parts in zip(pieces, shares, strict=True):
-                sums = np.empty(parts[comm.rank], np.float32)
-                request = comm.Ireduce_scatter(piece, sums, parts, MPI.SUM)
-                request.Wait()  # the name keeps the sums until then
-
-        return scatter
-    parts = _shares(array.size, comm.size)
-    places = [0, *np.cumsum(parts)[:-1].tolist()]
-    return partial(comm.Allgatherv, MPI.IN_PLACE, [array, (parts, places)])
-
-
-def _shares(elements: int, ranks: int) -> list[int]:
-    return [len(part) for part in np.array_split(np.empty(elements, np.uint8), ranks)]
+        return lambda: UnderWay(reduce_scatter(comm, [blocks])).wait()
+    return lambda: UnderWay(allgather(comm, blocks)).wait()
 
 
 def _turns(size: int) -> list[Any]:
