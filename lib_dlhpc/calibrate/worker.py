@@ -25,7 +25,7 @@ import numpy as np
 
 from lib_dlhpc.calibrate import others
 from lib_dlhpc.schedules import prepared, schedule
-from lib_dlhpc.schedules.halves import UnderWay, allgather, reduce_scatter
+from lib_dlhpc.schedules.halves import Scratch, UnderWay, allgather, reduce_scatter
 
 EDGES = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)  # of square matrices
 SUMS = tuple(4**k for k in range(5, 13))  # B of an array, 1 KiB to 16 MiB
@@ -136,12 +136,15 @@ def _messages(comm: Any) -> Iterator[Measurement]:
 def _collectives(comm: Any, stack: ExitStack) -> Iterator[Measurement]:
     """Sums over all ranks, and the two halves of one, set up as training does."""
     for size in REDUCED if comm.size > 1 else ():
-        several = _turns(size)
+        several, scratch = _turns(size), Scratch()
         for name in COLLECTIVES:
-            yield name, size, True, _in_turn([_collective(name, comm, a, stack) for a in several])
+            calls = [_collective(name, comm, a, stack, scratch) for a in several]
+            yield name, size, True, _in_turn(calls)
 
 
-def _collective(name: str, comm: Any, array: Any, stack: ExitStack) -> Callable[[], None]:
+def _collective(
+    name: str, comm: Any, array: Any, stack: ExitStack, scratch: Scratch
+) -> Callable[[], None]:
     """Return what carries out one collective on one array, in place."""
     from mpi4py import MPI
 
@@ -157,7 +160,7 @@ def _collective(name: str, comm: Any, array: Any, stack: ExitStack) -> Callable[
         return add_up
     blocks = np.array_split(array, comm.size)
     if name == "scatter":
-        return lambda: UnderWay(reduce_scatter(comm, [blocks])).wait()
+        return lambda: UnderWay(reduce_scatter(comm, [blocks], scratch)).wait()
     return lambda: UnderWay(allgather(comm, blocks)).wait()
 
 

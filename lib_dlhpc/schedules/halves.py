@@ -4,7 +4,7 @@ The messages are those of `ring_reduce_scatter` and `ring_allgather` (rings.py).
 those of one buffer that stays, these are made when their turn comes: the arrays may be others each time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,17 +16,22 @@ PIECE = 1 << 20  # B of a message of sums, about: what has arrived takes as much
 Rounds: TypeAlias = Iterator[list[Any]]  # of requests: one round's must be through before the next
 
 
-def reduce_scatter(comm: Any, units: Iterable[Sequence[Buffer]]) -> Rounds:
+def reduce_scatter(
+    comm: Any, units: Iterable[Sequence[Buffer]], empty: Callable[..., Buffer] = np.empty
+) -> Rounds:
     """Add up over the ranks of `comm`, so that each has, in place, the sums of its own blocks.
 
     units: each a block for each rank, one-dimensional and of the same size on all ranks. Small units go
     together, large ones a piece at a time. What lies in the blocks of others is no longer what it was.
+    empty(shape, dtype): gives memory for what arrives, one array at a time.
     """
     for blocks in _pieces(units):
         for step in range(1, comm.size):
             given, kept = (blocks[(comm.rank - step - k) % comm.size] for k in (0, 1))
-            sent = given[0] if len(given) == 1 else np.concatenate(given)
-            arrived = np.empty(sum(part.size for part in kept), sent.dtype)
+            size, packed = sum(part.size for part in kept), sum(part.size for part in given[1:])
+            memory = empty((size + (packed and packed + given[0].size),), given[0].dtype)
+            arrived = memory[:size]
+            sent = np.concatenate(given, out=memory[size:]) if packed else given[0]
             yield _sent_on(comm, sent, arrived, SUMS)
             first = 0
             for part in kept:
@@ -39,6 +44,20 @@ def allgather(comm: Any, blocks: Sequence[Buffer]) -> Rounds:
     for step in range(comm.size - 1):
         sent, arrived = (blocks[(comm.rank - step - k) % comm.size] for k in (0, 1))
         yield _sent_on(comm, sent, arrived, COPIES)
+
+
+class Scratch:
+    """Memory that stays, to be lent again and again: fresh memory costs a page fault every 4 KiB."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def __call__(self, shape: tuple[int], dtype: Any) -> Buffer:
+        """Return the memory, as an array; it is the same each time."""
+        size = shape[0] * np.dtype(dtype).itemsize
+        if self._bytes.size < size:
+            self._bytes = np.empty(size, np.uint8)
+        return self._bytes[:size].view(dtype)
 
 
 class UnderWay:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.schedules.halves import Rounds, UnderWay, allgather, reduce_scatter
+from lib_dlhpc.schedules.halves import Rounds, Scratch, UnderWay, allgather, reduce_scatter
 from lib_dlhpc.train.data import share
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.weights import Parameter
@@ -22,6 +22,7 @@ class Cut:
 
     def __init__(self, units: list[Range], comm: Any) -> None:
         self.comm, self.units = comm, sorted(units) or [(0, 0)]
+        self._scratch = Scratch()
         self._own = [self.own(*unit) for unit in self.units]
         sizes = [own.stop - own.start for own in self._own]
         *self._places, self.size = accumulate(sizes, initial=0)  # of the shares in the shard
@@ -67,11 +68,10 @@ class Cut:
         return [flat[part.start - start : part.stop - start] for part in parts]
 
     def reduce_scatter(self, flat: Array, start: int) -> Rounds:
-        """Add up, in place, this rank's parts of the units that lie from `start` on."""
+        """Add up, in place, this rank's parts of the units that lie from `start` on; one such sum at a time."""
         units = self.within(start, start + flat.size)
-        return reduce_scatter(
-            self.comm, (self.blocks(flat[a - start : b - start], a) for a, b in units)
-        )
+        blocks = (self.blocks(flat[a - start : b - start], a) for a, b in units)
+        return reduce_scatter(self.comm, blocks, self._scratch)
 
     def gather(self, shard: Array, start: int, stop: int) -> tuple[UnderWay, Array]:
         """Begin to put a range within one unit together from the shards; return where it comes."""

@@ -103,7 +103,8 @@ class Planted:
             half = (self.ranks - 1) * LATENCY + share * size / BANDWIDTH
             add("ring", size, ring + summed)
             add("library", size, ring + 2 * more + summed)
-            add("scatter", size, half + more + summed)
+            later = max(1, size // self.ranks >> 20) - 1  # messages of a rank after its first
+            add("scatter", size, half + later * (self.ranks - 1) * LATENCY + summed)
             add("gather", size, half)
             if self.ranks == 2:
                 doubling = LATENCY + size / BANDWIDTH + size * 3 / SUMMED

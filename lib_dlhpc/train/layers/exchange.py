@@ -87,7 +87,7 @@ class Exchange:
             parts, blocks = self._blocks(kept, x[piece])
             for part, block in zip(parts, blocks, strict=True):
                 block.reshape(part.shape)[...] = part
-            UnderWay(reduce_scatter(comm, [blocks])).wait()
+            UnderWay(reduce_scatter(comm, [blocks], kept.array)).wait()
             own = y[piece]
             own[...] = blocks[self.rank].reshape(own.shape)
         return y
