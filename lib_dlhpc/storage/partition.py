@@ -6,6 +6,7 @@ a partition that another program cuts short while it is mapped ends this one (SI
 
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +22,12 @@ _REST = (
 
 
 class Partition(NamedTuple):
-    """A partition's number, its file's path, and all its bytes."""
+    """A partition's number, its file's path, and all its bytes: to look into, and how to take some of them."""
 
     number: int
     path: Path
     content: memoryview
+    take: Callable[[slice], bytes]
 
 
 class PartitionLost(StoreError):
@@ -50,11 +52,17 @@ def open_partition(target: Path, number: int, file: PartitionFile) -> Partition:
                 f"{file.name} of {target} has {size} B of {file.size} B.", number, size
             )
         if not size:
-            return Partition(number, path, memoryview(b""))
+            return Partition(number, path, memoryview(b""), b"".__getitem__)
         content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     finally:
         os.close(descriptor)
-    return Partition(number, path, memoryview(content))
+    return Partition(number, path, memoryview(content), content.__getitem__)
+
+
+def kept(part: Partition, room: memoryview) -> Partition:
+    """Return a partition whose bytes have been read into a room."""
+    content = room.toreadonly()
+    return part._replace(content=content, take=lambda place: bytes(content[place]))
 
 
 def with_names(error: PartitionLost, index: Index) -> StoreError:

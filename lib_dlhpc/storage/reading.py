@@ -1,6 +1,6 @@
 """Reading packed files: own partitions from memory, others by one question to each rank that has them, all checked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -117,7 +117,7 @@ class Reader:
     def answer(self, payload: memoryview) -> Sequence[memoryview | bytes]:
         """Return the bytes of files that another rank asks for: a large one as it lies there."""
         numbers = np.frombuffer(payload, np.int64)
-        views = self._views(numbers)
+        views = [part.content[place] for part, place in self._spans(numbers)]
         return pieces(views[0]) if len(views[0]) >= LARGE else [b"".join(views)]
 
     def close(self) -> None:
@@ -174,27 +174,25 @@ class Reader:
         """Return the bytes of own files, which must be those that were packed."""
         contents = []
         wanted = self.index.columns["checksum"][numbers].tolist()
-        for view, right in zip(self._views(numbers), wanted, strict=True):
-            contents.append(data := bytes(view))
+        for (part, place), right in zip(self._spans(numbers), wanted, strict=True):
+            contents.append(data := part.take(place))
             if checksum(data) != right:  # at once, while the data is in the core's cache
                 raise self._damaged(int(numbers[len(contents) - 1]))
         return contents
 
-    def _views(self, numbers: np.ndarray) -> list[memoryview]:
-        """Return where own files lie."""
-        columns, held = self.index.columns, self._held
-        starts = columns["offset"][numbers]
-        spans = zip(
-            columns["partition"][numbers].tolist(), starts.tolist(),
-            (starts + columns["stored"][numbers]).tolist(), strict=True,
-        )  # fmt: skip
+    def _spans(self, numbers: np.ndarray) -> Iterator[tuple[Partition, slice]]:
+        """Yield where own files lie."""
+        columns = self.index.columns
+        parts, starts = columns["partition"][numbers], columns["offset"][numbers]
+        places = map(slice, starts.tolist(), (starts + columns["stored"][numbers]).tolist())
         try:
-            return [held[part].content[start:end] for part, start, end in spans]
+            held = list(map(self._held.__getitem__, parts.tolist()))
         except KeyError as error:
-            (lost,) = np.flatnonzero(columns["partition"][numbers] == error.args[0])[:1]
+            (lost,) = np.flatnonzero(parts == error.args[0])[:1]
             raise StoreError(
                 f"{self._where(int(numbers[lost]))}: that partition is lost."
             ) from None
+        return zip(held, places, strict=True)
 
     def _send_for(self, place: int, number: int, stored: int, rank: int) -> Arriving:
         data, view = fresh(stored)

@@ -23,7 +23,7 @@ CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
 _AWAKE = 1e-4  # s of polling without sleep after a question, or after an answer has left
-_CHECKS = 2e10  # B/s that whoever got an answer looks through before asking for the next
+_CHECKS = 4e9  # B/s that whoever got an answer looks through and uses before asking for the next
 _READS = (
     1e-3  # s after which a reader that does not come back for the next batch is seen to compute
 )
