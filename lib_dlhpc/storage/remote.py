@@ -37,6 +37,7 @@ _FORKED = (
 )
 
 Answer = Callable[[int, int, memoryview], Sequence[Any]]
+_KEPT: list[Any] = []  # tickets whose answers never came, for MPI may still write where they go
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -74,7 +75,7 @@ class Peers:
         self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
-        self._dropped: list[Ticket] = []  # MPI may still write where their answers go
+        self._dropped: list[Ticket] = []  # MPI will still write where their answers go
         self._closed: set[int] = set()
         self._left: set[int] = set()
         self._stop = threading.Event()
@@ -108,14 +109,9 @@ class Peers:
         self._read = time.monotonic()
 
     def drop(self, ticket: Ticket) -> None:
-        """Do without an answer, if it has not come: what it was to fill is kept until the store closes."""
-        if self._forked():  # the answer is its parent's
-            return
-        for request in ticket.requests[: len(ticket.into)]:
-            if request:
-                request.Cancel()
-                request.Free()
-        self._dropped.append(ticket)
+        """Do without an answer, if it has not come. What it fills is kept: it comes before the store closes."""
+        if not self._forked():  # the answer is its parent's
+            self._dropped.append(ticket)
 
     def close(self) -> Any:
         """Answer until every rank has come here, then stop and return the communicator, which the caller frees.
@@ -128,6 +124,7 @@ class Peers:
         while others - self._closed:
             for rank in self._left:
                 self._stop.set()
+                _KEPT.extend(self._dropped)
                 raise RankLost(f"Rank {rank} left the store before it was closed.", rank)
             if self.poll():
                 sleep = _SLEEP
@@ -139,6 +136,7 @@ class Peers:
                 for rank in others - self._closed:
                     told.append(self.ask(rank, PING, b"", [bytearray(1)], _closing))
                     self.wait(told[-1:])
+        self._receive_dropped()
         barrier = self.comm.Ibarrier()
         while not barrier.Test():
             if not self.poll():
@@ -155,6 +153,7 @@ class Peers:
         """Go without waiting for anybody, after an error: whoever asks this rank from now on is told."""
         self._stop.set()
         self._thread.join()
+        _KEPT.extend(self._dropped)
         for rank in range(self.size):
             if rank != self.rank:
                 self.ask(rank, LEAVE, b"", [], _closing)
@@ -171,6 +170,16 @@ class Peers:
             return self._collect() or busy
         finally:
             self._engine.release()
+
+    def _receive_dropped(self) -> None:
+        """Let the answers arrive that nobody waits for: later their memory, and their tags, are somebody else's."""
+        requests = [request for ticket in self._dropped for request in ticket.requests]
+        until = time.monotonic() + self.patience
+        while not self._mpi.Request.Testall(requests) and time.monotonic() < until:
+            if not self.poll():
+                _yield()
+            for ticket in self._dropped:
+                self._error(ticket)
 
     def _forked(self) -> bool:
         return os.getpid() != self._pid
@@ -204,21 +213,32 @@ class Peers:
                 time.sleep(_SLEEP)
                 self._check(ticket, deadline)
         for status, buffer in zip(statuses, ticket.into, strict=False):
-            if status.Get_count(self._mpi.BYTE) != len(buffer):
-                self._told(ticket)
+            count = status.Get_count(self._mpi.BYTE)
+            if count != len(buffer):
+                self._told(ticket, f"{count} B came, not {len(buffer)} B")
 
     def _check(self, ticket: Ticket, deadline: float) -> None:
         """Raise the error that the answer is, or that there is none in time."""
-        if self.comm.Iprobe(ticket.rank, ticket.tag + 1):
-            self._told(ticket)
+        text = self._error(ticket)
+        if text is not None:
+            self._told(ticket, text)
         left = ticket.rank in self._left
         if left or time.monotonic() > deadline:
             self.drop(ticket)
             why = "has left the store" if left else f"did not answer within {self.patience:g} s"
             raise RankLost(f"Rank {ticket.rank} {why}: {ticket.about()}.", ticket.rank)
 
-    def _told(self, ticket: Ticket) -> None:
+    def _error(self, ticket: Ticket) -> str | None:
+        """Return why there is no answer, where the rank that was asked says so; then none will come."""
+        if not self.comm.Iprobe(ticket.rank, ticket.tag + 1):
+            return None
         text = self.comm.recv(source=ticket.rank, tag=ticket.tag + 1)
+        for request in ticket.requests:
+            if request:
+                request.Cancel()
+        return str(text)
+
+    def _told(self, ticket: Ticket, text: str) -> None:
         self.drop(ticket)
         raise StoreError(f"Rank {ticket.rank} could not answer: {ticket.about()}: {text}.")
 

@@ -57,6 +57,25 @@ def every_file():
             assert not wrong, wrong
 
 
+def left_behind():
+    """What was asked for and is not waited for arrives before the store closes: later its memory is another's."""
+    with open_store(target, comm, ranks_per_node=1) as store:
+        part = store.index.columns["partition"]
+        far = [
+            n
+            for n, at in zip(store.names, part, strict=True)
+            if rank not in store._reader._place[at]
+        ]
+        for _ in store.read_ahead([[name] for name in far], len(far)):
+            break
+        dropped = list(store._peers._dropped)
+        assert dropped
+    for ticket in dropped:
+        assert all(request == MPI.REQUEST_NULL for request in ticket.requests)
+    sent = sorted(b"".join(bytes(part) for part in ticket.into) for ticket in dropped)
+    assert sent == sorted(filter(None, map(truth, far[1:])))
+
+
 def by_hand():
     """All on the last rank: everybody else's reads are remote."""
     with open_store(target, comm, ranks_per_node=1) as store:

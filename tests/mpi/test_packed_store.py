@@ -52,7 +52,8 @@ def test_every_rank_reads_every_file(run, ranks):
 
 
 @pytest.mark.parametrize(
-    "what", ["by_hand", "one_node", "while_computing", "written", "failing", "nobody_reads"]
+    "what",
+    ["by_hand", "left_behind", "one_node", "while_computing", "written", "failing", "nobody_reads"],
 )
 def test_on_three_ranks(run, what):
     run(3, what)
