@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,24 +129,13 @@ def closed(request: Any, lesson: tuple[str, int], open_page: Callable[..., Any])
     return _questions(open_page(lesson[0]), request.module)
 
 
-def _end(page: Any) -> str:
-    return str(page.inner_text("body"))[-500:]
-
-
 def _questions(page: Any, file: Any) -> Any:
-    """Wait for the test file's number of QUESTIONS; a page that lacks some is told of, and loaded once more."""
     there = "document.querySelectorAll('.dlhpc-question').length"
-    try:
-        page.wait_for_function(f"{there} === {file.QUESTIONS}", timeout=PATIENCE * 1000 / 2)
-        return page
-    except Exception:
-        lacks = f"{page.evaluate(there)} of {file.QUESTIONS} questions; it ends: {_end(page)}"
-        warnings.warn(f"{page.url}: {lacks}", stacklevel=1)
-    page.reload()
     try:
         page.wait_for_function(f"{there} === {file.QUESTIONS}")
     except Exception:
-        pytest.fail(f"{page.evaluate(there)} of {file.QUESTIONS} questions; it ends: {_end(page)}")
+        end = str(page.inner_text("body"))[-500:]
+        pytest.fail(f"{page.evaluate(there)} of {file.QUESTIONS} questions; the page ends: {end}")
     return page
 
 
