@@ -9,6 +9,7 @@ cold.py       how the page cache is emptied, and which way was allowed
 io.py         measure_io(folder): the points of a folder's file system
 fit.py        fit_io(points): a StorageTier, each number with its interval
 machine.py    measure_machine(ranks, seconds, run), fit_machine(raw): a whole machine, with intervals
+joined.py     what a program has told in several turns, as one
 worker.py     one rank of it: numpy, messages, collectives (the trainer's layers: train/probe.py)
 layers.py     fit: a pace for each kind of layer and update, the cost of a pass outside them, jitter
 whole.py      fit: what whole steps say beside their parts (runs: train/probe_steps.py)

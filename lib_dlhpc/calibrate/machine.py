@@ -2,7 +2,8 @@
 
 Programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run), worker.py
 (numpy, messages, collectives), and before, between and after them whole steps of small runs (train/probe_steps.py).
-Whoever calls says how ranks are started: this room starts none.
+Given time, all take several turns: a machine that others share has another pace from one minute to the next, and the
+caches and memory of a new process lie elsewhere. Whoever calls says how ranks are started: this room starts none.
 """
 
 import json
@@ -18,6 +19,7 @@ import numpy as np
 
 from lib_dlhpc.calibrate.away import WayOut, fit_way_out
 from lib_dlhpc.calibrate.fit import Fit
+from lib_dlhpc.calibrate.joined import joined
 from lib_dlhpc.calibrate.layers import Layers, fit_layers
 from lib_dlhpc.calibrate.messages import Messages, fit_messages
 from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
@@ -29,8 +31,9 @@ from lib_dlhpc.spec.schema import to_table
 
 PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
 STEPS = "lib_dlhpc.train.probe_steps"  # again and again: what differs from one run to the next shows between them
-# What is run, in order, and its share of the seconds; the rest is for starting.
-ORDER = ((STEPS, 0.03), (PROBE, 0.5), (STEPS, 0.03), (WORKER, 0.25), (STEPS, 0.03))
+# Of the seconds, what each program has; the rest is for starting.
+SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.03}
+TURN = 20.0  # s, about
 LONG = 10.0  # s from which on there is time for whole steps
 PATIENCE = 180.0  # s beside what was asked for
 LEAST, MOST = 2.0, 3600.0  # s
@@ -61,13 +64,19 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
         raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
     if not LEAST <= seconds < float("inf"):
         raise CalibrationError(f"seconds = {seconds:g}: expected at least {LEAST:g}.")
-    raw: dict[str, Any] = {STEPS: []}
-    for module, share in ORDER:
-        if module != STEPS:
-            raw[module] = _ended(module, ranks, share * seconds, run)
-        elif seconds >= LONG:
-            raw[STEPS].append(_ended(module, ranks, share * seconds, run))
-    return raw
+    turns = max(1, round(seconds / TURN))
+    order = [PROBE, WORKER] * turns
+    if seconds >= LONG:
+        order = [STEPS, *(each for module in order for each in (module, STEPS))]
+    told: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
+    for module in order:
+        share = SHARES[module] / (1 if module == STEPS else turns)
+        told[module].append(_ended(module, ranks, share * seconds, run))
+    return {
+        PROBE: joined(told[PROBE]),
+        WORKER: joined(told[WORKER]),
+        STEPS: told[STEPS],
+    }
 
 
 def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
@@ -135,8 +144,8 @@ def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
 def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
     """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
     keys = {
-        "device.slowdown": (whole.middle, whole.slowdown, SLOWDOWN),
-        "intra_node.efficiency": (1.0, whole.efficiency, EFFICIENCY),
+        "device.slowdown": (whole.slowdown, whole.slowdowns, SLOWDOWN),
+        "intra_node.efficiency": (whole.efficiency, whole.efficiencies, EFFICIENCY),
     }
     return {
         key: (middle, interval(middle, values, most, ends[key]))

@@ -92,8 +92,7 @@ def _curves(found: Calibrated) -> Iterator[str]:
         "ring": ("allreduce, ring, of", lambda size, took: _shown(took, "s")),
         "recursive_doubling": ("allreduce, doubling, of", lambda size, took: _shown(took, "s")),
         "library": ("allreduce, the library's, of", lambda size, took: _shown(took, "s")),
-        "scatter": ("reduce-scatter of", lambda size, took: _shown(took, "s")),
-        "gather": ("allgather of", lambda size, took: _shown(took, "s")),
+        "halves": ("allreduce, by ZeRO's halves, of", lambda size, took: _shown(took, "s")),
     }
     for what, (name, shown) in named.items():
         sizes, took = curve(told, what)
@@ -102,7 +101,7 @@ def _curves(found: Calibrated) -> Iterator[str]:
         chosen = sorted(set(np.linspace(0, len(sizes) - 1, SHOWN).round().astype(int).tolist()))
         unit = "" if what.startswith("gemm") else "B"
         cells = (f"{_shown(sizes[at], unit)}: {shown(sizes[at], took[at])}" for at in chosen)
-        yield f"{name:<30}" + "   ".join(cells)
+        yield f"{name:<33}" + "   ".join(cells)
 
 
 def _step(found: Calibrated) -> list[str]:

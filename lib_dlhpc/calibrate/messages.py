@@ -16,9 +16,9 @@ import numpy as np
 from lib_dlhpc.calibrate.fit import least_error
 from lib_dlhpc.calibrate.robust import Floats, Points, calm, typical
 
-# The library's as if it went round a ring; the halves of one, which ZeRO goes: "scatter" adds up and leaves each
-# its part, "gather" collects.
-SUMMED = ("ring", "recursive_doubling", "library", "scatter", "gather")
+# The library's as if it went round a ring; "halves" are those of one, which ZeRO goes: one adds up and leaves each
+# its part, the other collects.
+SUMMED = ("ring", "recursive_doubling", "library", "halves")
 FITTED = ("message", *SUMMED)
 SMALLEST = 1 << 12  # B of messages that training sends: gradients, activations
 PIECE = (
@@ -127,10 +127,10 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
         whole = int(log2(ranks))
         rounds = whole + 2 * (2**whole != ranks)
         return (float(rounds), rounds * float(size)), (whole + (2**whole != ranks)) * float(size)
-    calls = -(-size // PIECE) if what == "library" else 1
-    if what == "scatter":  # a block for each rank, in messages of about a PIECE
-        calls = max(1, size // ranks // PIECE)
-    ways = 2 if what in ("ring", "library") else 1
+    calls = 2
+    if what == "library":
+        calls *= -(-size // PIECE)
+    elif what == "halves":  # the first adds up in messages of about a PIECE
+        calls = max(1, size // ranks // PIECE) + 1
     share = (ranks - 1) / ranks * size
-    added = 0.0 if what == "gather" else share
-    return (float(ways * calls * (ranks - 1)), ways * share), added
+    return (float(calls * (ranks - 1)), 2 * share), share

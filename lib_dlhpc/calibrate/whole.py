@@ -1,12 +1,14 @@
 """What whole steps of real runs say: computing in a step over what its parts say, bandwidth in a step over that alone.
 
 Layers, updates and messages are measured by themselves; in a step they follow each other and find caches as the
-others left them. Runs at several moments, in new processes each time, tell how far the sum of the parts is off,
-and how far one run is from the next: what no repeat within one process shows (memory lies elsewhere, clocks and
-neighbours differ). The median of the runs in which each rank has a whole replica becomes device.slowdown: as many
-of a rank by itself, which show computing alone, as of all ranks, which share memory and whose exchange, if it is
-priced too low, would pass for computing. Runs that are shared out (ZeRO, tensors) meet more often than the formulas
-have it; they belong to its interval, as does what all runs got of the bandwidth to that of intra_node.efficiency.
+others left them: what a rank has just received or sent, it computes with more slowly. Runs at several moments, in new
+processes each time, tell how far the sum of the parts is off, and how far one run is from the next: what no repeat
+within one process shows (memory lies elsewhere, clocks and neighbours differ).
+
+Two numbers are found together, device.slowdown and intra_node.efficiency: the share of the bandwidth with which all
+runs agree best on one slowdown, that of ranks by themselves, which exchange nothing, of replicas that exchange
+gradients, and of those that share them out (ZeRO). Runs whose layers are shared out (tensors) wait for each other far
+more often than the formulas have it; they belong to the intervals alone.
 
 Only moments count in which others left the cores alone; where there is none, the parts stand for the whole.
 """
@@ -21,7 +23,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.stage import stage_cost
-from lib_dlhpc.layout import is_shared_out, parts
+from lib_dlhpc.layout import parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
 
@@ -29,6 +31,7 @@ CALM = 0.3  # cores that others may keep busy
 STEADY = 0.4  # of the steps of a run are quicker than what counts
 SLOWDOWN = 0.7, 1.6  # beyond it something else is at work than what the parts left out
 EFFICIENCY = 0.2, 1.0
+TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # shares of the bandwidth
 Ends = tuple[float, float]
 
 
@@ -36,33 +39,62 @@ Ends = tuple[float, float]
 class Whole:
     """What was found of whole steps, a number for each run and moment; empty where no moment was calm."""
 
-    middle: float  # of the slowdown, where each rank has a whole replica
-    slowdown: tuple[float, ...]  # a step without what its exchange should take, over its computing
-    efficiency: tuple[float, ...]  # of the bandwidth
-    errors: tuple[float, ...]  # expected over measured steps, less 1, with the medians put in
+    slowdown: float
+    efficiency: float  # of the bandwidth
+    slowdowns: tuple[float, ...]  # a step without what its exchange should take, over its computing
+    efficiencies: tuple[float, ...]  # of what was waited for alone
+    errors: tuple[float, ...]  # expected over measured steps, less 1, with both numbers put in
 
 
 def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     """Return what the runs of several moments amount to; machine: as its parts were fitted."""
-    plain, slow, share = list[float](), list[float](), list[float]()
-    runs = [run for told in moments if max(told["others"]) <= CALM for run in told["runs"]]
-    asked = [read_experiment(run["experiment"]) for run in runs]
-    told = [expected(experiment, machine) for experiment in asked]
-    steps = [_steady(np.add(run["busy"], run["wait"]) - run["behind"]) for run in runs]
-    for run, step, experiment, (work, cost) in zip(runs, steps, asked, told, strict=True):
+    told = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
+    runs = [_Run(run, machine) for run in told]
+    counted = [run for run in runs if run.counts]
+    if not counted:
+        return Whole(1.0, 1.0, (), (), ())
+    share = float(min(TRIED, key=lambda share: _apart(counted, share)))
+    slowdown = _typical(counted, share)
+    return Whole(
+        slowdown,
+        share,
+        tuple(run.slowdown(share) for run in runs),
+        tuple(run.share for run in runs if run.cost.bandwidth > 0),
+        tuple(run.error(slowdown, share) for run in runs),
+    )
+
+
+class _Run:
+    """One run: s of its step without waiting for who computes longest, and what is expected of it."""
+
+    def __init__(self, told: Mapping[str, Any], machine: Machine) -> None:
+        experiment = read_experiment(told["experiment"])
         # Messages are carried on while a rank computes, so only the whole step has both.
-        slow.append((step - cost.total) / work)
-        plain += [] if is_shared_out(experiment) else slow[-1:]
-        if cost.bandwidth > 0:
-            exchange = _steady(np.subtract(run["wait"], run["behind"]))
-            left = exchange - cost.latency - cost.reduction
-            share.append(float(np.clip(cost.bandwidth / max(left, 1e-12), *EFFICIENCY)))
-    factor = float(np.median(np.clip(plain, *SLOWDOWN))) if plain else 1.0
-    errors = [
-        (factor * work + cost.total) / step - 1
-        for step, (work, cost) in zip(steps, told, strict=True)
-    ]
-    return Whole(factor, tuple(slow), tuple(share), tuple(errors))
+        self.step = _steady(np.add(told["busy"], told["wait"]) - told["behind"])
+        self.work, self.cost = expected(experiment, machine)
+        self.counts = experiment.strategy.tensor == 1
+        left = _steady(np.subtract(told["wait"], told["behind"])) - self.exchange(np.inf)
+        self.share = float(np.clip(self.cost.bandwidth / max(left, 1e-12), *EFFICIENCY))
+
+    def exchange(self, share: float) -> float:
+        """Return s of what is exchanged with this share of the bandwidth."""
+        return self.cost.latency + self.cost.reduction + self.cost.bandwidth / share
+
+    def slowdown(self, share: float) -> float:
+        return (self.step - self.exchange(share)) / self.work
+
+    def error(self, slowdown: float, share: float) -> float:
+        return (slowdown * self.work + self.exchange(share)) / self.step - 1
+
+
+def _typical(runs: Sequence[_Run], share: float) -> float:
+    return float(np.median(np.clip([run.slowdown(share) for run in runs], *SLOWDOWN)))
+
+
+def _apart(runs: Sequence[_Run], share: float) -> float:
+    """Return by how much the runs miss what they typically have in common."""
+    slowdown = _typical(runs, share)
+    return float(np.mean(np.abs([run.error(slowdown, share) for run in runs])))
 
 
 def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.experiment import Experiment, read_experiment, read_model
+from lib_dlhpc.spec.experiment import read_experiment, read_model
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.layers.kept import Array
@@ -28,9 +28,7 @@ from lib_dlhpc.train.optimizers import MEMORIES, RULES, Optimizer
 STEPS = 1 + len(RULES)
 LEAST_ROUNDS = 3
 QUICK = 0.25  # of a round's steps are quicker than what counts: who just got its core back has a cold cache
-MOST_EPOCHS = 20.0  # of the tiny run
-RUN = 0.12  # of the seconds go into the tiny run, about
-AWAY = 0.05  # and into pieces that go out of memory and back
+AWAY = 0.05  # of the seconds go into pieces that go out of memory and back, about
 
 
 def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
@@ -82,6 +80,7 @@ NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
 FINE = time.get_clock_info("thread_time").resolution < 1e-6
 own_clock = time.thread_time if FINE else perf_counter
 TINY = {"widths": [64, 24, 16, 10], "batch": 16}  # so little work that what is outside of it shows
+WARM_UP = 10  # steps of a tiny run that do not count
 
 
 class Timed(Network):
@@ -151,14 +150,15 @@ def main(path: Path, seconds: float) -> None:
     loads: list[float] = []
     order, dice = list(range(len(cases))), random.Random(0)
     away = measure(comm, AWAY * seconds)
-    until = begun + seconds * (1 - RUN)
-    while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < until):
+    tiny: list[float] = []
+    while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < begun + seconds):
         dice.shuffle(order)
         found: list[Any] = [None] * len(cases)
         before = _cpu(comm)
         for number in order:
             comm.Barrier()
             found[number] = [cases[number].once() for _ in range(STEPS)][1:]
+        tiny += _tiny_run()
         loads.append(_foreign(before, _cpu(comm)))
         rounds.append(found)
     told = {
@@ -167,7 +167,7 @@ def main(path: Path, seconds: float) -> None:
         "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
         "others": loads,
         "away": away,
-        "run": _tiny_run(comm, max(1.0, begun + seconds - time.monotonic())),
+        "run": {**TINY, "seconds": comm.gather(tiny)},
     }
     if comm.rank == 0:
         path.write_text(json.dumps(told), encoding="utf-8")
@@ -194,34 +194,24 @@ def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
     }
 
 
-def _tiny_run(comm: Any, seconds: float) -> dict[str, Any]:
-    """Train on each rank for about so long, all by themselves at once; return what steps take by rank."""
+def _tiny_run() -> list[float]:
+    """Train for an epoch, on each rank by itself; return s of its steps.
+
+    A core's pace at what is not arithmetic changes by half from one second to the next, as its neighbours come and
+    go: a run in each round meets all of it, one long run only a moment.
+    """
     from lib_dlhpc.train.alone import Alone
     from lib_dlhpc.train.trainer import train
 
     stamps: list[float] = []
-
-    def stamp(_: int) -> None:
-        stamps.append(own_clock())
-
-    begin = time.monotonic()
-    train(_tiny(1.0), Alone(), begins=stamp)
-    took = max(time.monotonic() - begin, 1e-3)
-    stamps.clear()
-    train(_tiny(float(np.clip(0.7 * seconds / took, 1, MOST_EPOCHS))), Alone(), begins=stamp)
-    return {**TINY, "seconds": comm.gather(np.diff(stamps).tolist())}
-
-
-def _tiny(epochs: float) -> Experiment:
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": TINY["widths"]},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": {"devices_per_node": 1, "batch": TINY["batch"]},
-            "run": {"epochs": epochs},
-        }
-    )
+    table = {
+        "model": {"family": "mlp", "widths": TINY["widths"]},
+        "dataset": {"name": "digits"},
+        "machine": {"name": "laptop"},
+        "strategy": {"devices_per_node": 1, "batch": TINY["batch"]},
+    }
+    train(read_experiment(table), Alone(), begins=lambda _: stamps.append(own_clock()))
+    return np.diff(stamps[WARM_UP:]).tolist()
 
 
 def _cpu(comm: Any) -> tuple[float, float, float]:

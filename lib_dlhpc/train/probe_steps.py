@@ -20,7 +20,7 @@ from lib_dlhpc.train.probe import _cpu, _foreign
 
 STEPS = 24  # of a run, at least
 WARM_UP = 4  # of them are left out
-COLD = 0.5  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
+COLD = 0.4  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
 WORK = ("forward", "backward", "update")
 
 
@@ -33,10 +33,26 @@ def _words(layers: int, hidden: int, sequence: int) -> dict[str, Any]:
     return {"model": {"family": "gpt", "vocabulary": 72, **sizes}, "dataset": "words"}
 
 
+def _image(first: int, second: int) -> dict[str, Any]:
+    convolutions = [
+        [
+            {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
+            {"kind": "tanh"},
+            {"kind": "avg_pool", "kernel": 2},
+        ]
+        for channels in (first, second)
+    ]
+    dense = [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
+    layers = [*convolutions[0], *convolutions[1], *dense]
+    model = {"family": "sequential", "input": [1, 28, 28], "layers": layers}
+    return {"model": model, "dataset": "mnist-5k"}
+
+
 # What a run is of, samples a rank has in a step, strategy; "ranks" stands for their number. No lab's own.
 RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
     (_mlp(448, 320), 40, {}),
     (_words(2, 56, 36), 6, {"optimizer": "adam"}),
+    (_image(8, 16), 20, {}),
     (_mlp(256, 224, 160), 36, {"zero": 2, "optimizer": "adam"}),
     (_words(2, 112, 40), 5, {"tensor": "ranks"}),
 )

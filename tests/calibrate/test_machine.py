@@ -12,7 +12,8 @@ import pytest
 from planted import Planted
 
 from lib_dlhpc.calibrate.fit import Fit
-from lib_dlhpc.calibrate.machine import ORDER, PROBE, STEPS, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibrate.joined import joined
+from lib_dlhpc.calibrate.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibrate.messages import protocol_step
 from lib_dlhpc.calibrate.robust import Points
@@ -247,11 +248,34 @@ def answering(asked=None, **changes):
 def test_all_programs_are_asked_on_all_ranks_and_whole_steps_at_moments_that_lie_apart():
     asked = []
     raw = measure_machine(2, 10.0, answering(asked))
-    assert asked == [module for module, _ in ORDER] and asked[::2] == [STEPS] * 3
-    assert len(raw[STEPS]) == 3
+    assert asked == [STEPS, PROBE, STEPS, WORKER, STEPS] and len(raw[STEPS]) == 3
     assert fit_machine(raw).machine.measured.ranks == 2
+    asked.clear()
     assert set(measure_machine(2, 5.0, answering(asked))) == {PROBE, WORKER, STEPS}
-    assert asked[5:] == [PROBE, WORKER]  # there is no time for more
+    assert asked == [PROBE, WORKER]  # there is no time for more
+
+
+def test_given_time_all_take_several_turns_and_what_they_tell_is_one():
+    asked, once = [], Planted().raw()
+    raw = measure_machine(2, 60.0, answering(asked))
+    assert asked == [STEPS, *[PROBE, STEPS, WORKER, STEPS] * 3]
+    assert len(raw[PROBE]["others"]) == 3 * len(once[PROBE]["others"])
+    for told, one in zip(raw[PROBE]["cases"], once[PROBE]["cases"], strict=True):
+        assert told["rounds"] == [3 * of_rank for of_rank in one["rounds"]]
+    for told, one in zip(raw[WORKER]["points"], once[WORKER]["points"], strict=True):
+        assert told == {**one, "seconds": 3 * one["seconds"]}
+    assert raw[PROBE]["run"]["seconds"] == [
+        3 * of_rank for of_rank in once[PROBE]["run"]["seconds"]
+    ]
+    assert raw[PROBE]["resident"] == once[PROBE]["resident"]
+    machine = fit_machine(raw).machine
+    for key, true in TRUE.items():
+        assert value(machine, key) == pytest.approx(true, rel=1e-3), key
+
+
+def test_a_turn_that_could_put_nothing_away_says_nothing_of_the_way_out():
+    told = Planted().raw()[PROBE]
+    assert joined([told, {**told, "away": []}])["away"] == []
 
 
 @pytest.mark.parametrize(

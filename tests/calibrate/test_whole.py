@@ -45,30 +45,40 @@ def found(moments, ranks=2):
 def test_what_a_step_adds_to_its_parts_is_found(parts):
     one = found([moment(parts, 1.2)] * 3)
     assert one.machine.device.slowdown == pytest.approx(1.2)
-    assert np.abs(one.whole.errors).max() < 1e-9 and len(one.whole.errors) == 12
-    assert any(line.startswith("whole steps of 12 real runs") for line in as_lines(one))
+    assert np.abs(one.whole.errors).max() < 1e-9 and len(one.whole.errors) == 15
+    assert any(line.startswith("whole steps of 15 real runs") for line in as_lines(one))
     assert one.machine.measured.intervals["intra_node.efficiency"] == pytest.approx((1.0, 1.0))
 
 
-def test_runs_that_are_shared_out_belong_to_the_interval_alone(parts):
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
+def test_computing_and_bandwidth_in_a_step_are_told_apart(parts, share):
+    """A rank by itself has no exchange, others have more or less of it; shares are tried in steps of 2.8 %."""
+    machine = found([moment(parts, 1.2, share, alone=1.2)] * 3).machine
+    assert machine.intra_node.efficiency == pytest.approx(share, rel=0.03)
+    assert machine.device.slowdown == pytest.approx(1.2, rel=0.01)
+
+
+def test_runs_whose_layers_are_shared_out_belong_to_the_interval_alone(parts):
     told = moment(parts, 1.1)
-    for run in told["runs"][2:]:  # ZeRO, tensors
-        run["wait"] = [wait + 0.2 * np.median(run["busy"]) for wait in run["wait"]]
+    for run in told["runs"]:
+        if "tensor" in run["experiment"]["strategy"]:
+            run["wait"] = [wait + 0.2 * np.median(run["busy"]) for wait in run["wait"]]
     machine = found([told] * 3).machine
     assert machine.device.slowdown == pytest.approx(1.1)
+    assert machine.intra_node.efficiency == 1.0
     assert machine.measured.intervals["device.slowdown"][1] == pytest.approx(1.32)
 
 
 def test_an_exchange_that_is_priced_too_low_does_not_pass_for_computing(parts):
-    """A rank by itself has none: it and the runs with a small one outvote those with a large one."""
+    """A rank by itself has none: it and the runs with a small one outvote one with a large one."""
     told = moment(parts, 1.1, alone=1.08)
     told["runs"][0]["wait"] = [
         wait + 0.3 * np.median(told["runs"][0]["busy"]) for wait in told["runs"][0]["wait"]
     ]
     machine = found([told] * 3).machine
-    assert machine.device.slowdown == pytest.approx(1.09)
+    assert 1.08 <= machine.device.slowdown <= 1.1
     low, high = machine.measured.intervals["device.slowdown"]
-    assert low <= 1.08 and high == pytest.approx(1.43)
+    assert low <= 1.08 and high >= 1.35
 
 
 def test_intervals_hold_the_runs_of_all_moments(parts):
@@ -77,8 +87,8 @@ def test_intervals_hold_the_runs_of_all_moments(parts):
     low, high = machine.measured.intervals["device.slowdown"]
     assert low <= 1.0 and high == pytest.approx(1.5)
     machine = found([moment(parts, efficiency=share) for share in (0.6, 0.5, 0.3)]).machine
-    assert machine.intra_node.efficiency == 1.0
-    assert machine.measured.intervals["intra_node.efficiency"] == pytest.approx((0.3, 1.0))
+    assert machine.intra_node.efficiency == pytest.approx(0.5, rel=0.03)
+    assert machine.measured.intervals["intra_node.efficiency"] == pytest.approx((0.3, 0.6))
 
 
 def test_moments_in_which_others_had_the_cores_do_not_count(parts):
@@ -96,13 +106,13 @@ def test_what_cannot_be_the_step_s_own_doing_is_not_believed(parts):
 
 
 def test_a_lone_rank_says_nothing_of_messages(parts):
-    assert [table["strategy"].get("zero") for table in experiments(1)] == [None, None]
+    assert [table["strategy"].get("zero") for table in experiments(1)] == [None] * 3
     machine = found([moment(parts, 1.1, ranks=1)], ranks=1).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     assert "intra_node.efficiency" not in machine.measured.intervals
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(len(experiments(2))))
 def test_what_is_expected_is_what_a_prediction_says(parts, number):
     experiment = read_experiment(experiments(2)[number])
     work, cost = expected(experiment, parts)

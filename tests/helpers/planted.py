@@ -100,12 +100,10 @@ class Planted:
             ring = 2 * (self.ranks - 1) * LATENCY + 2 * share * size / BANDWIDTH
             summed, pieces = share * size * 3 / SUMMED, max(1, size >> 20)
             more = (pieces - 1) * (self.ranks - 1) * LATENCY
-            half = (self.ranks - 1) * LATENCY + share * size / BANDWIDTH
             add("ring", size, ring + summed)
             add("library", size, ring + 2 * more + summed)
             later = max(1, size // self.ranks >> 20) - 1  # messages of a rank after its first
-            add("scatter", size, half + later * (self.ranks - 1) * LATENCY + summed)
-            add("gather", size, half)
+            add("halves", size, ring + later * (self.ranks - 1) * LATENCY + summed)
             if self.ranks == 2:
                 doubling = LATENCY + size / BANDWIDTH + size * 3 / SUMMED
                 add("recursive_doubling", size, doubling)
