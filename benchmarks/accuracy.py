@@ -6,8 +6,9 @@
     python benchmarks/accuracy.py --more              other experiments: what is mended for the first must hold here
 
 None of the experiments is one that the calibration has seen. They are run turn by turn, each several times,
-so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Ranks
-never outnumber cores. Times hold for a quiet machine only. The exit status is 1 where a line is missed:
+so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Where others
+share the machine, a core's pace changes by half for seconds at a time: many short runs say more than a few long
+ones. Ranks never outnumber cores. Times hold for a quiet machine only. The exit status is 1 where a line is missed:
 
     predicted       within 20 % in the median, 35 % at worst
     simulated       within 15 % in the median, in rounds and in events
@@ -188,7 +189,7 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", metavar="WORD", help="experiments with it in the name"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each (default: 6)")
     parser.add_argument("--seconds", type=float, default=9.0, help="of each in all (default: 9)")
     parser.add_argument("--more", action="store_true", help="other experiments in their place")
     parser.add_argument("--json", action="store_true", help="print all there is, in SI units")

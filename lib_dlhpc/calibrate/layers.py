@@ -38,14 +38,29 @@ class Layers:
     """
 
     paces: dict[str, Pace]
-    overhead: float
-    overhead_ends: tuple[float, float]
+    tiny: "Tiny"
     jitter: float
     jitter_ends: tuple[float, float]
     slowdown_ends: tuple[float, float]
     errors: dict[str, Floats]
     steps: Floats
     held: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A tiny run, which exchanges nothing. steps: s, low, typical, high; inside: of its layers and its update."""
+
+    steps: tuple[float, float, float]
+    inside: float
+
+    def overhead(self, slowdown: float = 1.0) -> tuple[float, tuple[float, float]]:
+        """Return what a step takes outside of its layers, and its interval, where all takes `slowdown` times as long.
+
+        What slows whole steps of other runs has slowed this one's: it is not to count twice.
+        """
+        low, middle, high = (max(0.0, step / slowdown - self.inside) for step in self.steps)
+        return middle, (low, high)
 
 
 def fit_layers(told: Mapping[str, Any], peak: float) -> Layers:
@@ -58,12 +73,10 @@ def fit_layers(told: Mapping[str, Any], peak: float) -> Layers:
     ratios = [case.predicted(found) / case.took for case in cases]
     over = 1 / np.concatenate([case.predicted(found) / case.each for case in cases])
     ends = tuple(float(end) for end in np.quantile(over, (LOW, HIGH)))
-    overhead, overhead_ends = _overhead(told["run"], found)
     jitter, jitter_ends = _jitter(told["cases"], int(told["ranks"]))
     return Layers(
         found,
-        overhead,
-        overhead_ends,
+        _tiny(told["run"], found),
         jitter,
         jitter_ends,
         (min(ends[0], 1 - LEAST), max(ends[1], 1 + LEAST)),
@@ -167,18 +180,13 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
     return found, errors
 
 
-def _overhead(
-    run: Mapping[str, Any], found: Mapping[str, Pace]
-) -> tuple[float, tuple[float, float]]:
-    """Return what a step of the tiny run takes beside its layers and its update; nothing is exchanged."""
+def _tiny(run: Mapping[str, Any], found: Mapping[str, Pace]) -> Tiny:
     model = read_model({"family": "mlp", "widths": run["widths"]})
     each = [found[paces.kind_of(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in paces.seconds(model, each, run["batch"], ELEMENT))
     pace, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
-    inside = float(layers) + pace.launch + moved / pace.bandwidth
-    steps = np.concatenate(run["seconds"])
-    low, middle, high = (max(0.0, float(np.quantile(steps, q)) - inside) for q in (0.1, 0.5, 0.9))
-    return middle, (low, high)
+    low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()
+    return Tiny((low, middle, high), float(layers) + pace.launch + moved / pace.bandwidth)
 
 
 def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[float, float]]:

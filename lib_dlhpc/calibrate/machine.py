@@ -109,7 +109,7 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     _put(table, values)
     table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
     whole = fit_whole(raw.get(STEPS, ()), read_machine(table))
-    changed = _settled(whole, ends)
+    changed = _settled(whole, ends) | {"device.overhead": layers.tiny.overhead(whole.slowdown)}
     _put(table, {key: value for key, (value, _) in changed.items()})
     ends |= {key: pair for key, (_, pair) in changed.items()}
     if tier is not None:
@@ -168,7 +168,7 @@ def _numbers(
         "device.half_work": (numbers.half_work, numbers.half_work_ends),
         "device.launch": (numbers.launch, numbers.launch_ends),
         "device.memory_bandwidth": (numbers.memory_bandwidth, numbers.memory_bandwidth_ends),
-        "device.overhead": (layers.overhead, layers.overhead_ends),
+        "device.overhead": layers.tiny.overhead(),
         "device.slowdown": (1.0, layers.slowdown_ends),
         "device.reserved_memory": held,
         "jitter": (layers.jitter, layers.jitter_ends),

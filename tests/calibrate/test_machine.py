@@ -176,7 +176,7 @@ def test_what_is_shown_names_step_errors_and_intervals():
     text = "\n".join(as_lines(found))
     assert "messages take another way from 8.19 kB on" in text
     assert "message: latency" in text and "median error  gemm" in text
-    assert "90 % interval" in text and "21 networks" in text
+    assert "90 % interval" in text and "22 networks" in text
     assert "messages and collectives from 4.1 kB on: one line for all is off by" in text
     assert "held to the largest rate" not in text
     told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))

@@ -50,6 +50,15 @@ def test_what_a_step_adds_to_its_parts_is_found(parts):
     assert one.machine.measured.intervals["intra_node.efficiency"] == pytest.approx((1.0, 1.0))
 
 
+def test_what_slows_all_steps_has_slowed_the_tiny_run_s_and_does_not_count_twice(parts):
+    one = found([moment(parts, 1.05)] * 3)
+    tiny, device = one.layers.tiny, one.machine.device
+    assert device.slowdown == pytest.approx(1.05) and 0 < device.overhead < parts.device.overhead
+    assert device.slowdown * (device.overhead + tiny.inside) == pytest.approx(tiny.steps[1])
+    low, high = one.machine.measured.intervals["device.overhead"]
+    assert low <= device.overhead <= high
+
+
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
 def test_computing_and_bandwidth_in_a_step_are_told_apart(parts, share):
     """A rank by itself has no exchange, others have more or less of it; shares are tried in steps of 2.8 %."""
