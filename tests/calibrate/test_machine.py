@@ -185,7 +185,7 @@ def test_what_is_shown_names_step_errors_and_intervals():
     low, high = told["machine"]["measured"]["intervals"]["intra_node.latency"]
     assert low <= told["machine"]["intra_node"]["latency"] <= high
     assert set(told["raw"]) == {PROBE, WORKER}
-    assert len(told["networks"]) == 21
+    assert len(told["networks"]) == 22
 
 
 def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():
