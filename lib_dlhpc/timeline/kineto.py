@@ -9,15 +9,20 @@ What an event is, is said by its category (`cat`) and its arguments:
     gpu_memcpy               stream input, kind region
     cpu_op, user_annotation, python_function, cuda_runtime ...
                              stream host, kind region; stream compute where a file has no accelerator, with
-                             its record_param_comms as communication
+                             its record_param_comms as communication, or where it has none, "gloo:" calls
 
 An accelerator's copies of the host's annotations are left out. Only where a kernel has no "Collective name",
 as in older PyTorch, its own name decides: kind communication, and that is told. A collective is matched by
 its number in the process group ("Seq"), without one by counting, if all ranks' files have as many. Times are
 those of the hosts' clocks.
-Format: pytorch/kineto, output_json.cpp; the arguments: PyTorch, torch/csrc/profiler/util.cpp.
+
+Gloo carries its collectives out on threads of its own and annotates them there: from when a rank joined to when it was
+through. It does not say of which process group, nor with whom a rank exchanges a message, nor when a receive was
+through: collectives match where there is one group, messages never.
+Format: pytorch/kineto, output_json.cpp; the arguments: PyTorch, torch/csrc/profiler/util.cpp; tried on PyTorch 2.13.
 """
 
+import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -42,6 +47,7 @@ RUNTIMES = {
 }
 HOST = {"cpu_op", "user_annotation", "python_function", "mtia_runtime", "glow_runtime"} | RUNTIMES
 REPEATED = {"gpu_user_annotation", "cuda_sync", "cuda_event"}
+GLOO = "gloo:"
 NAMED = ("ncclKernel", "ncclDevKernel", "ncclDevFunc", "rcclKernel", "rcclDevKernel")
 SIZES = {
     "bool": 1,
@@ -106,7 +112,8 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
 
 def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
     """Add the rows of a file; return what is known of its communication."""
-    on_device, on_host, first, has_device = list[_Call](), list[_Call](), len(rows), False
+    on_device, on_host, gloo = list[_Call](), list[_Call](), list[_Call]()
+    first, has_device, lone = len(rows), False, _about(trace).get("pg_count", 1) == 1
     left_out, by_name, unknown = Counter[str](), 0, Counter[str]()
     for number_of, event in enumerate(trace.events()):
         category, name = str(event.get("cat", "none")), str(event.get("name", ""))
@@ -121,6 +128,8 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
             if named or guessed or category == "collective_comm":
                 call = _call(file, len(rows), start, name, args)
                 (on_host if category in HOST else on_device).append(call)
+            elif category == "user_annotation" and name.startswith(GLOO):
+                gloo.append(_of_gloo(file, len(rows), start, name, args, lone))
             stream = "host" if category in HOST else "input" if category in COPY else "compute"
             rows.add(file, stream, "region", name, start, stop)
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -132,7 +141,7 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
         host, compute = STREAMS.index("host"), STREAMS.index("compute")
         streams = rows.columns["stream"]
         streams[first:] = array("b", [compute if at == host else at for at in streams[first:]])
-    calls = on_device if has_device else on_host
+    calls = on_device if has_device else on_host or gloo
     for call in calls:
         _put(rows, call)
     for category, times in (+left_out).items():
@@ -176,6 +185,27 @@ def _call(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -
     return _Call(file, row, start, kind, what, min(size, 2**62), peer, group, sequence)
 
 
+def _of_gloo(
+    file: int, row: int, start: int, name: str, args: Mapping[str, Any], lone: bool
+) -> _Call:
+    """Return what gloo annotates; lone: there is one process group, that of all ranks."""
+    what, (dims, dtype) = (
+        name.removeprefix(GLOO),
+        (_first(args, key) for key in ("Input Dims", "Input type")),
+    )
+    whole = isinstance(dims, list) and all(type(n) is int and n >= 0 for n in dims)
+    size = math.prod(dims) * SIZES.get(str(dtype).lower(), 0) if whole and dims else 0
+    message = what.startswith(("send", "recv"))
+    kind, group = ("communication", None) if message else ("collective", (False, "", ""))
+    return _Call(file, row, start, kind, what, min(size, 2**62), -1, group if lone else None, None)
+
+
+def _first(args: Mapping[str, Any], key: str) -> Any:
+    """Return what is said of the first input; nothing where the profiler did not record shapes."""
+    said = args.get(key)
+    return said[0] if isinstance(said, list) and said else None
+
+
 def _size(args: Mapping[str, Any]) -> int:
     """Return the bytes of an element, 0 where the type is not known."""
     dtype = str(args.get("dtype")).lower().removeprefix("c10::")
@@ -200,10 +230,14 @@ def _put(rows: Rows, call: _Call) -> None:
         rows.columns[column][call.row] = value
 
 
+def _about(trace: JsonTrace) -> Mapping[str, Any]:
+    about = trace.about.get("distributedInfo")
+    return about if isinstance(about, dict) else {}
+
+
 def _rank(trace: JsonTrace, file: int, tell: Tell) -> tuple[int, int]:
     """Return the rank that a trace is of, and of how many."""
-    about = trace.about.get("distributedInfo")
-    about = about if isinstance(about, dict) else {}
+    about = _about(trace)
     rank, size = about.get("rank"), about.get("world_size", 0)
     if rank is None:
         tell(f"{trace.path}: does not say its rank (distributedInfo): taken as rank {file}.")

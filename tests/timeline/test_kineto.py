@@ -197,6 +197,74 @@ def test_sends_and_receives_know_their_other_end(tmp_path):
     ]
 
 
+def gloo(name, ts, dur, *, shapes=True, tid=77):
+    told = {"External id": 9, "Record function id": 0, "Ev Idx": 3}
+    if shapes:
+        told |= {"Input Dims": [[50, 20]], "Input type": ["float"], "Concrete Inputs": [""]}
+    return x("user_annotation", f"gloo:{name}", ts, dur, pid=1, tid=tid, **told)
+
+
+def on_host(*events, rank=0, groups=1):
+    about = {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": groups}
+    return trace(*events, rank=rank, deviceProperties=[], distributedInfo=about)
+
+
+STEPS_OF_GLOO = [
+    x("cpu_op", "aten::mm", 100, 40, pid=1, tid=1),
+    x("cpu_op", "c10d::allreduce_", 140, 3, pid=1, tid=1),
+    gloo("all_reduce", 141, 60),
+    gloo("all_reduce", 150, 70, tid=78),  # gloo has several threads
+    gloo("barrier", 300, 5, shapes=False),
+    gloo("send", 400, 2),
+]
+
+
+def test_collectives_of_gloo_are_those_that_it_annotates_on_its_threads(tmp_path):
+    files = [save(tmp_path, f"{rank}.json", on_host(*STEPS_OF_GLOO, rank=rank)) for rank in (0, 1)]
+    table = read(*files)
+    talks = [event for event in table if event.stream == "communication" and event.rank == 1]
+    assert rows(talks, "kind", "name", "bytes", "match") == [
+        ("collective", "all_reduce", 4000, 0),
+        ("collective", "all_reduce", 4000, 1),
+        ("collective", "barrier", 0, 2),
+        ("communication", "send", 4000, -1),  # to whom is not said
+    ]
+    assert {event.name for event in table if event.stream == "compute"} == {
+        "aten::mm",
+        "c10d::allreduce_",
+    }
+
+
+def test_of_several_process_groups_gloo_does_not_say_which(tmp_path):
+    files = [
+        save(tmp_path, f"{rank}.json", on_host(*STEPS_OF_GLOO, rank=rank, groups=2))
+        for rank in (0, 1)
+    ]
+    assert set(rows(read(*files), "match")) == {(-1,)}
+
+
+@pytest.mark.parametrize("named", ["on the host", "on a card"])
+def test_where_calls_say_their_names_gloo_s_are_no_second_ones(tmp_path, named):
+    """A run with cards may have gloo for what lies on the host."""
+    call = collective("allreduce", 139, 5, Seq=1)
+    if named == "on the host":
+        call |= {"cat": "cpu_op", "name": "record_param_comms"}
+    table = read(save(tmp_path, "0.json", on_host(*STEPS_OF_GLOO, call)))
+    talks = [event.name for event in table if event.stream == "communication"]
+    assert talks == ["allreduce"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"Input Dims": 3}, {"Input Dims": [[-1]]}, {"Input Dims": [["n"]]}, {"Input type": [None]}],
+)
+def test_what_gloo_says_of_shapes_may_be_anything(tmp_path, said):
+    event = gloo("all_reduce", 10, 5)
+    event["args"] |= said
+    (found,) = read(save(tmp_path, "0.json", on_host(event)))
+    assert (found.kind, found.bytes) == ("collective", 0)
+
+
 def test_older_kernels_are_known_by_their_name_and_that_is_told(tmp_path):
     old = x("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", 5, 10, tid=20)
     path, said = save(tmp_path, "a.json", trace(old, world=1)), []

@@ -18,12 +18,14 @@ Floats: TypeAlias = NDArray[Any]
 SEND, RECEIVE, COLLECTIVE, COMMUNICATION = (
     KINDS.index(kind) for kind in ("send", "receive", "collective", "communication")
 )
-# Who waits for whom, by the call's name in the MPI standard (without MPI_, I for immediate, v or w at the end).
-ALL_TO_ALL = {"barrier", "allreduce", "allgather", "alltoall", "reduce_scatter", "bucket"} | {
-    "reduce_scatter_block"
+# Who waits for whom, by the call's name in the MPI standard (without MPI_, I for immediate, v or w at the end, _).
+ALL_TO_ALL = {"barrier", "allreduce", "allgather", "alltoall", "reducescatter", "bucket"} | {
+    "reducescatterblock"
 }
 ONE_TO_ALL = {"bcast", "scatter"}
 ALL_TO_ONE = {"reduce", "gather"}
+# PyTorch's are _allgather_base, reduce_scatter_tensor_coalesced and the like.
+ENDS = ("init", "coalesced", "tensor", "into", "base")
 FREE, EACH_FOR_ALL, ALL_FOR_ROOT, ROOT_FOR_ALL = range(4)  # nobody waits; NxN; 1-to-N; N-to-1
 
 
@@ -158,7 +160,9 @@ def _patterns(table: Timeline) -> NDArray[np.int8]:
 
 
 def _pattern(name: str) -> int:
-    plain = name.lower().removeprefix("mpi_").removesuffix("_init")
+    plain = name.lower().removeprefix("mpi_").replace("_", "")
+    for end in ENDS:
+        plain = plain.removesuffix(end)
     for word in (plain, plain.removeprefix("i")):
         for short in (word, word[:-1] if word.endswith(("v", "w")) else word):
             if short in ONE_TO_ALL:

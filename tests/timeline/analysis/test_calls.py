@@ -44,6 +44,21 @@ def exchange(steps=20):
         ("MPI_Scan", FREE),
         ("MPI_Exscan", FREE),
         ("solve", FREE),
+        *(
+            (name, EACH_FOR_ALL)
+            for name in (  # PyTorch's, of NCCL and of gloo
+                "all_reduce",
+                "allreduce_coalesced",
+                "_allgather_base",
+                "all_gather",
+                "_reduce_scatter_base",
+                "allgather_into_tensor_coalesced",
+                "reduce_scatter_tensor_coalesced",
+                "all_to_allv",
+                "barrier",
+            )
+        ),
+        ("broadcast", FREE),  # it is not said from whom
     ],
 )
 def test_who_waits_for_whom_is_in_the_name_of_the_call(name, pattern):
