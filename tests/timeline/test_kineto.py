@@ -8,6 +8,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.cli import main
+from lib_dlhpc.timeline.analysis.analysis import analyse
 from lib_dlhpc.timeline.formats import read
 
 BASE = 1_700_000_000_123_456_789  # ns since 1970: more digits than a float has
@@ -263,6 +264,16 @@ def test_what_gloo_says_of_shapes_may_be_anything(tmp_path, said):
     event["args"] |= said
     (found,) = read(save(tmp_path, "0.json", on_host(event)))
     assert (found.kind, found.bytes) == ("collective", 0)
+
+
+def test_of_a_real_run_with_gloo_the_late_rank_is_found(repository):
+    """See tests/data/kineto/make.py: rank 1 stands still for 16 times 20 ms, and a little more than it was asked."""
+    table = read(*sorted((repository / "tests" / "data" / "kineto").glob("*.json")))
+    talks = table.select(table.where("communication"))
+    names = [talks.names[name] for name in talks.name[talks.rank == 0]]
+    assert sorted(names) == [*["all_reduce"] * 16, "all_gather", "barrier", "broadcast", "send"]
+    (found,) = (each for each in analyse(table).findings if each.kind == "wait at collective")
+    assert (found.rank, found.seconds) == (1, pytest.approx(16 * 0.020, rel=0.1))
 
 
 def test_older_kernels_are_known_by_their_name_and_that_is_told(tmp_path):
