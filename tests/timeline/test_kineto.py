@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -271,7 +272,9 @@ def test_of_a_real_run_with_gloo_the_late_rank_is_found(repository):
     table = read(*sorted((repository / "tests" / "data" / "kineto").glob("*.json")))
     talks = table.select(table.where("communication"))
     names = [talks.names[name] for name in talks.name[talks.rank == 0]]
-    assert sorted(names) == [*["all_reduce"] * 16, "all_gather", "barrier", "broadcast", "send"]
+    assert Counter(names) == {"all_reduce": 16} | dict.fromkeys(
+        ("all_gather", "barrier", "broadcast", "send"), 1
+    )
     (found,) = (each for each in analyse(table).findings if each.kind == "wait at collective")
     assert (found.rank, found.seconds) == (1, pytest.approx(16 * 0.020, rel=0.1))
 
