@@ -31,8 +31,8 @@ from lib_dlhpc.spec.schema import to_table
 
 PROBE, WORKER = "lib_dlhpc.train.probe", "lib_dlhpc.calibrate.worker"
 STEPS = "lib_dlhpc.train.probe_steps"  # again and again: what differs from one run to the next shows between them
-# Of the seconds, what each program has; the rest is for starting.
-SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.03}
+# Of the seconds, what each program has in all its turns; the rest is for starting.
+SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.21}
 TURN = 20.0  # s, about
 LONG = 10.0  # s from which on there is time for whole steps
 PATIENCE = 180.0  # s beside what was asked for
@@ -70,7 +70,7 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
         order = [STEPS, *(each for module in order for each in (module, STEPS))]
     told: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
     for module in order:
-        share = SHARES[module] / (1 if module == STEPS else turns)
+        share = SHARES[module] / order.count(module)
         told[module].append(_ended(module, ranks, share * seconds, run))
     return {
         PROBE: joined(told[PROBE]),

@@ -273,6 +273,19 @@ def test_given_time_all_take_several_turns_and_what_they_tell_is_one():
         assert value(machine, key) == pytest.approx(true, rel=1e-3), key
 
 
+@pytest.mark.parametrize("seconds", [2.0, 10.0, 60.0, 600.0])
+def test_however_many_turns_there_are_their_seconds_are_those_asked_for(seconds):
+    spans = []
+    one = answering()
+
+    def run(ranks, *arguments, patience):
+        spans.append(float(arguments[-1]))
+        return one(ranks, *arguments, patience=patience)
+
+    measure_machine(2, seconds, run)
+    assert 0.4 * seconds < sum(spans) < 0.75 * seconds  # the rest is for starting
+
+
 def test_a_turn_that_could_put_nothing_away_says_nothing_of_the_way_out():
     told = Planted().raw()[PROBE]
     assert joined([told, {**told, "away": []}])["away"] == []
