@@ -1,7 +1,7 @@
 """How a file's bytes are stored: as they are, or compressed by zlib or zstd where that helps."""
 
+import threading
 import zlib
-from functools import cache
 from typing import Any
 
 from lib_dlhpc.spec.errors import suggest
@@ -49,9 +49,17 @@ def decompress(data: bytes, code: int, size: int) -> bytes:
     return found
 
 
-@cache
-def _zstd() -> tuple[Any, Any]:
-    """Return zstandard's compressor and decompressor: imported only where a store has such files."""
-    import zstandard
+_OF_THREAD = threading.local()
 
-    return zstandard.ZstdCompressor(level=3), zstandard.ZstdDecompressor()
+
+def _zstd() -> tuple[Any, Any]:
+    """Return this thread's compressor and decompressor: two threads in one of them break each other's data.
+
+    zstandard is imported only where a store has such files.
+    """
+    if not hasattr(_OF_THREAD, "zstd"):
+        import zstandard
+
+        _OF_THREAD.zstd = zstandard.ZstdCompressor(level=3), zstandard.ZstdDecompressor()
+    found: tuple[Any, Any] = _OF_THREAD.zstd
+    return found
