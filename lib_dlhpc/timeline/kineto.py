@@ -113,7 +113,7 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
 def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
     """Add the rows of a file; return what is known of its communication."""
     on_device, on_host, gloo = list[_Call](), list[_Call](), list[_Call]()
-    first, has_device, lone = len(rows), False, _about(trace).get("pg_count", 1) == 1
+    first, has_device = len(rows), False
     left_out, by_name, unknown = Counter[str](), 0, Counter[str]()
     for number_of, event in enumerate(trace.events()):
         category, name = str(event.get("cat", "none")), str(event.get("name", ""))
@@ -129,7 +129,7 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
                 call = _call(file, len(rows), start, name, args)
                 (on_host if category in HOST else on_device).append(call)
             elif category == "user_annotation" and name.startswith(GLOO):
-                gloo.append(_of_gloo(file, len(rows), start, name, args, lone))
+                gloo.append(_of_gloo(file, len(rows), start, name, args))
             stream = "host" if category in HOST else "input" if category in COPY else "compute"
             rows.add(file, stream, "region", name, start, stop)
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -141,6 +141,8 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
         host, compute = STREAMS.index("host"), STREAMS.index("compute")
         streams = rows.columns["stream"]
         streams[first:] = array("b", [compute if at == host else at for at in streams[first:]])
+    if _about(trace).get("pg_count", 1) != 1:  # which of the groups, gloo does not say
+        gloo = [replace(call, group=None) for call in gloo]
     calls = on_device if has_device else on_host or gloo
     for call in calls:
         _put(rows, call)
@@ -185,19 +187,18 @@ def _call(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -
     return _Call(file, row, start, kind, what, min(size, 2**62), peer, group, sequence)
 
 
-def _of_gloo(
-    file: int, row: int, start: int, name: str, args: Mapping[str, Any], lone: bool
-) -> _Call:
-    """Return what gloo annotates; lone: there is one process group, that of all ranks."""
-    what, (dims, dtype) = (
+def _of_gloo(file: int, row: int, start: int, name: str, args: Mapping[str, Any]) -> _Call:
+    """Return what gloo annotates, as of the group of all ranks."""
+    what, dims, dtype = (
         name.removeprefix(GLOO),
-        (_first(args, key) for key in ("Input Dims", "Input type")),
+        _first(args, "Input Dims"),
+        _first(args, "Input type"),
     )
     whole = isinstance(dims, list) and all(type(n) is int and n >= 0 for n in dims)
     size = math.prod(dims) * SIZES.get(str(dtype).lower(), 0) if whole and dims else 0
     message = what.startswith(("send", "recv"))
     kind, group = ("communication", None) if message else ("collective", (False, "", ""))
-    return _Call(file, row, start, kind, what, min(size, 2**62), -1, group if lone else None, None)
+    return _Call(file, row, start, kind, what, min(size, 2**62), -1, group, None)
 
 
 def _first(args: Mapping[str, Any], key: str) -> Any:

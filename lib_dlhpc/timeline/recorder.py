@@ -204,9 +204,8 @@ class region:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         start, self._open = self._open
         recorder = self._recorder
-        if (
-            recorder.on
-        ):  # what `add` does, without the call: it takes as long as a reading of the clock
+        # What `add` does, without the call, which takes as long as a reading of the clock.
+        if recorder.on:
             row = PACK(start, perf_counter_ns(), 0, 0, self._event, -1, 0, 0)
             try:
                 recorder._write(row)

@@ -237,11 +237,14 @@ def test_collectives_of_gloo_are_those_that_it_annotates_on_its_threads(tmp_path
     }
 
 
-def test_of_several_process_groups_gloo_does_not_say_which(tmp_path):
-    files = [
-        save(tmp_path, f"{rank}.json", on_host(*STEPS_OF_GLOO, rank=rank, groups=2))
-        for rank in (0, 1)
-    ]
+@pytest.mark.parametrize("about", ["before the events", "after the events"])
+def test_of_several_process_groups_gloo_does_not_say_which(tmp_path, about):
+    files = []
+    for rank in (0, 1):
+        told = on_host(*STEPS_OF_GLOO, rank=rank, groups=2)
+        if about == "after the events":
+            told["distributedInfo"] = told.pop("distributedInfo")
+        files.append(save(tmp_path, f"{rank}.json", told))
     assert set(rows(read(*files), "match")) == {(-1,)}
 
 
