@@ -1,7 +1,7 @@
 """What a part of a network keeps from a sample's forward pass to its backward pass, layer by layer.
 
 A layer's output is kept where a backward pass reads it. It is not where the layer itself needs only its
-input and all its readers copy it: a sum, a halo, an exchange, or the next stage. What is made again is kept
+input and all its readers do without: a sum, a mean, a halo, an exchange, or the next stage. What is made again is kept
 only where a layer outside of its segment reads it (costs/segments.py), and a segment is there as a whole
 while it goes backward.
 """
@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import halo_elements
 from lib_dlhpc.layout import Part
@@ -21,8 +22,13 @@ Floats = NDArray[np.float64]
 # Kinds whose backward needs their input and not their output, or neither.
 NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
 ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
-COPIES = ("add", "halo", "exchange")  # kinds that need nothing of their input any more
-NEITHER = (*NEED_INPUT_ONLY, "gelu", "halo", "exchange")
+COPIES = (
+    "add",
+    "halo",
+    "exchange",
+    "global_avg_pool",
+)  # kinds that need nothing of their input any more
+NEITHER = (*NEED_INPUT_ONLY, "gelu", "halo", "exchange", "receive")
 AT_ONCE = 2  # layers on the device where what is kept waits elsewhere: one at hand, one on its way
 
 
@@ -100,7 +106,9 @@ def backward_bytes(
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
-            moved[index] -= whole[index] - layer.mask_bytes * (whole[index] > 0)
+            moved[index] -= whole[index]
+            if size < BYTES["fp32"] and whole[index]:  # gradients of 32-bit logits take their place
+                moved[index] += layer.mask_bytes
     return held + moved + size * waiting(model)
 
 

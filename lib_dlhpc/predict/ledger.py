@@ -17,7 +17,7 @@ from lib_dlhpc.costs.kept import AT_ONCE, backward_extra, kept_bytes, near_bytes
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.predict.hybrid import Chain, rank_model, rank_parts
-from lib_dlhpc.predict.pipelined import under_way
+from lib_dlhpc.predict.pipelined import before_backward, under_way
 from lib_dlhpc.schedules.halves import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -85,9 +85,13 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
     passes = under_way(rank, len(chain), many, strategy.schedule, chunks)
     out = strategy.offload != "none"
-    each = [kept_bytes(part, size, strategy.recompute, out) for part in held]
-    keeps = batch * passes * sum(each) / chunks
-    extra = batch * max(backward_extra(part, size, strategy.recompute, out) for part in held)
+    each = np.array([kept_bytes(part, size, strategy.recompute, out) for part in held])
+    beside = np.array([backward_extra(part, size, strategy.recompute, out) for part in held])
+    counts, back = np.array([[passes]]), np.array([0])
+    if strategy.schedule == "interleaved":
+        counts, back = before_backward(rank, len(chain), many, chunks)
+    fullest = (counts @ each + beside[back]).argmax()
+    keeps, extra = batch * float(counts[fullest] @ each), batch * float(beside[back[fullest]])
     fixed, away = _state(experiment, rank_model(held))
     fixed["input batch"] = _samples(experiment, held) * size
     fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
@@ -168,9 +172,10 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             )
             for word in ("receives", "sends")
         )
-        # Each is sent from a copy and received into one; gradients are copied once more. The last stage has
-        # given a gradient away before it is at its fullest again.
-        found += ((2 if after else 1) * before + 3 * after) * size
+        # Each is sent from a copy and received into one; gradients are copied once more. When a last stage
+        # is at its fullest, its gradient before is on its way and its next input is expected, but in GPipe.
+        last = 1 if strategy.schedule == "gpipe" else min(3, int(strategy.microbatches))
+        found += ((2 if after else last) * before + 3 * after) * size
     return found
 
 

@@ -54,6 +54,20 @@ def under_way(rank: int, ranks: int, microbatches: int, schedule: str, chunks: i
     return min(microbatches, ranks - rank)
 
 
+def before_backward(
+    rank: int, ranks: int, microbatches: int, chunks: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many microbatches each chunk of an interleaved rank keeps before each of its backward passes,
+    shape (passes, chunks), and which chunk it is that goes back, shape (passes,)."""
+    passes = np.arange(microbatches * chunks)
+    ahead = passes % (ranks * chunks) // ranks
+    back = chunks - 1 - ahead
+    one = np.eye(chunks, dtype=np.int64)
+    kept, gone = np.cumsum(one[ahead], axis=0), np.cumsum(one[back], axis=0) - one[back]
+    warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
+    return kept[np.minimum(passes + warm_up, len(passes) - 1)] - gone, back
+
+
 def free(ranks: Ranks) -> Ranks:
     """Return the same ranks where messages take no time."""
     none = np.zeros_like(ranks.latency)

@@ -113,16 +113,30 @@ def check_data(experiment: Experiment) -> None:
         )
 
 
-def samples_of(experiment: Experiment, data: Data, step: int, indices: Array, mine: slice) -> Array:
+def samples_of(
+    experiment: Experiment,
+    data: Data,
+    step: int,
+    indices: Array,
+    mine: slice,
+    rows: slice | None = None,
+) -> Array:
     """Return a rank's samples of a global batch, images shifted at random if training.shift says so.
 
-    All ranks draw for the whole batch, so that its cut into ranks changes nothing.
+    rows: which rows of each image the rank reads. All ranks draw for the whole batch, so that its cut into
+    ranks changes nothing.
     """
-    x, most = data.x[indices[mine]], int(experiment.training.shift)
+    most = int(experiment.training.shift)
     if not most:
-        return x
+        return own_rows(data.x, rows)[indices[mine]]
     rng = np.random.default_rng([experiment.run.seed, SHIFT, step])
-    return shifted(x, rng.integers(-most, most + 1, (len(indices), 2))[mine])
+    moves = rng.integers(-most, most + 1, (len(indices), 2))[mine]
+    return own_rows(shifted(data.x[indices[mine]], moves), rows)
+
+
+def own_rows(x: Array, rows: slice | None) -> Array:
+    """Return these rows of images or fields, samples first; without any, all that there is."""
+    return x if rows is None else x[:, :, rows]
 
 
 def shifted(x: Array, moves: Array) -> Array:

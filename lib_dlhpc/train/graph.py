@@ -46,6 +46,16 @@ def flags(
     return found
 
 
+def ends_overwritable(model: Model) -> bool:
+    """Return whether nothing in the network needs what its last layer gives; exchanges pass on what they read."""
+    last = model.layers[-1]
+    if last.kind == "exchange":
+        return any(
+            each.name == last.inputs[0] and each.kind in OVERWRITABLE for each in model.layers
+        )
+    return last.kind in OVERWRITABLE
+
+
 def last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
     """Return for each layer the outputs that no later layer reads, and that nobody else is given."""
     last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}

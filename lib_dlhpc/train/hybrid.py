@@ -21,7 +21,7 @@ from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.train import loss as losses
 from lib_dlhpc.train.bubble import with_bubble
-from lib_dlhpc.train.data import Data, precision_of, samples_of, share
+from lib_dlhpc.train.data import Data, own_rows, precision_of, samples_of, share
 from lib_dlhpc.train.groups import Groups, groups_of
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.layers.room import Room
@@ -152,7 +152,7 @@ class Hybrid(Ranks):
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()
             part = slices[microbatch]
-            x = self._own_rows(samples_of(self.experiment, self.data, step, indices, part))
+            x = samples_of(self.experiment, self.data, step, indices, part, self.rows)
             self.recorder.add("input", "fetch the batch", begin, self.recorder.now())
             return x
 
@@ -162,9 +162,6 @@ class Hybrid(Ranks):
         for stage in self.stages:
             stage.begin(step, [part.stop - part.start for part in slices], rate)
         return Step(self.stages, self.depth, slices, inputs, targets, len(indices))
-
-    def _own_rows(self, x: Array) -> Array:
-        return x if self.rows is None else x[:, :, self.rows]
 
     def _expect(self, now: Step, number: int) -> None:
         """Be ready for what this rank receives next, so that it can come while it computes."""
@@ -255,8 +252,8 @@ class Hybrid(Ranks):
     def _evaluate(self, part: slice) -> Array | None:
         """Take test samples through all stages; return the outputs where the last one is."""
         x, y = self.data.test_x, self.data.test_y
-        own = self._own_rows
-        now = Step(self.stages, self.depth, [part], lambda _: own(x[part]), lambda _: y[part], 0)
+        read = own_rows(x, self.rows)
+        now = Step(self.stages, self.depth, [part], lambda _: read[part], lambda _: y[part], 0)
         outputs = None
         for stage, _, _, given in through(now, self.pipe, 0, training=False):
             if stage.last:

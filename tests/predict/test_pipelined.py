@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lib_dlhpc.predict.pipelined import Ranks, free, pipeline_time, under_way
+from lib_dlhpc.predict.pipelined import Ranks, before_backward, free, pipeline_time, under_way
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
@@ -124,3 +124,17 @@ def test_a_rank_keeps_what_its_stream_keeps(schedule, p, m, v):
             kept += isinstance(step, Forward) - isinstance(step, Backward)
             most = max(most, kept)
         assert under_way(rank, p, m, schedule, v) == most
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 3, 1), (4, 4, 2)])
+def test_each_chunk_of_an_interleaved_rank_keeps_what_its_stream_keeps(p, m, v):
+    for rank, stream in enumerate(interleaved(p, m, v).streams):
+        kept, found = [0] * v, []
+        for step in stream:
+            if isinstance(step, Forward):
+                kept[step.chunk] += 1
+            elif isinstance(step, Backward):
+                found.append(([*kept], step.chunk))
+                kept[step.chunk] -= 1
+        counts, back = before_backward(rank, p, m, v)
+        assert list(zip(counts.tolist(), back.tolist(), strict=True)) == found

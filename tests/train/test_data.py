@@ -179,6 +179,18 @@ def test_shifts_depend_on_seed_and_step_and_not_on_the_ranks():
     assert not np.array_equal(whole, samples_of(other, data, 3, indices, slice(0, 31)))
 
 
+@pytest.mark.parametrize("shift", [0, 2])
+def test_a_rank_reads_its_rows_of_an_image_and_no_more(shift):
+    experiment = experiment_of("waves", samples=60, **{"training.shift": shift})
+    data, indices = load(experiment), np.arange(20)[::-1]
+    whole = samples_of(experiment, data, 3, indices, slice(4, 9))
+    rows = samples_of(experiment, data, 3, indices, slice(4, 9), slice(3, 7))
+    assert rows.shape[2] == 4 and np.array_equal(rows, whole[:, :, 3:7])
+    if not shift:
+        base = rows if rows.base is None else rows.base
+        assert base.size == rows.size
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
