@@ -5,6 +5,9 @@
     python benchmarks/accuracy.py --only gpt --repeats 5 --seconds 20
     python benchmarks/accuracy.py --more              other experiments: what is mended for the first must hold here
 
+Each run tells the pace of its moment by steps of other small runs before and after it, as `dlhpc compare` has it; what
+is foretold is for that pace. What it would have been at the calibration's is printed beside, and not judged.
+
 None of the experiments is one that the calibration has seen. They are run turn by turn, each several times,
 so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Where others
 share the machine, a core's pace changes by half for seconds at a time: many short runs say more than a few long
@@ -21,13 +24,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from lib_dlhpc.compare import Sweep
-from lib_dlhpc.compare.comparison import beside, foretold
+from lib_dlhpc.compare.comparison import Foretold, beside, foretold
 from lib_dlhpc.compare.placed import placed
 from lib_dlhpc.compare.sweep import Row, errors, inside, interleaved
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -162,7 +165,19 @@ def measured(
         else Row({"experiment": name}, beside(each, run))
         for name, each, run in zip(some, told, runs, strict=True)
     ]
+    tell(unpaced(told, rows))
     return Sweep({"experiment": list(some)}, tuple(rows))
+
+
+def unpaced(told: Sequence[Foretold], rows: Sequence[Row]) -> str:
+    """Say how far predictions would be off at the calibration's pace, and what the paces were."""
+    both = [(each, row.comparison) for each, row in zip(told, rows, strict=True) if row.comparison]
+    off = [abs(each.step["predicted"] / of.step["measured"] - 1) for each, of in both]
+    paces = sorted(of.pace for _, of in both if of.pace)
+    return (
+        f"at the calibration's pace: predicted median {median(off):.1%}, worst {max(off):.1%};"
+        f" paces {', '.join(f'{each:.2f}' for each in paces) or 'not known'}"
+    )
 
 
 def judged(found: Sweep) -> list[tuple[str, bool]]:

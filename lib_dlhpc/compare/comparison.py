@@ -1,14 +1,16 @@
 """compare(experiment): the same steps predicted, simulated in both fidelities and run, term by term."""
 
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.calibrate.whole import pace
 from lib_dlhpc.compare.bands import ALL, Band, bands, carried
 from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
@@ -20,6 +22,7 @@ from lib_dlhpc.simulate.measure import measure
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import at_pace, cores
 from lib_dlhpc.timeline.store import load
 
 SIMULATIONS = ("rounds", "events")
@@ -27,6 +30,7 @@ WAYS = ("predicted", *SIMULATIONS, "measured")
 PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
 SECONDS = 5.0  # of real steps, about
 PAUSE = 0.05  # s between two looks at a run
+BESIDE = 0.3  # s of other runs before and after a run; each of them is run once at least
 GOING_ON = ("queued", "running")  # states of a run that is not at an end
 
 Begin = Callable[..., Job]
@@ -46,6 +50,7 @@ class Comparison:
     steps: int  # real ones that were looked at
     notes: tuple[str, ...] = ()
     folder: Path | None = None
+    pace: float | None = None  # of these minutes: s over what the calibration says; None: not known
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -77,6 +82,12 @@ class Comparison:
         return as_dict(self)
 
 
+def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
+    """Start a run here; where this machine was measured, its ranks tell what pace it has at that moment."""
+    told = experiment.machine.measured is not None and ranks <= cores()
+    return start(experiment, ranks, folder, beside=BESIDE if told else 0.0)
+
+
 def compare(
     experiment: Experiment,
     ranks: int | None = None,
@@ -85,7 +96,7 @@ def compare(
     folder: Path | None = None,
     seconds: float = SECONDS,
     look: Look = lambda job: None,
-    begin: Begin = start,
+    begin: Begin = start_beside,
 ) -> Comparison:
     """Predict, simulate and run some steps of an experiment on this machine, and lay them side by side.
 
@@ -112,6 +123,12 @@ class Foretold:
     def step(self) -> dict[str, float]:
         """Seconds of a step by way."""
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
+
+    def at_pace(self, pace: float) -> "Foretold":
+        """Return the same of a machine that takes `pace` times as long as its calibration says."""
+        experiment = self.placed.experiment
+        slower = replace(experiment, machine=at_pace(experiment.machine, pace))
+        return foretold(replace(self.placed, experiment=slower.set({})))
 
     def steps_in(self, seconds: float) -> int:
         """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
@@ -149,7 +166,7 @@ def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
 
 def measured(
     here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
-    begin: Begin = start,
+    begin: Begin = start_beside,
 ) -> Steps:  # fmt: skip
     """Run so many steps and return them. The run's folder is gone unless one is named.
 
@@ -161,20 +178,23 @@ def measured(
         while job.state in GOING_ON:
             look(job)
             time.sleep(PAUSE)
-        job.wait()
+        beside = job.wait().get("beside", ())
         timeline = load(job.folder / "timeline.npz")
     finally:
         job.cancel()
         if folder is None:
             shutil.rmtree(job.folder, ignore_errors=True)
-    return steps_of(timeline, int(short.strategy.local_steps), steps_of_an_epoch(short))
+    found = steps_of(timeline, int(short.strategy.local_steps), steps_of_an_epoch(short))
+    paces = tuple(pace(moment, short.machine, here.ranks) for moment in beside)
+    return replace(found, paces=paces)
 
 
 def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
-    """Lay what was measured beside what was foretold."""
+    """Lay what was measured beside what was foretold, at the pace that the machine had beside the runs."""
     from lib_dlhpc.compare.verdict import verdict
 
-    found = steady(runs)
+    found, now = steady(runs), pace_of(runs)
+    told = told if now is None else told.at_pace(now)
     ways = {**told.terms, "measured": found.terms}
     names = dict.fromkeys(name for terms in ways.values() for name in terms)
     terms = {
@@ -184,5 +204,11 @@ def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) ->
     }
     step = {**told.step, "measured": found.step}
     parts = (told.placed, terms, step, (found.low, found.high), told.bands, found.steps)
-    bare = Comparison(*parts, told.notes, folder)
-    return Comparison(*parts, told.notes, folder, verdict=tuple(verdict(bare)))
+    bare = Comparison(*parts, told.notes, folder, now)
+    return Comparison(*parts, told.notes, folder, now, verdict=tuple(verdict(bare)))
+
+
+def pace_of(runs: Sequence[Steps]) -> float | None:
+    """Return the pace that the machine had beside the runs, the median of all moments; None where none was told."""
+    paces = [each for run in runs for each in run.paces]
+    return statistics.median(paces) if paces else None

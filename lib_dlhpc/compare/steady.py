@@ -30,6 +30,9 @@ class Steps:
     seconds: Floats
     terms: dict[str, Floats]
     epoch: int = 0  # how many make an epoch; 0: there is one epoch
+    paces: tuple[
+        float, ...
+    ] = ()  # s that the machine took beside it, over what its calibration says
 
 
 @dataclass(frozen=True)

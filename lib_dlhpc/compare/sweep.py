@@ -17,10 +17,11 @@ from lib_dlhpc.compare.comparison import (
     beside,
     foretold,
     measured,
+    start_beside,
 )
 from lib_dlhpc.compare.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.compare.steady import Steps
-from lib_dlhpc.launch.local import JobError, start
+from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -88,7 +89,7 @@ def sweep(
     folder: Path | None = None,
     seconds: float = SECONDS,
     look: Look = lambda job: None,
-    begin: Begin = start,
+    begin: Begin = start_beside,
     repeats: int = 1,
     most: int | None = None,
 ) -> Sweep:
@@ -141,7 +142,7 @@ def interleaved(
     repeats: int,
     folder: Path | None = None,
     look: Look = lambda job: None,
-    begin: Begin = start,
+    begin: Begin = start_beside,
 ) -> list[list[Steps] | str]:
     """Run each once, then each again; return the runs of each, or why one failed. A text is left alone."""
     runs: list[list[Steps] | str] = [each if isinstance(each, str) else [] for each in told]

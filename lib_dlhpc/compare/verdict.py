@@ -46,7 +46,7 @@ def verdict(of: "Comparison") -> list[str]:
         ranks, cores = count(of.placed.ranks, "rank"), count(of.placed.cores, "core")
         fewer = count(of.placed.cores, "rank")
         return [f"Not judged: {ranks} share {cores}. Compare on {fewer} or fewer."]
-    said = [_whole(of), *_restless(of)]
+    said = [_whole(of), *_paced(of), *_restless(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:
         return [*said, f"No term is off by more than {NOTABLE:.0%} of the step."]
@@ -76,6 +76,16 @@ def _whole(of: "Comparison") -> str:
     low, high = of.bands["predicted"][ALL]
     place = "inside" if inside else "outside"
     return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
+
+
+def _paced(of: "Comparison") -> list[str]:
+    """Say at what pace the machine was, where steps of other runs beside this one have told it."""
+    if of.pace is None:
+        return []
+    return [
+        f"Other runs took {of.pace:.2f} of what the calibration says, right before and after this one: all that is"
+        " foretold is for this pace."
+    ]
 
 
 def _restless(of: "Comparison") -> list[str]:

@@ -11,13 +11,21 @@ import ipywidgets
 
 from lib_dlhpc.compare import Comparison
 from lib_dlhpc.compare.bands import ALL
-from lib_dlhpc.compare.comparison import SECONDS, WAYS, Begin, beside, foretold, measured
+from lib_dlhpc.compare.comparison import (
+    SECONDS,
+    WAYS,
+    Begin,
+    beside,
+    foretold,
+    measured,
+    start_beside,
+)
 from lib_dlhpc.compare.placed import check_here, placed, why_not
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
 from lib_dlhpc.explore.panels import notice_html, table_html
-from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import cores
@@ -38,7 +46,7 @@ class RunHere:
         ranks: int | None = None,
         machine: Machine | None = None,
         seconds: float = SECONDS,
-        begin: Begin = start,
+        begin: Begin = start_beside,
         thread: Thread = threading.Thread,
         label: str = "Run this here",
     ) -> None:
@@ -104,7 +112,7 @@ def compared(
     ranks: int | None = None,
     machine: Machine | None = None,
     seconds: float = SECONDS,
-    begin: Begin = start,
+    begin: Begin = start_beside,
     thread: Thread = threading.Thread,
 ) -> ipywidgets.Box:
     """Return a button that runs some steps of an experiment here, and what comes of them beside what was foretold.

@@ -13,14 +13,14 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.compare import Sweep, sweep
-from lib_dlhpc.compare.comparison import Begin
+from lib_dlhpc.compare.comparison import Begin, start_beside
 from lib_dlhpc.compare.sweep import placed_setting, settings_of
 from lib_dlhpc.compare.sweep_text import cells, summary
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.compare_charts import swept_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
 from lib_dlhpc.explore.panels import notice_html
-from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -40,7 +40,7 @@ class SweepHere:
         ranks: int | None = None,
         machine: Machine | None = None,
         seconds: float = SECONDS,
-        begin: Begin = start,
+        begin: Begin = start_beside,
         thread: Thread = threading.Thread,
         most: int | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ def swept(
     ranks: int | None = None,
     machine: Machine | None = None,
     seconds: float = SECONDS,
-    begin: Begin = start,
+    begin: Begin = start_beside,
     thread: Thread = threading.Thread,
 ) -> ipywidgets.Box:
     """Return a button that runs every setting of a sweep here, and what comes of them.

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.compare.comparison import Begin
+from lib_dlhpc.compare.comparison import Begin, start_beside
 from lib_dlhpc.compare.placed import placed
 from lib_dlhpc.explore.compare import RunHere
 from lib_dlhpc.explore.compare_panel import Thread
 from lib_dlhpc.explore.one_step_machines import Mine
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
@@ -35,7 +34,7 @@ class Setting(NamedTuple):
 
 
 def run_one_step(
-    mine: Mine, begin: Begin = start, thread: Thread = threading.Thread
+    mine: Mine, begin: Begin = start_beside, thread: Thread = threading.Thread
 ) -> ipywidgets.Box:
     """Return the experiment; it takes what was measured of this machine as soon as that is known."""
     controls = {

@@ -91,6 +91,7 @@ def start(
     snapshot_every: str | int | None = None,
     origin: str | None = None,
     place: mpi.Place = mpi,
+    beside: float = 0.0,
 ) -> Job:
     """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work.
 
@@ -99,8 +100,9 @@ def start(
     run.checkpoint_interval may differ from what the folder says. snapshot_every: steps, or "epoch": from
     one version in the run's snapshot store to the next. origin: "RUN@VERSION", at which the run begins: its
     versions are a branch in RUN's store. place: where its ranks run, such as a network laboratory, which
-    must be there until they are done. Raises SpecError for ranks that cannot be, for a folder that does not
-    fit, and where MPI is missing; nothing is changed then.
+    must be there until they are done. beside: s before and after it in which its ranks take steps of other
+    runs, which are in its result: they say at what pace the machine is. Raises SpecError for ranks that cannot
+    be, for a folder that does not fit, and where MPI is missing; nothing is changed then.
     """
     mpi.check_here(ranks)
     worker = place.command(ranks, "-m", WORKER)
@@ -114,7 +116,7 @@ def start(
         raise SpecError(f"{folder}: {error.strerror}.") from None
     with log:
         process = subprocess.Popen(
-            [*worker, str(folder), str(ranks)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            [*worker, str(folder), str(ranks), f"{beside:g}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             env=place.environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
     return Job(folder, process)

@@ -10,7 +10,7 @@ import os
 import platform
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date
 from functools import cache
 from importlib import metadata
@@ -37,7 +37,10 @@ LIMITS = {
     "inter_node.efficiency": (0.001, 1.0),
     "host_link.efficiency": (0.001, 1.0),
 }
+# What of a machine follows the pace of its cores, and with which power of it.
+PACED = {"device.slowdown": 1, "intra_node.latency": 1, "intra_node.bandwidth": -1}
 KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
+PACES, SLOWEST = "paces", 0.01  # they may be missing; beyond it, or its inverse, is no measurement
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Measured:
     """Where a machine's numbers come from; `intervals` hold 90 % of what they may be, 5 % to 95 %.
 
     host: a class of machines, never a name. intervals: by dotted name below the machine, such as
-    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured.
+    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured. paces: by their number
+    of ranks, what whole steps took over what the machine has them take, while it was measured.
     """
 
     date: str
@@ -54,11 +58,12 @@ class Measured:
     cores: int
     versions: Mapping[str, str]
     intervals: Mapping[str, tuple[float, float]]
+    paces: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_measured(table: Any, path: str = "machine.measured") -> Measured:
     """Build a Measured from its TOML table; raises SpecError."""
-    check_keys(table, KEYS, path)
+    check_keys(table, (*KEYS, PACES), path)
     for key in KEYS:
         if key not in table:
             raise SpecError(f"{path}.{key}: missing; the table needs {', '.join(KEYS)}.")
@@ -75,12 +80,20 @@ def read_measured(table: Any, path: str = "machine.measured") -> Measured:
         if type(table[key]) is not int or table[key] < 1:
             raise SpecError(f"{path}.{key} = {table[key]!r}: legal: a whole number above 0.")
     versions, intervals = table["versions"], table["intervals"]
-    for key, entries in (("versions", versions), ("intervals", intervals)):
+    paces = table.get(PACES, {})
+    for key, entries in (("versions", versions), ("intervals", intervals), (PACES, paces)):
         if not isinstance(entries, Mapping):
             raise SpecError(f"{path}.{key} = {entries!r}: expected a table.")
     for key, entry in versions.items():
         if not isinstance(entry, str):
             raise SpecError(f"{path}.versions.{key} = {entry!r}: expected text in quotes.")
+    for key, value in paces.items():
+        number_of_it = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number_of_it or not SLOWEST <= value <= 1 / SLOWEST or not key.isdecimal():
+            raise SpecError(
+                f"{path}.{PACES}.{key} = {value!r}: expected a number from {SLOWEST:g} to {1 / SLOWEST:g} for a number"
+                ' of ranks, such as "2" = 1.05.'
+            )
     return Measured(
         table["date"],
         table["host"],
@@ -88,6 +101,7 @@ def read_measured(table: Any, path: str = "machine.measured") -> Measured:
         table["cores"],
         dict(versions),
         {key: _interval(key, ends, f"{path}.intervals") for key, ends in intervals.items()},
+        {key: float(value) for key, value in paces.items()},
     )
 
 
@@ -221,6 +235,24 @@ def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
         machine = _with(machine, measured, key.split("."))
     device = replace(machine.device, layers=measured.device.layers)
     return replace(machine, device=device, progress=measured.progress, measured=measured.measured)
+
+
+def at_pace(machine: "Machine", pace: float) -> "Machine":
+    """Return a measured machine whose ranks take `pace` times as long for all they do among themselves.
+
+    What ranks reach elsewhere, storage and the links between nodes, stays as it is.
+    """
+    device, link, measured = machine.device, machine.intra_node, machine.measured
+    device = replace(device, slowdown=device.slowdown * pace)
+    link = replace(link, latency=link.latency * pace, bandwidth=link.bandwidth / pace)
+    if measured is not None:
+        intervals = dict(measured.intervals)
+        for key, power in PACED.items():
+            if key in intervals:
+                low, high = intervals[key]
+                intervals[key] = low * pace**power, high * pace**power
+        measured = replace(measured, intervals=intervals)
+    return replace(machine, device=device, intra_node=link, measured=measured)
 
 
 def _with(over: Any, source: Any, names: list[str]) -> Any:

@@ -3,7 +3,7 @@
 Rank 0 writes to FILE, as JSON, what the steps of a few small runs took, on all ranks and on one alone: being busy,
 waiting for messages, and for who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time
 in new processes: what the parts of a step say by themselves is held against whole steps, and one moment against the
-other.
+other. Ranks of a run that is compared with its prediction do the same before and after it (worker.py).
 """
 
 import json
@@ -22,6 +22,7 @@ STEPS = 24  # of a run, at least
 WARM_UP = 4  # of them are left out
 COLD = 0.4  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
 WORK = ("forward", "backward", "update")
+Told = dict[str, Any]  # an experiment's table, and s of its steps by cause
 
 
 def _mlp(*widths: int) -> dict[str, Any]:
@@ -83,38 +84,47 @@ def main(path: Path, seconds: float) -> None:
     """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
     from mpi4py import MPI
 
+    comm = MPI.COMM_WORLD
+    steps_of(comm, COLD * seconds)
+    before = _cpu(comm)
+    found = steps_of(comm, (1 - COLD) * seconds)
+    load = _foreign(before, _cpu(comm))
+    if comm.rank == 0:
+        told = {"ranks": comm.size, "others": [load], "runs": found}
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def steps_of(comm: Any, seconds: float) -> list[Told]:
+    """Run all on the ranks of `comm`, and on rank 0 alone, again until the seconds are over; return what they took.
+
+    All ranks call this; what is returned, rank 0 has.
+    """
+    from mpi4py import MPI
+
     from lib_dlhpc.train.coupled.buffer import wait_until
     from lib_dlhpc.train.trainer import train
 
-    comm, begin = MPI.COMM_WORLD, time.monotonic()
     runs = [(table, comm) for table in experiments(comm.size)]
     if comm.size > 1:  # a rank by itself: the same layers, and no neighbour at work
         runs += [(table, MPI.COMM_SELF) for table in experiments(1)]
-    for until in (COLD * seconds, seconds):  # only what the second has found counts
-        found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
-        before, first = _cpu(comm), True
-        while first or comm.bcast(time.monotonic() < begin + until):
-            first = False
-            for several, (table, ranks) in zip(found, runs, strict=True):
-                if ranks is comm or comm.rank == 0:
-                    timeline = train(read_experiment(table), ranks).timeline
-                    if timeline is not None:
-                        several.append(by_step(timeline))
-                wait_until(comm.Ibarrier().Test)
-    load = _foreign(before, _cpu(comm))
-    if comm.rank == 0:
-        told = {
-            "ranks": comm.size,
-            "others": [load],
-            "runs": [
-                {
-                    "experiment": table,
-                    **{key: [t for run in several for t in run[key]] for key in several[0]},
-                }
-                for (table, _), several in zip(runs, found, strict=True)
-            ],
+    found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
+    begin, first = time.monotonic(), True
+    while first or comm.bcast(time.monotonic() < begin + seconds):
+        first = False
+        for several, (table, ranks) in zip(found, runs, strict=True):
+            if ranks is comm or comm.rank == 0:
+                timeline = train(read_experiment(table), ranks).timeline
+                if timeline is not None:
+                    several.append(by_step(timeline))
+            wait_until(comm.Ibarrier().Test)
+    return [
+        {
+            "experiment": table,
+            **{key: [t for run in several for t in run[key]] for key in several[0]},
         }
-        path.write_text(json.dumps(told), encoding="utf-8")
+        for (table, _), several in zip(runs, found, strict=True)
+        if several
+    ]
 
 
 def by_step(timeline: Timeline) -> dict[str, list[float]]:

@@ -1,8 +1,11 @@
-"""One rank of a run: mpiexec -n 4 python -m lib_dlhpc.train.worker FOLDER 4.
+"""One rank of a run: mpiexec -n 4 python -m lib_dlhpc.train.worker FOLDER 4 [SECONDS].
 
 The folder holds experiment.toml. Rank 0 writes there what is new (metrics.jsonl), the timeline and the
 result; a rank that fails says what and where in error-RANK.json and ends all ranks. A rank that is killed
 cannot say so: each has a parent that watches over it, because mpiexec does not tell which one it was.
+
+SECONDS: for so long before the run, and after it, the same ranks take whole steps of other small runs
+(probe_steps.py); the result has what they took, "beside". They say what pace the machine had at that moment.
 """
 
 import json
@@ -44,13 +47,14 @@ class Whereabouts:
         return rank, step
 
 
-def main(folder: Path, expected: int, at: Whereabouts) -> None:
-    """Train; `expected` is the number of ranks that was asked for."""
+def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> None:
+    """Train; `expected` is the number of ranks that was asked for, `seconds` those of other runs beside."""
     import numpy as np
     from mpi4py import MPI
 
     from lib_dlhpc.spec.experiment import load
     from lib_dlhpc.timeline.store import save
+    from lib_dlhpc.train.probe_steps import steps_of
     from lib_dlhpc.train.trainer import train
 
     comm = MPI.COMM_WORLD
@@ -61,10 +65,17 @@ def main(folder: Path, expected: int, at: Whereabouts) -> None:
         _write(folder / f"rank-{comm.rank}.json", {"rank": comm.rank, "process": os.getpid()})
         np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
         begins, report = _tellers(folder / METRICS, comm.rank, at)
+        beside = []
+        if seconds:
+            steps_of(comm, seconds)  # cores that were idle are slow at first
+            beside.append(steps_of(comm, seconds))
         run = train(load(folder / "experiment.toml"), comm, folder, report, begins)
+        if seconds:
+            beside.append(steps_of(comm, seconds))
         if comm.rank == 0 and run.timeline is not None:
             save(run.timeline, folder / "timeline.npz")
-            _write(folder / "result.json", _result(run, comm.size))
+            others = {"beside": beside} if seconds else {}
+            _write(folder / "result.json", _result(run, comm.size) | others)
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
         echo = isinstance(error, MPI.Exception)
@@ -76,7 +87,7 @@ def main(folder: Path, expected: int, at: Whereabouts) -> None:
         comm.Abort(1)
 
 
-def watched(folder: Path, expected: int) -> None:
+def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
     """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others.
 
     Where the rank has failed this process ends by a signal: a status alone mpiexec may miss.
@@ -85,7 +96,7 @@ def watched(folder: Path, expected: int) -> None:
     child = os.fork()
     if child == 0:
         end_with(own)
-        main(folder, expected, at)
+        main(folder, expected, at, seconds)
         return
     end_with(above)
     _, status = os.waitpid(child, 0)
@@ -184,8 +195,8 @@ def _write(path: Path, table: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    where, ranks = Path(sys.argv[1]), int(sys.argv[2])
+    where, ranks, beside = Path(sys.argv[1]), int(sys.argv[2]), float([*sys.argv, "0"][3])
     if hasattr(os, "fork"):
-        watched(where, ranks)
+        watched(where, ranks, beside)
     else:
-        main(where, ranks, Whereabouts())
+        main(where, ranks, Whereabouts(), beside)

@@ -8,9 +8,10 @@ from planted import Planted
 
 from lib_dlhpc.calibrate.machine import STEPS, fit_machine
 from lib_dlhpc.calibrate.machine_report import as_lines
-from lib_dlhpc.calibrate.whole import expected
+from lib_dlhpc.calibrate.whole import expected, pace
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.measured import at_pace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.train.optimizers import RULES
 from lib_dlhpc.train.probe import NETWORKS, Case
@@ -119,6 +120,16 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
     machine = found([moment(parts, 1.1, ranks=1)], ranks=1).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     assert "intra_node.efficiency" not in machine.measured.intervals
+
+
+@pytest.mark.parametrize(("now", "ranks"), [(1.0, 2), (1.3, 2), (0.8, 1)])
+def test_the_pace_of_a_moment_is_what_all_its_steps_have_in_common(parts, now, ranks):
+    machine = found([moment(parts, 1.1, 0.6, alone=1.3)] * 3).machine
+    assert set(machine.measured.paces) == {"1", "2"}
+    told = moment(at_pace(parts, now), 1.1, 0.6, alone=1.3)["runs"]
+    assert pace(told, machine, ranks) == pytest.approx(
+        now, rel=0.01
+    )  # sums of a reduction keep their own pace
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from lib_dlhpc.compare import bands, compare
-from lib_dlhpc.compare.comparison import ALL, WAYS, beside, foretold
+from lib_dlhpc.compare.comparison import ALL, BESIDE, WAYS, beside, foretold, start_beside
 from lib_dlhpc.compare.placed import placed
 from lib_dlhpc.compare.short import FEWEST, MOST
 from lib_dlhpc.compare.steady import steps_of
@@ -90,6 +90,7 @@ def test_who_looks_sees_a_run_that_waits_in_a_queue(digits, tmp_path):
 
         def wait(self):
             assert not self.left, "whoever waits here cannot look"
+            return {}
 
         def cancel(self):
             pass
@@ -264,6 +265,41 @@ def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
         found = beside(told, [steps_of(slow)])
         assert found.inside() is inside
         assert ("outside" in found.verdict[0]) is not inside
+
+
+def test_what_is_foretold_is_for_the_pace_of_the_moment(digits, calibrated):
+    told = foretold(placed(digits, machine=calibrated))
+    steps = steps_of(simulate(told.placed.experiment, steps=8))
+    plain = beside(told, [steps])
+    assert plain.pace is None and not any("Other runs" in words for words in plain.verdict)
+    runs = [replace(steps, paces=paces) for paces in ((1.5, 9.0), (1.0, 1.5), ())]
+    found = beside(told, runs)
+    assert found.pace == 1.5 and found.as_dict()["pace"] == 1.5
+    assert any(words.startswith("Other runs took 1.50") for words in found.verdict)
+    for way in ("predicted", "rounds", "events"):
+        for name in ("forward", "backward", "update"):
+            slower = 1.5 * plain.terms[name][way]
+            assert found.terms[name][way] == pytest.approx(slower, rel=0.05), (way, name)
+        low, high = found.bands[way][ALL]
+        assert low <= found.step[way] <= high
+    assert found.step["measured"] == pytest.approx(plain.step["measured"])
+
+
+def test_ranks_tell_the_pace_where_the_machine_was_measured(mpi, digits, calibrated):
+    found = compare(digits, machine=calibrated, steps=8)
+    assert found.pace > 0
+    assert compare(digits, steps=8).pace is None
+
+
+def test_ranks_that_share_cores_tell_no_pace(digits, calibrated, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        "lib_dlhpc.compare.comparison.start", lambda *words, **more: given.append(more["beside"])
+    )
+    here = placed(digits, machine=calibrated).experiment
+    for experiment, ranks in ((here, cores()), (here, cores() + 1), (digits, 1)):
+        start_beside(experiment, ranks)
+    assert given == [BESIDE, 0.0, 0.0]
 
 
 def test_a_simulation_has_the_predictions_band_about_itself(digits, calibrated):

@@ -19,6 +19,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline
+from lib_dlhpc.train.probe_steps import STEPS, WARM_UP, experiments
 
 SHORT = """
 [model]
@@ -119,6 +120,16 @@ def test_one_rank_or_many_learn_the_same(experiment, tmp_path):
     double = experiment.set({"strategy.precision": "fp64"})
     losses = [start(double, n, tmp_path / str(n)).wait()["test_loss"] for n in (1, 3)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+
+
+def test_other_runs_beside_it_are_told_before_and_after_and_change_nothing(experiment, tmp_path):
+    plain = start(experiment, 2, tmp_path / "plain").wait()
+    told = start(experiment, 2, tmp_path / "told", beside=0.05).wait()
+    assert "beside" not in plain and len(told["beside"]) == 2
+    for moment in told["beside"]:
+        assert [run["experiment"] for run in moment] == experiments(2) + experiments(1)
+        assert all(len(run["busy"]) >= STEPS - WARM_UP and min(run["busy"]) > 0 for run in moment)
+    assert told["test_loss"] == plain["test_loss"] and told["accuracy"] == plain["accuracy"]
 
 
 def test_a_rank_that_raises_is_named_with_its_place(experiment, tmp_path, mischief):

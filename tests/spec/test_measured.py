@@ -1,5 +1,6 @@
 """What a calibration says of itself: it round-trips, is laid over a machine, and notices that it is elsewhere."""
 
+import re
 import tomllib
 from dataclasses import replace
 from datetime import date, timedelta
@@ -12,6 +13,7 @@ from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
 from lib_dlhpc.spec.machine import load_machine, read_machine
 from lib_dlhpc.spec.measured import (
     OLD,
+    at_pace,
     default_machine,
     default_path,
     field_of,
@@ -19,6 +21,7 @@ from lib_dlhpc.spec.measured import (
     host_class,
     load_measured,
     measured_on,
+    read_measured,
     versions,
 )
 
@@ -151,6 +154,27 @@ def test_a_mistake_is_named_with_its_place(changes, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("paces", "said"),
+    [
+        ({"2": True}, "paces.2 = True"),
+        ({"2": "quick"}, "paces.2 = 'quick'"),
+        ({"2": 0.0}, "a number from 0.01 to 100"),
+        ({"two": 1.0}, "for a number of ranks"),
+        ([1.0], "expected a table"),
+    ],
+)
+def test_a_pace_that_cannot_be_is_refused(paces, said):
+    with pytest.raises(SpecError, match=re.escape(said)):
+        read_measured(table()["measured"] | {"paces": paces})
+
+
+def test_paces_are_read_and_may_be_missing():
+    measured = table()["measured"]
+    assert read_measured(measured | {"paces": {"1": 1, "2": 1.08}}).paces == {"1": 1.0, "2": 1.08}
+    assert read_measured(measured).paces == {}
+
+
 def test_what_is_missing_is_named():
     whole = table()
     del whole["measured"]["intervals"]
@@ -236,3 +260,20 @@ def test_a_class_of_machines_is_no_machine():
 
     assert socket.gethostname() not in host_class()
     assert " core" in host_class()
+
+
+def test_at_another_pace_cores_and_what_lies_between_them_are_slower_and_nothing_else():
+    ends = {"device.slowdown": [0.9, 1.2], "device.launch": [1e-7, 1e-3]}
+    machine = read_machine(
+        {"name": "laptop", "measured": table()["measured"] | {"intervals": ends}}
+    )
+    slower = at_pace(machine, 1.5)
+    assert slower.device.slowdown == pytest.approx(1.5 * machine.device.slowdown)
+    assert slower.intra_node.latency == pytest.approx(1.5 * machine.intra_node.latency)
+    assert slower.intra_node.bandwidth == pytest.approx(machine.intra_node.bandwidth / 1.5)
+    intervals = slower.measured.intervals
+    assert intervals["device.slowdown"] == pytest.approx((1.35, 1.8))
+    assert intervals["device.launch"] == (1e-7, 1e-3)
+    assert (slower.storage, slower.inter_node) == (machine.storage, machine.inter_node)
+    again = at_pace(slower, 1 / 1.5)
+    assert again.device.slowdown == pytest.approx(machine.device.slowdown)
