@@ -23,7 +23,7 @@ from lib_dlhpc.calibrate.joined import joined
 from lib_dlhpc.calibrate.layers import Layers, fit_layers
 from lib_dlhpc.calibrate.messages import Messages, fit_messages
 from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
-from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval, paces
+from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval
 from lib_dlhpc.calibrate.workspace import CalibrationError
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
@@ -128,7 +128,6 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
         "versions": versions(),
         "intervals": {key: list(pair) for key, pair in ends.items()},
     }
-    table["measured"]["paces"] = paces(raw.get(STEPS, ()), read_machine(table))
     return Calibrated(read_machine(table), layers, messages, numbers, away, whole, raw)
 
 

@@ -202,9 +202,7 @@ def _table(machine: Machine) -> dict[str, Any]:
         }
         for kind, pace in layers.items()
     }
-    paces = {ranks: _rounded(pace, "") for ranks, pace in machine.measured.paces.items()}
     table["measured"] = to_table(machine.measured) | {
-        "paces": paces,
         "intervals": {
             key: [_rounded(end, field_of(key)["unit"]) for end in ends]
             for key, ends in machine.measured.intervals.items()

@@ -65,25 +65,13 @@ def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
 
 
 def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> float:
-    """Return what steps of one moment took over what they took while the machine was measured, in the geometric mean.
+    """Return what steps of one moment took over what a measured machine has them take, in the geometric mean.
 
-    Of the moment's runs those on so many ranks count. Where the machine says nothing of them, what it has them take is
-    in the place of what they took.
+    Of the moment's runs those on so many ranks count, all alike. One slowdown stands for ranks by themselves and
+    for ranks side by side, which are in each other's way; this number holds for so many of them.
     """
-    runs = [run for run in (_Run(told, machine) for told in moment) if run.counts]
-    then = machine.measured.paces.get(str(ranks), 1.0) if machine.measured else 1.0
-    now = [-np.log1p(run.error(1.0, 1.0)) for run in runs if run.ranks == ranks]
-    return float(np.exp(np.mean(now))) / then
-
-
-def paces(moments: Sequence[Mapping[str, Any]], machine: Machine) -> dict[str, float]:
-    """Return by number of ranks what whole steps took over what the machine has them take, in calm moments."""
-    calm = [each["runs"] for each in moments if max(each["others"]) <= CALM]
-    numbers = {run["experiment"]["strategy"]["devices_per_node"] for runs in calm for run in runs}
-    return {
-        str(ranks): float(np.median([pace(runs, machine, ranks) for runs in calm]))
-        for ranks in sorted(numbers)
-    }
+    runs = [run for run in (_Run(told, machine) for told in moment) if run.ranks == ranks]
+    return float(np.exp(-np.mean([np.log1p(run.error(1.0, 1.0)) for run in runs])))
 
 
 class _Run:

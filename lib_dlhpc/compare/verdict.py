@@ -83,7 +83,7 @@ def _paced(of: "Comparison") -> list[str]:
     if of.pace is None:
         return []
     return [
-        f"Other runs took {of.pace:.2f} of what the calibration says, right before and after this one: all that is"
+        f"Other runs took {of.pace:.2f} times what the calibration says, right before and after this one: all that is"
         " foretold is for this pace."
     ]
 

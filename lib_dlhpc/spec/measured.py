@@ -10,7 +10,7 @@ import os
 import platform
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date
 from functools import cache
 from importlib import metadata
@@ -40,7 +40,6 @@ LIMITS = {
 # What of a machine follows the pace of its cores, and with which power of it.
 PACED = {"device.slowdown": 1, "intra_node.latency": 1, "intra_node.bandwidth": -1}
 KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
-PACES, SLOWEST = "paces", 0.01  # they may be missing; beyond it, or its inverse, is no measurement
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,7 @@ class Measured:
     """Where a machine's numbers come from; `intervals` hold 90 % of what they may be, 5 % to 95 %.
 
     host: a class of machines, never a name. intervals: by dotted name below the machine, such as
-    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured. paces: by their number
-    of ranks, what whole steps took over what the machine has them take, while it was measured.
+    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured.
     """
 
     date: str
@@ -58,12 +56,11 @@ class Measured:
     cores: int
     versions: Mapping[str, str]
     intervals: Mapping[str, tuple[float, float]]
-    paces: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_measured(table: Any, path: str = "machine.measured") -> Measured:
     """Build a Measured from its TOML table; raises SpecError."""
-    check_keys(table, (*KEYS, PACES), path)
+    check_keys(table, KEYS, path)
     for key in KEYS:
         if key not in table:
             raise SpecError(f"{path}.{key}: missing; the table needs {', '.join(KEYS)}.")
@@ -80,20 +77,12 @@ def read_measured(table: Any, path: str = "machine.measured") -> Measured:
         if type(table[key]) is not int or table[key] < 1:
             raise SpecError(f"{path}.{key} = {table[key]!r}: legal: a whole number above 0.")
     versions, intervals = table["versions"], table["intervals"]
-    paces = table.get(PACES, {})
-    for key, entries in (("versions", versions), ("intervals", intervals), (PACES, paces)):
+    for key, entries in (("versions", versions), ("intervals", intervals)):
         if not isinstance(entries, Mapping):
             raise SpecError(f"{path}.{key} = {entries!r}: expected a table.")
     for key, entry in versions.items():
         if not isinstance(entry, str):
             raise SpecError(f"{path}.versions.{key} = {entry!r}: expected text in quotes.")
-    for key, value in paces.items():
-        number_of_it = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number_of_it or not SLOWEST <= value <= 1 / SLOWEST or not key.isdecimal():
-            raise SpecError(
-                f"{path}.{PACES}.{key} = {value!r}: expected a number from {SLOWEST:g} to {1 / SLOWEST:g} for a number"
-                ' of ranks, such as "2" = 1.05.'
-            )
     return Measured(
         table["date"],
         table["host"],
@@ -101,7 +90,6 @@ def read_measured(table: Any, path: str = "machine.measured") -> Measured:
         table["cores"],
         dict(versions),
         {key: _interval(key, ends, f"{path}.intervals") for key, ends in intervals.items()},
-        {key: float(value) for key, value in paces.items()},
     )
 
 

@@ -124,12 +124,18 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
 
 @pytest.mark.parametrize(("now", "ranks"), [(1.0, 2), (1.3, 2), (0.8, 1)])
 def test_the_pace_of_a_moment_is_what_all_its_steps_have_in_common(parts, now, ranks):
-    machine = found([moment(parts, 1.1, 0.6, alone=1.3)] * 3).machine
-    assert set(machine.measured.paces) == {"1", "2"}
-    told = moment(at_pace(parts, now), 1.1, 0.6, alone=1.3)["runs"]
+    machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
+    told = moment(at_pace(parts, now), 1.2, alone=1.2)["runs"]
     assert pace(told, machine, ranks) == pytest.approx(
         now, rel=0.01
-    )  # sums of a reduction keep their own pace
+    )  # sums have a pace of their own
+
+
+def test_ranks_side_by_side_have_a_pace_of_their_own(parts):
+    machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
+    told = moment(parts, 1.2, alone=1.5)["runs"]
+    assert pace(told, machine, 2) == pytest.approx(1.0, rel=0.02)
+    assert pace(told, machine, 1) == pytest.approx(1.25, rel=0.02)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))

@@ -63,8 +63,8 @@ class Played:
         folder.mkdir()
         save(simulate(experiment, steps=20), folder / "timeline.npz")
 
-    def wait(self) -> None:
-        pass
+    def wait(self) -> dict[str, Any]:
+        return {}
 
     cancel = wait
 

@@ -1,6 +1,5 @@
 """What a calibration says of itself: it round-trips, is laid over a machine, and notices that it is elsewhere."""
 
-import re
 import tomllib
 from dataclasses import replace
 from datetime import date, timedelta
@@ -21,7 +20,6 @@ from lib_dlhpc.spec.measured import (
     host_class,
     load_measured,
     measured_on,
-    read_measured,
     versions,
 )
 
@@ -152,27 +150,6 @@ def test_a_mistake_is_named_with_its_place(changes, said):
     with pytest.raises(SpecError) as error:
         read_machine(table(**changes))
     assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("paces", "said"),
-    [
-        ({"2": True}, "paces.2 = True"),
-        ({"2": "quick"}, "paces.2 = 'quick'"),
-        ({"2": 0.0}, "a number from 0.01 to 100"),
-        ({"two": 1.0}, "for a number of ranks"),
-        ([1.0], "expected a table"),
-    ],
-)
-def test_a_pace_that_cannot_be_is_refused(paces, said):
-    with pytest.raises(SpecError, match=re.escape(said)):
-        read_measured(table()["measured"] | {"paces": paces})
-
-
-def test_paces_are_read_and_may_be_missing():
-    measured = table()["measured"]
-    assert read_measured(measured | {"paces": {"1": 1, "2": 1.08}}).paces == {"1": 1.0, "2": 1.08}
-    assert read_measured(measured).paces == {}
 
 
 def test_what_is_missing_is_named():
