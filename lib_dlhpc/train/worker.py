@@ -22,7 +22,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from lib_dlhpc.train.watching import end_with
+from lib_dlhpc.train.watching import end_with, unname_shared
 
 ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
 METRICS = "metrics.jsonl"
@@ -63,6 +63,7 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         if comm.size != expected:
             raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
         _write(folder / f"rank-{comm.rank}.json", {"rank": comm.rank, "process": os.getpid()})
+        unname_shared(comm)
         np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
         begins, report = _tellers(folder / METRICS, comm.rank, at)
         beside = []

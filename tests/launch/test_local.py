@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -256,6 +257,18 @@ def test_cancel_ends_all_ranks(experiment, tmp_path):
     assert json.loads((job.folder / "status.json").read_text())["state"] == "cancelled"
     with pytest.raises(JobError, match="cancelled"):
         job.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process maps")
+def test_memory_that_ranks_share_has_no_name_that_would_outlive_them(experiment, tmp_path):
+    job = start(experiment.set({"run.epochs": 10_000}), 3, tmp_path / "run")
+    until_there(job.folder / "snapshot.npz", job)
+    maps = [psutil.Process(pid).memory_maps(grouped=False) for pid in left(job.folder)]
+    paths = {each.path for process in maps for each in process if "/dev/shm/" in each.path}
+    job.cancel()
+    ended(job)
+    assert paths, "the ranks share no memory: what is looked at here is not there"
+    assert not [path for path in paths if Path(path.removesuffix(" (deleted)")).exists()]
 
 
 def test_what_cannot_be_started_is_refused_and_changes_nothing(experiment, tmp_path):

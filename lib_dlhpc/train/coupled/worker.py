@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from lib_dlhpc.train.watching import end_with
+from lib_dlhpc.train.watching import end_with, unname_shared
 
 
 def main(folder: Path, expected: int) -> None:
@@ -25,6 +25,7 @@ def main(folder: Path, expected: int) -> None:
     comm = MPI.COMM_WORLD
     if comm.size != expected:
         raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
+    unname_shared(comm)
     result = couple(load(folder / "workflow.toml"), comm)
     if result is None:
         return
