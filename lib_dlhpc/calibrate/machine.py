@@ -144,8 +144,8 @@ def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
 def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
     """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
     keys = {
-        "device.slowdown": (whole.slowdown, whole.slowdowns, SLOWDOWN),
-        "intra_node.efficiency": (whole.efficiency, whole.efficiencies, EFFICIENCY),
+        "device.slowdown": (whole.slowdown, whole.slowdown_of_runs, SLOWDOWN),
+        "intra_node.efficiency": (whole.efficiency, whole.efficiency_of_runs, EFFICIENCY),
     }
     return {
         key: (middle, interval(middle, values, most, ends[key]))

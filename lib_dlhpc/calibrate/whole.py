@@ -41,8 +41,8 @@ class Whole:
 
     slowdown: float
     efficiency: float  # of the bandwidth
-    slowdowns: tuple[float, ...]  # a step without what its exchange should take, over its computing
-    efficiencies: tuple[float, ...]  # of what was waited for alone
+    slowdown_of_runs: tuple[float, ...]  # a step less its exchange, over its computing
+    efficiency_of_runs: tuple[float, ...]  # of what was waited for alone
     errors: tuple[float, ...]  # expected over measured steps, less 1, with both numbers put in
 
 
