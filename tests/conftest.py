@@ -6,6 +6,7 @@ quietly stopped looking must not stay green.
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -20,6 +21,10 @@ pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)
 settings.load_profile("lib_dlhpc")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every program that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def require_all() -> bool:
