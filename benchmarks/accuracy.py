@@ -90,6 +90,8 @@ def cases(here: int) -> Iterator[tuple[str, Experiment]]:
     if several == 1:
         return
     n = f"{several} ranks"
+    yield f"mlp digits, data {n}, batch 64", experiment("mlp-digits", "digits", several, 64)
+    yield f"cnn digits, data {n}, batch 32", experiment("cnn-digits", "digits", several, 32)
     yield f"mlp wide, data {n}", experiment(wide, "mnist-5k", several, 60)
     small = {"bucket": "300 kB", "allreduce": "rabenseifner"}
     yield f"mlp wide, data {n}, small buckets", experiment(wide, "mnist-5k", several, 60, **small)
