@@ -178,7 +178,7 @@ def unpaced(told: Sequence[Foretold], rows: Sequence[Row]) -> str:
     paces = sorted(of.pace for _, of in both if of.pace)
     return (
         f"at the calibration's pace: predicted median {median(off):.1%}, worst {max(off):.1%};"
-        f" paces {', '.join(f'{each:.2f}' for each in paces) or 'not known'}"
+        f" paces {', '.join(f'{work:.2f} and {calls:.2f}' for work, calls in paces) or 'not known'}"
     )
 
 

@@ -48,7 +48,8 @@ class Whole:
 
 def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     """Return what the runs of several moments amount to; machine: as its parts were fitted."""
-    told = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
+    calm = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
+    told = [run for run in calm if not run.get("tiny")]
     runs = [_Run(run, machine) for run in told]
     counted = [run for run in runs if run.counts]
     if not counted:
@@ -64,14 +65,20 @@ def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     )
 
 
-def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> float:
+def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> tuple[float, float]:
     """Return what steps of one moment took over what a measured machine has them take, in the geometric mean.
 
-    Of the moment's runs those on so many ranks count, all alike. One slowdown stands for ranks by themselves and
-    for ranks side by side, which are in each other's way; this number holds for so many of them.
+    First of runs with much arithmetic, then of those with next to none: a core that others share may take twice as
+    long for calls and for Python, and as long as ever for products. Of the moment's runs those on so many ranks
+    count, all alike. One slowdown stands for ranks by themselves and for ranks side by side, which are in each
+    other's way; these numbers hold for so many of them.
     """
-    runs = [run for run in (_Run(told, machine) for told in moment) if run.ranks == ranks]
-    return float(np.exp(-np.mean([np.log1p(run.error(1.0, 1.0)) for run in runs])))
+    found = []
+    for tiny in (False, True):
+        told = [_Run(run, machine) for run in moment if run.get("tiny", False) is tiny]
+        off = [np.log1p(run.error(1.0, 1.0)) for run in told if run.ranks == ranks]
+        found.append(float(np.exp(-np.mean(off))))
+    return found[0], found[1]
 
 
 class _Run:

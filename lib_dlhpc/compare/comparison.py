@@ -14,7 +14,7 @@ from lib_dlhpc.calibrate.whole import pace
 from lib_dlhpc.compare.bands import ALL, Band, bands, carried
 from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.compare.steady import Steps, steady, steps_of
+from lib_dlhpc.compare.steady import Pace, Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
@@ -50,7 +50,7 @@ class Comparison:
     steps: int  # real ones that were looked at
     notes: tuple[str, ...] = ()
     folder: Path | None = None
-    pace: float | None = None  # of these minutes: s over what the calibration says; None: not known
+    pace: Pace | None = None  # of these minutes; None: not known
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -124,10 +124,10 @@ class Foretold:
         """Seconds of a step by way."""
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
 
-    def at_pace(self, pace: float) -> "Foretold":
-        """Return the same of a machine that takes `pace` times as long as its calibration says."""
+    def at_pace(self, pace: Pace) -> "Foretold":
+        """Return the same of a machine that takes so many times as long as its calibration says."""
         experiment = self.placed.experiment
-        slower = replace(experiment, machine=at_pace(experiment.machine, pace))
+        slower = replace(experiment, machine=at_pace(experiment.machine, *pace))
         return foretold(replace(self.placed, experiment=slower.set({})))
 
     def steps_in(self, seconds: float) -> int:
@@ -208,7 +208,10 @@ def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) ->
     return Comparison(*parts, told.notes, folder, now, verdict=tuple(verdict(bare)))
 
 
-def pace_of(runs: Sequence[Steps]) -> float | None:
+def pace_of(runs: Sequence[Steps]) -> Pace | None:
     """Return the pace that the machine had beside the runs, the median of all moments; None where none was told."""
     paces = [each for run in runs for each in run.paces]
-    return statistics.median(paces) if paces else None
+    if not paces:
+        return None
+    work, calls = (statistics.median(column) for column in zip(*paces, strict=True))
+    return work, calls

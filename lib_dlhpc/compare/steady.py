@@ -17,6 +17,7 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.table import KINDS
 
 Floats: TypeAlias = NDArray[np.float64]
+Pace: TypeAlias = tuple[float, float]  # s over what the calibration says: of work, and of each call
 WARM_UP = 3  # steps at the start of a run that are left out
 ENOUGH = 4  # steps that must be left for others to be left out
 WORK = ("forward", "backward", "update")
@@ -30,9 +31,7 @@ class Steps:
     seconds: Floats
     terms: dict[str, Floats]
     epoch: int = 0  # how many make an epoch; 0: there is one epoch
-    paces: tuple[
-        float, ...
-    ] = ()  # s that the machine took beside it, over what its calibration says
+    paces: tuple[Pace, ...] = ()  # that the machine had beside it
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
         "cores": of.placed.cores,
         "oversubscribed": of.oversubscribed,
         "calibration": of.placed.calibration or None,
-        "pace": of.pace,
+        "pace": of.pace and dict(zip(("work", "calls"), of.pace, strict=True)),
         "steps": of.steps,
         "step": dict(of.step),
         "spread": list(of.spread),

@@ -82,9 +82,10 @@ def _paced(of: "Comparison") -> list[str]:
     """Say at what pace the machine was, where steps of other runs beside this one have told it."""
     if of.pace is None:
         return []
+    work, calls = of.pace
     return [
-        f"Other runs took {of.pace:.2f} times what the calibration says, right before and after this one: all that is"
-        " foretold is for this pace."
+        f"Right before and after this run, work took {work:.2f} times what the calibration says, and calls, however"
+        f" small, {calls:.2f} times: all that is foretold is for this pace."
     ]
 
 

@@ -37,8 +37,6 @@ LIMITS = {
     "inter_node.efficiency": (0.001, 1.0),
     "host_link.efficiency": (0.001, 1.0),
 }
-# What of a machine follows the pace of its cores, and with which power of it.
-PACED = {"device.slowdown": 1, "intra_node.latency": 1, "intra_node.bandwidth": -1}
 KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
 
 
@@ -225,20 +223,32 @@ def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
     return replace(machine, device=device, progress=measured.progress, measured=measured.measured)
 
 
-def at_pace(machine: "Machine", pace: float) -> "Machine":
-    """Return a measured machine whose ranks take `pace` times as long for all they do among themselves.
+def at_pace(machine: "Machine", work: float, calls: float) -> "Machine":
+    """Return a measured machine whose ranks take `work` times as long for what they do among themselves.
 
-    What ranks reach elsewhere, storage and the links between nodes, stays as it is.
+    calls: how many times as long they take for each call, however small, and for each message. What ranks reach
+    elsewhere, storage and the links between nodes, stays as it is.
     """
     device, link, measured = machine.device, machine.intra_node, machine.measured
-    device = replace(device, slowdown=device.slowdown * pace)
-    link = replace(link, latency=link.latency * pace, bandwidth=link.bandwidth / pace)
+    small = calls / work  # all of a device takes `work` times as long, so this is what is left
+    layers = {
+        kind: replace(
+            each, launch=each.launch * small, backward_launch=each.backward_launch * small
+        )
+        for kind, each in device.layers.items()
+    }
+    device = replace(
+        device, slowdown=device.slowdown * work, layers=layers,
+        launch=device.launch * small, overhead=device.overhead * small,
+    )  # fmt: skip
+    link = replace(link, latency=link.latency * calls, bandwidth=link.bandwidth / work)
     if measured is not None:
-        intervals = dict(measured.intervals)
-        for key, power in PACED.items():
-            if key in intervals:
-                low, high = intervals[key]
-                intervals[key] = low * pace**power, high * pace**power
+        factors = {"device.slowdown": work, "device.launch": small, "device.overhead": small,
+                   "intra_node.latency": calls, "intra_node.bandwidth": 1 / work}  # fmt: skip
+        intervals = {
+            key: (low * factors.get(key, 1.0), high * factors.get(key, 1.0))
+            for key, (low, high) in measured.intervals.items()
+        }
         measured = replace(measured, intervals=intervals)
     return replace(machine, device=device, intra_node=link, measured=measured)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.train.probe import _cpu, _foreign
+from lib_dlhpc.train.probe import TINY, _cpu, _foreign
 
 STEPS = 24  # of a run, at least
 WARM_UP = 4  # of them are left out
@@ -80,6 +80,18 @@ def experiments(ranks: int) -> list[dict[str, Any]]:
     return found
 
 
+def tiny(ranks: int) -> dict[str, Any]:
+    """Return a run with next to no arithmetic, as a table: it tells the pace of calls, however small, and of Python."""
+    widths, batch = TINY["widths"], int(str(TINY["batch"]))
+    return {
+        "model": {"family": "mlp", "widths": widths},
+        "dataset": {"name": "digits"},
+        "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
+        "strategy": {"devices_per_node": ranks, "batch": batch},
+        "run": {"epochs": 2.0},
+    }
+
+
 def main(path: Path, seconds: float) -> None:
     """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
     from mpi4py import MPI
@@ -97,16 +109,16 @@ def main(path: Path, seconds: float) -> None:
 def steps_of(comm: Any, seconds: float) -> list[Told]:
     """Run all on the ranks of `comm`, and on rank 0 alone, again until the seconds are over; return what they took.
 
-    All ranks call this; what is returned, rank 0 has.
+    All ranks call this; what is returned, rank 0 has. The runs of `tiny` are marked so.
     """
     from mpi4py import MPI
 
     from lib_dlhpc.train.coupled.buffer import wait_until
     from lib_dlhpc.train.trainer import train
 
-    runs = [(table, comm) for table in experiments(comm.size)]
+    runs = [(table, comm) for table in (*experiments(comm.size), tiny(comm.size))]
     if comm.size > 1:  # a rank by itself: the same layers, and no neighbour at work
-        runs += [(table, MPI.COMM_SELF) for table in experiments(1)]
+        runs += [(table, MPI.COMM_SELF) for table in (*experiments(1), tiny(1))]
     found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
     begin, first = time.monotonic(), True
     while first or comm.bcast(time.monotonic() < begin + seconds):
@@ -120,6 +132,7 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
     return [
         {
             "experiment": table,
+            "tiny": table["dataset"]["name"] == "digits",
             **{key: [t for run in several for t in run[key]] for key in several[0]},
         }
         for (table, _), several in zip(runs, found, strict=True)

@@ -15,7 +15,7 @@ from lib_dlhpc.spec.measured import at_pace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.train.optimizers import RULES
 from lib_dlhpc.train.probe import NETWORKS, Case
-from lib_dlhpc.train.probe_steps import WARM_UP, by_step, experiments
+from lib_dlhpc.train.probe_steps import WARM_UP, by_step, experiments, tiny
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +29,14 @@ def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2, alone=Non
     alone: how much longer a rank by itself computes, told as well.
     """
     runs = []
-    tables = [(table, slowdown) for table in experiments(ranks)]
-    tables += [(table, alone) for table in experiments(1) if alone]
+    tables = [(table, slowdown) for table in (*experiments(ranks), tiny(ranks))]
+    tables += [(table, alone) for table in (*experiments(1), tiny(1)) if alone]
     for table, slowdown in tables:
         work, cost = expected(read_experiment(table), machine)
         wait = cost.latency + cost.reduction + cost.bandwidth / efficiency
         steps = {"busy": slowdown * work, "behind": 1e-5, "wait": wait + 1e-5}
-        runs.append({"experiment": table, **{name: [took] * 20 for name, took in steps.items()}})
+        about = {"experiment": table, "tiny": table in (tiny(1), tiny(ranks))}
+        runs.append(about | {name: [took] * 20 for name, took in steps.items()})
     return {"ranks": ranks, "others": [others], "runs": runs}
 
 
@@ -122,19 +123,21 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
     assert "intra_node.efficiency" not in machine.measured.intervals
 
 
-@pytest.mark.parametrize(("now", "ranks"), [(1.0, 2), (1.3, 2), (0.8, 1)])
-def test_the_pace_of_a_moment_is_what_all_its_steps_have_in_common(parts, now, ranks):
-    """To 2 %: a tiny run's overhead is told once more beside a slowdown."""
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("work", "calls"), [(1.0, 1.0), (1.3, 1.3), (0.8, 0.8), (1.0, 2.0)])
+def test_the_pace_of_a_moment_is_that_of_work_and_that_of_calls(parts, work, calls, ranks):
+    """To 2 %: a tiny run's overhead is told once more beside a slowdown. No run is of one of them alone: 10 % then."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
-    told = moment(at_pace(parts, now), 1.2, alone=1.2)["runs"]
-    assert pace(told, machine, ranks) == pytest.approx(now, rel=0.02)
+    told = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
+    close = 0.02 if work == calls else 0.1
+    assert pace(told, machine, ranks) == pytest.approx((work, calls), rel=close)
 
 
 def test_ranks_side_by_side_have_a_pace_of_their_own(parts):
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     told = moment(parts, 1.2, alone=1.5)["runs"]
-    assert pace(told, machine, 2) == pytest.approx(1.0, rel=0.02)
-    assert pace(told, machine, 1) == pytest.approx(1.25, rel=0.02)
+    assert pace(told, machine, 2)[0] == pytest.approx(1.0, rel=0.02)
+    assert pace(told, machine, 1)[0] == pytest.approx(1.25, rel=0.02)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))

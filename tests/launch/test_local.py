@@ -20,7 +20,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline
-from lib_dlhpc.train.probe_steps import STEPS, WARM_UP, experiments
+from lib_dlhpc.train.probe_steps import STEPS, WARM_UP, experiments, tiny
 
 SHORT = """
 [model]
@@ -128,7 +128,10 @@ def test_other_runs_beside_it_are_told_before_and_after_and_change_nothing(exper
     told = start(experiment, 2, tmp_path / "told", beside=0.05).wait()
     assert "beside" not in plain and len(told["beside"]) == 2
     for moment in told["beside"]:
-        assert [run["experiment"] for run in moment] == experiments(2) + experiments(1)
+        assert [run["experiment"] for run in moment] == [
+            *experiments(2), tiny(2), *experiments(1), tiny(1),
+        ]  # fmt: skip
+        assert [run["tiny"] for run in moment] == [False] * 5 + [True] + [False] * 3 + [True]
         assert all(len(run["busy"]) >= STEPS - WARM_UP and min(run["busy"]) > 0 for run in moment)
     assert told["test_loss"] == plain["test_loss"] and told["accuracy"] == plain["accuracy"]
 

@@ -244,13 +244,15 @@ def test_at_another_pace_cores_and_what_lies_between_them_are_slower_and_nothing
     machine = read_machine(
         {"name": "laptop", "measured": table()["measured"] | {"intervals": ends}}
     )
-    slower = at_pace(machine, 1.5)
+    slower = at_pace(machine, 1.5, 3.0)
     assert slower.device.slowdown == pytest.approx(1.5 * machine.device.slowdown)
-    assert slower.intra_node.latency == pytest.approx(1.5 * machine.intra_node.latency)
+    assert slower.intra_node.latency == pytest.approx(3 * machine.intra_node.latency)
+    assert slower.device.launch == pytest.approx(2 * machine.device.launch)
+    assert slower.device.overhead == pytest.approx(2 * machine.device.overhead)
     assert slower.intra_node.bandwidth == pytest.approx(machine.intra_node.bandwidth / 1.5)
     intervals = slower.measured.intervals
     assert intervals["device.slowdown"] == pytest.approx((1.35, 1.8))
-    assert intervals["device.launch"] == (1e-7, 1e-3)
+    assert intervals["device.launch"] == pytest.approx((2e-7, 2e-3))
     assert (slower.storage, slower.inter_node) == (machine.storage, machine.inter_node)
-    again = at_pace(slower, 1 / 1.5)
+    again = at_pace(slower, 1 / 1.5, 1 / 3)
     assert again.device.slowdown == pytest.approx(machine.device.slowdown)
