@@ -26,11 +26,12 @@ def parts():
 def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2, alone=None):
     """What a moment tells in which all computing takes longer, and messages get part of the bandwidth.
 
-    alone: how much longer a rank by itself computes, told as well.
+    alone: how much longer a rank by itself computes, told as well. Tiny runs take what the parts say: what is
+    outside of their layers comes of such runs.
     """
     runs = []
-    tables = [(table, slowdown) for table in (*experiments(ranks), tiny(ranks))]
-    tables += [(table, alone) for table in (*experiments(1), tiny(1)) if alone]
+    tables = [(table, slowdown) for table in experiments(ranks)] + [(tiny(ranks), 1.0)]
+    tables += [(table, alone) for table in experiments(1) if alone] + [(tiny(1), 1.0)] * bool(alone)
     for table, slowdown in tables:
         work, cost = expected(read_experiment(table), machine)
         wait = cost.latency + cost.reduction + cost.bandwidth / efficiency
@@ -126,10 +127,10 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(("work", "calls"), [(1.0, 1.0), (1.3, 1.3), (0.8, 0.8), (1.0, 2.0)])
 def test_the_pace_of_a_moment_is_that_of_work_and_that_of_calls(parts, work, calls, ranks):
-    """To 2 %: a tiny run's overhead is told once more beside a slowdown. No run is of one of them alone: 10 % then."""
+    """To 2 %: a tiny run's overhead is told once more beside a slowdown. Small runs make calls too: 20 % then."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     told = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
-    close = 0.02 if work == calls else 0.1
+    close = 0.02 if work == calls else 0.2
     assert pace(told, machine, ranks) == pytest.approx((work, calls), rel=close)
 
 
