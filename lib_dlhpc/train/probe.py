@@ -79,7 +79,8 @@ NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
 # counted too coarsely, the clock on the wall.
 FINE = time.get_clock_info("thread_time").resolution < 1e-6
 own_clock = time.thread_time if FINE else perf_counter
-TINY = {"widths": [64, 24, 16, 10], "batch": 16}  # so little work that what is outside of it shows
+# So little work that what is outside of it shows.
+TINY: dict[str, Any] = {"widths": [64, 24, 16, 10], "batch": 16}
 WARM_UP = 10  # steps of a tiny run that do not count
 
 

@@ -82,7 +82,7 @@ def experiments(ranks: int) -> list[dict[str, Any]]:
 
 def tiny(ranks: int) -> dict[str, Any]:
     """Return a run with next to no arithmetic, as a table: it tells the pace of calls, however small, and of Python."""
-    widths, batch = TINY["widths"], int(str(TINY["batch"]))
+    widths, batch = TINY["widths"], TINY["batch"]
     return {
         "model": {"family": "mlp", "widths": widths},
         "dataset": {"name": "digits"},
@@ -132,10 +132,10 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
     return [
         {
             "experiment": table,
-            "tiny": table["dataset"]["name"] == "digits",
+            "tiny": table == tiny(ranks.size),
             **{key: [t for run in several for t in run[key]] for key in several[0]},
         }
-        for (table, _), several in zip(runs, found, strict=True)
+        for (table, ranks), several in zip(runs, found, strict=True)
         if several
     ]
 
