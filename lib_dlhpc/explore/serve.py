@@ -6,6 +6,7 @@ end with the page that used them, and are culled when a page went away without s
 
 import argparse
 import json
+import logging
 import os
 import re
 import socket
@@ -22,6 +23,7 @@ from lib_dlhpc.explore.figure import PAGE_HAS_VEGA
 
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
+PINGS = "The websocket_ping_timeout"
 # They have nothing to do on such a page, and some of them throw there.
 UNWANTED_EXTENSIONS = [
     "ipyparallel-labextension",
@@ -124,6 +126,10 @@ def _prepare_environment() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    # Jupyter waits 90 s for an answer to what it asks a page every 30 s, and Tornado, which reads
+    # the two settings but does not use them, warns of that. Both at 30 s close a page before the
+    # first question, and one that is closed while it loads may never draw.
+    logging.getLogger("tornado.general").addFilter(lambda said: PINGS not in said.getMessage())
 
 
 def _configuration(path: Path, port: int, ip: str, preheat: int) -> Any:
@@ -145,11 +151,10 @@ def _configuration(path: Path, port: int, ip: str, preheat: int) -> Any:
     config.MappingKernelManager.update(
         cull_interval=60, cull_idle_timeout=IDLE, cull_connected=False, cull_busy=False
     )
-    config.Voila.tornado_settings = {"ws_ping_timeout": 30_000}  # the default, without a warning
     if os.name == "posix":
         config.KernelManager.transport = "ipc"  # sockets that only this user can open
     if ip not in ("127.0.0.1", "localhost", "::1"):
-        config.Voila.tornado_settings["compress_response"] = True  # pages are a third as heavy
+        config.Voila.tornado_settings = {"compress_response": True}  # pages are a third as heavy
     return config
 
 

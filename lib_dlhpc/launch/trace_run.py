@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib_dlhpc.launch.mpi import check_here, command, environment
-from lib_dlhpc.launch.traced import INTERRUPTED, part_of
+from lib_dlhpc.launch.traced import INTERRUPTED, INTERRUPTED_STATUS, part_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
 from lib_dlhpc.timeline.table import Timeline
@@ -93,6 +93,9 @@ def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
     interrupted = any(part.ended == INTERRUPTED for part in parts)
     if interrupted:
         lost.append("Interrupted: what the ranks were doing then is not here.")
+        status = (
+            status and INTERRUPTED_STATUS
+        )  # mpiexec mixes in how it ended those that were slower
     for part in parts:
         if part.ended is None and not interrupted:
             lost.append(

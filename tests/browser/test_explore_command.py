@@ -13,9 +13,13 @@ from patience import PATIENCE
 pytestmark = pytest.mark.browser
 
 
-def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eventually):
+def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eventually, tmp_path):
     command = [sys.executable, "-m", "lib_dlhpc.cli", "explore", "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    errors = tmp_path / "errors"
+    with errors.open("w") as stream:
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stream, text=True, start_new_session=True
+        )
     try:
         line = server.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/\S*", line).group(0)
@@ -34,6 +38,7 @@ def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eve
         eventually(lambda: not any(child.is_running() for child in children))
         with pytest.raises(OSError):
             urllib.request.urlopen(address, timeout=PATIENCE)
+        assert "ping" not in errors.read_text(), "of settings that the reader did not make"
     finally:
         server.kill()
         server.wait()

@@ -111,16 +111,17 @@ def test_a_receive_matches_the_send_whose_message_it_got(mpiexec, tmp_path):
 @pytest.mark.parametrize(
     ("how", "status", "lost"),
     [
-        ("returns", 0, []),
-        ("finalizes", 0, []),
-        ("exits", 3, ["rank 1 ended with exit status 3"]),
-        ("raises", 1, ["rank 1 ended with ValueError: no luck today"]),
-        ("killed", 9, ["rank 1 was ended from outside"]),
+        ("returns", {0}, []),
+        ("finalizes", {0}, []),
+        ("exits", {3}, ["rank 1 ended with exit status 3"]),
+        # mpiexec tells 9 if it ended the other ranks before it heard how the first had ended
+        ("raises", {1, 9}, ["rank 1 ended with ValueError: no luck today"]),
+        ("killed", {9}, ["rank 1 was ended from outside"]),
     ],
 )
 def test_however_it_ends_what_was_done_before_is_there(mpiexec, tmp_path, how, status, lost):
     run, table = traced(tmp_path, ENDING, how, ranks=3)
-    assert run.returncode == status, run.stderr
+    assert run.returncode in status, run.stderr
     for rank in range(3):
         mine = [event.name for event in table if event.rank == rank]
         assert mine[:3] == ["first", "MPI_Barrier", "MPI_Allgather"]
