@@ -156,8 +156,8 @@ def totals_chart() -> dict[str, Any]:
     """Time, energy and device-hours of the run against devices, relative to the present choice."""
     x = _devices()
     y = alt.Y("relative:Q", title="times what it is now").scale(type="log", base=2, nice=False)
-    y = y.axis(_axis(labelExpr="(datum.value < 1 ? '1/' + format(1/datum.value, 'd') : "
-                               "format(datum.value, ',d')) + ' ×'", tickCount=6))  # fmt: skip
+    y = y.axis(_axis(labelExpr="(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : "
+                               "format(datum.value, ',.2~f')) + ' ×'", tickCount=6))  # fmt: skip
     names, styles = list(TOTALS), list(TOTALS.values())
     colour = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("quantity:N", legend=None).scale(
