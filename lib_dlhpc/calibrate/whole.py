@@ -26,11 +26,13 @@ from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.layout import parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import at_pace
 
 CALM = 0.3  # cores that others may keep busy
 STEADY = 0.4  # of the steps of a run are quicker than what counts
 SLOWDOWN = 0.7, 1.6  # beyond it something else is at work than what the parts left out
 EFFICIENCY = 0.2, 1.0
+TURNS = 3  # after which the paces of work and of calls stay, to half a percent
 TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # shares of the bandwidth
 Ends = tuple[float, float]
 
@@ -66,19 +68,27 @@ def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
 
 
 def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> tuple[float, float]:
-    """Return what steps of one moment took over what a measured machine has them take, in the geometric mean.
+    """Return what work took at one moment over what a measured machine has it take, and what calls took.
 
-    First of runs with much arithmetic, then of those with next to none: a core that others share may take twice as
-    long for calls and for Python, and as long as ever for products. Of the moment's runs those on so many ranks
-    count, all alike. One slowdown stands for ranks by themselves and for ranks side by side, which are in each
-    other's way; these numbers hold for so many of them.
+    A core that others share may take twice as long for calls, for Python and for messages, however small, and as
+    long as ever for products. Runs with next to no arithmetic tell the one, runs with much of it the other; each has
+    some of both, so that the two are found by turns. Of the moment's runs those on so many ranks count, all alike.
+    One slowdown stands for ranks by themselves and for ranks side by side, which are in each other's way; these
+    numbers hold for so many of them.
     """
-    found = []
-    for tiny in (False, True):
-        told = [_Run(run, machine) for run in moment if run.get("tiny", False) is tiny]
-        off = [np.log1p(run.error(1.0, 1.0)) for run in told if run.ranks == ranks]
-        found.append(float(np.exp(-np.mean(off))))
-    return found[0], found[1]
+    told = [run for run in moment if int(read_experiment(run["experiment"]).devices) == ranks]
+    tiny = [run for run in told if run.get("tiny")]
+    other = [run for run in told if not run.get("tiny")]
+    work = calls = 1.0
+    for _ in range(TURNS):
+        calls *= _longer(tiny, at_pace(machine, work, calls))
+        work *= _longer(other, at_pace(machine, work, calls))
+    return work, calls
+
+
+def _longer(runs: Sequence[Mapping[str, Any]], machine: Machine) -> float:
+    """Return how many times as long as expected the steps of runs took, in the geometric mean."""
+    return float(np.exp(-np.mean([np.log1p(_Run(run, machine).error(1.0, 1.0)) for run in runs])))
 
 
 class _Run:
