@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib_dlhpc.launch.mpi import check_here, command, environment
-from lib_dlhpc.launch.traced import INTERRUPTED, INTERRUPTED_STATUS, part_of
+from lib_dlhpc.launch.traced import (
+    EXITED,
+    INTERRUPTED,
+    INTERRUPTED_STATUS,
+    RAISED_STATUS,
+    part_of,
+)
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
 from lib_dlhpc.timeline.table import Timeline
@@ -20,7 +26,7 @@ WORKER = "lib_dlhpc.launch.traced"
 
 @dataclass(frozen=True, eq=False)
 class TracedRun:
-    """What came of it. lost: in sentences, what is not in the timeline; status: of mpiexec."""
+    """What came of it. lost: in sentences, what is not in the timeline; status: of the program."""
 
     timeline: Timeline
     status: int
@@ -80,6 +86,7 @@ def _run(words: list[str]) -> int:
 
 
 def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
+    """mpiexec's status has in it how it ended the other ranks; where one of them said why it ended, that counts."""
     parts: list[Part] = []
     lost: list[str] = []
     for rank in range(ranks):
@@ -93,9 +100,7 @@ def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
     interrupted = any(part.ended == INTERRUPTED for part in parts)
     if interrupted:
         lost.append("Interrupted: what the ranks were doing then is not here.")
-        status = (
-            status and INTERRUPTED_STATUS
-        )  # mpiexec mixes in how it ended those that were slower
+        status = status and INTERRUPTED_STATUS
     for part in parts:
         if part.ended is None and not interrupted:
             lost.append(
@@ -103,4 +108,6 @@ def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
             )
         elif part.ended not in (None, "done", INTERRUPTED):
             lost.append(f"rank {part.rank} ended with {part.ended}")
+            if not (interrupted or part.ended.startswith(EXITED)):
+                status = status and RAISED_STATUS
     return TracedRun(assemble(parts, ranks), status, tuple(lost))

@@ -26,6 +26,8 @@ PATIENCE = (
 MPI_MODULE = "mpi4py.MPI"
 INTERRUPTED = "KeyboardInterrupt"  # how a rank ends that was told Ctrl-C
 INTERRUPTED_STATUS = 130  # as of a shell: 128 + SIGINT
+EXITED = "exit status"
+RAISED_STATUS = 1  # Python's own
 
 
 def part_of(folder: Path, rank: int) -> Path:
@@ -119,7 +121,7 @@ def main(words: list[str]) -> None:
     try:
         _run(program, arguments)
     except SystemExit as error:
-        how = "done" if error.code in (None, 0) else f"exit status {error.code}"
+        how = "done" if error.code in (None, 0) else f"{EXITED} {error.code}"
         raise
     except KeyboardInterrupt:  # who pressed the keys knows why: no traceback of each rank
         how = INTERRUPTED
@@ -144,7 +146,7 @@ def _run(program: str, arguments: list[str]) -> None:
         runpy.run_path(program, run_name="__main__")
 
 
-def _abort(traced: Traced, how: str, status: int = 1) -> None:
+def _abort(traced: Traced, how: str, status: int = RAISED_STATUS) -> None:
     """End all ranks where one has failed, as `python -m mpi4py` does: they would wait for it for ever."""
     if traced.own is not None and traced.own.size > 1 and not traced.mpi.Is_finalized():
         HERE.told(ended=how)
