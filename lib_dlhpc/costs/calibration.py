@@ -14,7 +14,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Work], Any]) -> Any:
-    """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one.
+    """Return measured over roofline compute time: as [calibration] has it, or from its rate; else 1.0.
 
     bucket_costs(experiment, work): seconds on the network of each bucket, as the engine has them.
     The measured step of `devices` devices may already hold some waiting and some exposed exchange. A
@@ -24,6 +24,9 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
     Raises SpecError where the rate cannot be, or says nothing of one device: several asynchronous ones.
     """
     measured = experiment.calibration
+    if np.any(measured.compute_scale):
+        given: Any = np.where(np.equal(measured.compute_scale, 0), 1.0, measured.compute_scale)
+        return given[()]
     if not np.any(measured.rate):
         return 1.0
     small = _at_calibration(experiment)

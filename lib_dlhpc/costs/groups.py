@@ -2,15 +2,14 @@
 
 Groups of one kind exchange at the same time. With d devices in a node, of which g belong to the same
 group, d / g groups leave the node together and each has that part of its NICs.
-
-A ring hands n bytes on in p parts: (p-1) (alpha + n/p beta) to gather them from all, as much to add them up
-and leave each rank its part, twice as much for both (Chan et al. 2007, "Collective communication").
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.network import (
     BYTES_MOVED_TO_REDUCE,
     Cost,
@@ -18,12 +17,17 @@ from lib_dlhpc.costs.network import (
     Network,
     all_to_all_congestion,
     congestion,
-    slowest,
+    network_of,
 )
 from lib_dlhpc.layout import sizes, stride
+from lib_dlhpc.schedules.algorithm import Algorithm
+from lib_dlhpc.schedules.choice import cheapest, chosen
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
+# What a layer of a network that is split does, as a collective.
+GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}
 
 
 class Wire(NamedTuple):
@@ -56,7 +60,7 @@ def alike_network(experiment: Experiment) -> Network:
 
 def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
     """Return what `ranks` ranks run on that stand `apart` from each other in rank order."""
-    machine, devices = experiment.machine, int(experiment.devices_per_node)
+    machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
     near = max(1, min(ranks, devices // apart))
     nodes = -(-ranks // near)
     inner, outer = machine.intra_node, machine.inter_node
@@ -81,7 +85,7 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
 
     The whole node sends if the next ranks stand outside of it, else those nearest to its edge.
     """
-    machine, devices = experiment.machine, int(experiment.devices_per_node)
+    machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
     if first // devices == second // devices:
         link = machine.intra_node
         return Wire(link.latency, 1 / (link.bandwidth * link.efficiency))
@@ -90,42 +94,45 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
     return Wire(link.latency, leaving / (link.bandwidth * link.efficiency * machine.nics))
 
 
-def gather(n: Any, net: Network, times: Any = 1) -> Cost:
-    """Return the cost of `times` allgathers of n bytes in all, each by a ring."""
-    ranks = net.inner.ranks * net.outer.ranks
-    alpha, beta = slowest(net)
-    return Cost(times * (ranks - 1) * alpha, (ranks - 1) / ranks * n * beta, 0.0 * n)
+def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
+    """Return the cost of `times` collectives of n bytes in all, each by the algorithm that is named or chosen for it.
+
+    goal: allreduce, reduce_scatter or allgather. name: see schedules/choice.py.
+    """
+    return cheapest(goal, n / np.maximum(times, 1), net, name).times(times)
 
 
-def scatter(n: Any, net: Network, times: Any = 1) -> Cost:
-    """Return the cost of `times` reduce-scatters of n bytes in all, each by a ring."""
-    ranks = net.inner.ranks * net.outer.ranks
-    latency, bandwidth, _ = gather(n, net, times)
-    return Cost(latency, bandwidth, (ranks - 1) / ranks * n * net.gamma)
+def gather(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
+    """Return the cost of `times` allgathers of n bytes in all."""
+    return collective("allgather", n, net, times, name)
 
 
-def everyone(n: Any, net: Network, times: Any = 1) -> Cost:
-    """Return the cost of `times` allreduces of n bytes in all, each by a ring."""
-    return gather(n, net, times) + scatter(n, net, times)
+def scatter(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
+    """Return the cost of `times` reduce-scatters of n bytes in all."""
+    return collective("reduce_scatter", n, net, times, name)
+
+
+def everyone(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
+    """Return the cost of `times` allreduces of n bytes in all."""
+    return collective("allreduce", n, net, times, name)
+
+
+def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
+    """Return by which algorithm the gradients of a scalar experiment are summed, by the bytes of a bucket."""
+    strategy, net = experiment.strategy, network_of(experiment)
+    cut = buckets(experiment.model, float(strategy.bucket), compute.BYTES[strategy.precision])
+    sizes = set(cut.sizes[cut.sizes > 0].tolist())
+    return {size: chosen("allreduce", size, net, strategy.allreduce) for size in sorted(sizes)}
 
 
 def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
-    """Return the cost of `times` exchanges of everyone with everyone; each rank sends n bytes in all, evenly.
-
-    What stays in a node and what leaves it go at once; a rank has its part of the NICs of its group.
-    """
-    near, far = net.inner.ranks, net.outer.ranks
-    ranks = near * far
-    inside = (near - 1) / ranks * n * net.inner.beta
-    across = (ranks - near) / ranks * n * near * net.outer.beta * net.all_to_all
-    alpha, _ = slowest(net)
-    return Cost(times * (ranks - 1) * alpha, np.maximum(inside, across), 0.0)
+    """Return the cost of `times` exchanges of everyone with everyone; each rank sends n bytes in all, evenly."""
+    return collective("all_to_all", n * net.inner.ranks * net.outer.ranks, net, times)
 
 
 def exchange_cost(way: str, n: Any, net: Network, times: Any) -> Cost:
     """Return the cost of `times` exchanges of n bytes in all, forward or backward `way` of a layer."""
-    prices = {"all_reduce": everyone, "all_gather": gather, "reduce_scatter": scatter}
-    return prices[way](n, net, times) if way in prices else NOTHING
+    return collective(GOALS[way], n, net, times) if way in GOALS else NOTHING
 
 
 def halo_cost(experiment: Experiment, borrowed: Any, lent: Any, layers: Any) -> Cost:

@@ -1,56 +1,29 @@
 """The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.schedules.network import Array, Cost, Level, Network, flat, slowest
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 
-Array = Any  # a float or a numpy array; everything here broadcasts
+__all__ = [
+    "Array",
+    "Cost",
+    "Level",
+    "Network",
+    "all_to_all_congestion",
+    "congestion",
+    "flat",
+    "last_axis",
+    "network_of",
+    "node_links",
+    "slowest",
+]
+
 BYTES_MOVED_TO_REDUCE = 3  # read two numbers, write one
-
-
-class Level(NamedTuple):
-    """`ranks` equal partners, each with a full-duplex link: alpha in s, beta in s/B."""
-
-    ranks: Array
-    alpha: Array
-    beta: Array
-
-
-class Network(NamedTuple):
-    """What a collective runs on; `congestion(distance)` is the slow-down of an exchange between all
-    pairs of nodes that far apart in rank order, `all_to_all` that of everyone with everyone."""
-
-    inner: Level
-    outer: Level
-    gamma: Array
-    congestion: Callable[[int], Array] = lambda distance: 1.0
-    all_to_all: Array = 1.0
-
-
-class Cost(NamedTuple):
-    """Seconds of messages, by cause."""
-
-    latency: Array
-    bandwidth: Array
-    reduction: Array
-
-    @property
-    def total(self) -> Array:
-        """All three terms together, in s."""
-        return self.latency + self.bandwidth + self.reduction
-
-    def __add__(self, other: Any) -> "Cost":
-        """Return both, one after the other."""
-        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def times(self, factor: Array) -> "Cost":
-        """Return the cost of `factor` of it."""
-        return Cost(*(factor * term for term in self))
 
 
 def last_axis(value: Any) -> Any:
@@ -58,17 +31,12 @@ def last_axis(value: Any) -> Any:
     return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
 
 
-def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
-    """Return the network of `ranks` nodes of one device: alpha in s, beta and gamma in s/B."""
-    return Network(Level(1, 0.0, 0.0), Level(ranks, alpha, beta), gamma)
-
-
 def network_of(experiment: Experiment) -> Network:
     """Return the levels and the reduction rate of the devices that take part in the exchange.
 
     The NICs of a node are used together.
     """
-    machine, strategy = experiment.machine, experiment.strategy
+    machine, strategy = experiment.calibrated_machine, experiment.strategy
     inner, outer = machine.intra_node, machine.inter_node
     nodes = last_axis(strategy.nodes)
     return Network(
@@ -86,15 +54,6 @@ def network_of(experiment: Experiment) -> Network:
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
     )
-
-
-def slowest(net: Network) -> tuple[Array, Array]:
-    """Return alpha and beta of the slowest link on a ring of all devices."""
-    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    alone = np.equal(g, 1)
-    alpha = np.where(nodes > 1, np.where(alone, a_out, np.maximum(a_in, a_out)), a_in)
-    beta = np.where(nodes > 1, np.where(alone, b_out, np.maximum(b_in, b_out)), b_in)
-    return alpha, beta
 
 
 def congestion(machine: Machine, nodes: Any, distance: int) -> Any:

@@ -14,7 +14,7 @@ def compute_scale(
     whole: Callable[[Experiment], Any],
     step: Callable[[Experiment, float], float],
 ) -> float:
-    """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one.
+    """Return measured over roofline compute time: as [calibration] has it, or from its rate; else 1.0.
 
     A rate of one device is one of the whole network on it: whole(experiment) is its scale. A rate of
     several is one of the same split, with fewer or more replicas: step(experiment, scale) is its time in
@@ -22,7 +22,7 @@ def compute_scale(
     """
     small = measured_with(experiment)
     if small is None:
-        return 1.0
+        return float(experiment.calibration.compute_scale) or 1.0
     if not small.strategy.is_split:
         return float(whole(replace(small, calibration=experiment.calibration)))
     seconds = float(small.global_batch / experiment.calibration.rate)
@@ -77,4 +77,5 @@ def measured_with(experiment: Experiment) -> Experiment | None:
     else:
         batch = int(strategy.batch) if not measured.batch else batch * int(strategy.replica)
     small = replace(strategy, **changed, batch=batch)
-    return replace(experiment, strategy=small, calibration=type(measured)())
+    alone = replace(measured, rate=0.0, devices=1, batch=0)
+    return replace(experiment, strategy=small, calibration=alone)

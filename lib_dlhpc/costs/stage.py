@@ -124,14 +124,15 @@ def gathered_again(model: Model, recompute: str) -> tuple[Layer, ...]:
 
 
 def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str, int], list[int]] = {}
     halos = [0, 0, 0]
     for layer in layers:
         if layer.kind == "exchange":
             way = layer.attributes[direction]
             whole = max(prod(layer.input_shape), prod(layer.output_shape))
             if way in ("all_reduce", "all_gather", "reduce_scatter"):
-                counted = found.setdefault((layer.attributes["group"], way), [0, 0])
+                # Of one size together: the size decides how they are exchanged.
+                counted = found.setdefault((layer.attributes["group"], way, whole), [0, 0])
                 counted[0] += 1
                 counted[1] += whole
         elif layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
@@ -139,7 +140,7 @@ def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
             sent = bool(borrowed or lent)
             halos = [halos[0] + sent, halos[1] + borrowed, halos[2] + lent]
     return Messages(
-        tuple((group, way, many, size) for (group, way), (many, size) in found.items()),
+        tuple((group, way, many, size) for (group, way, _), (many, size) in found.items()),
         (halos[0], halos[1], halos[2]),
     )
 

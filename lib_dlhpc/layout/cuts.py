@@ -1,5 +1,6 @@
 """Parts of a range: who has what along one axis of an array."""
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -7,6 +8,7 @@ Range: TypeAlias = tuple[int, int]  # from the first to one past the last
 Ranges: TypeAlias = tuple[Range, ...]  # of one rank
 
 
+@lru_cache(maxsize=1024)  # most layers of a deep network have one of a few widths
 def even(extent: int, ranks: int) -> Ranges:
     """Return the range of each rank; parts differ by one at most, and the first are the longer ones."""
     short, longer = divmod(extent, ranks)

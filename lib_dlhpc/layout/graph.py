@@ -37,6 +37,7 @@ class Graph:
     homes: list[int] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
     _converted: dict[tuple[str, str], Held] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)  # of layers
 
     def local_shape(self, held: Held) -> tuple[int, ...]:
         """Return the shape of what this rank has of a sample."""
@@ -109,7 +110,7 @@ class Graph:
         cut = gives if gives.axis != WHOLE else source
         cuts = bounds(tuple(each[0] for each in cut.ranges)) if cut.axis != WHOLE else ()
         name = f"{self.model.layers[home].name}.{word}"
-        if any(layer.name == name for layer in self.layers):
+        if name in self._names:
             name = f"{name} of {source.name}"
         output = self.local_shape(gives)
         attributes = {
@@ -139,3 +140,4 @@ class Graph:
         """Add a layer as it is."""
         self.layers.append(layer)
         self.homes.append(home)
+        self._names.add(layer.name)

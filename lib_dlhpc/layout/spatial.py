@@ -10,6 +10,7 @@ ranks until the rows are gathered, and are the same on all ranks after that.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -23,6 +24,7 @@ WINDOWS = ("conv", "max_pool", "avg_pool")
 BY_ROW = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "prelu", "batch_norm")
 
 
+@lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
 def split_space(model: Model, ranks: int, rank: int) -> Graph:
     """Return what rank `rank` of `ranks` has of a network of images or volumes.
 

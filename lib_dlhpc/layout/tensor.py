@@ -10,6 +10,7 @@ all else is split by position: the sum over ranks becomes a reduce-scatter befor
 Invariants: the gradient of a whole output is whole and the same on all ranks; that of a part is the part's.
 """
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ BY_POSITION = ("layer_norm", "dropout", "add", "relu", "leaky_relu", "tanh", "si
 SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
 
 
+@lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
 def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: bool) -> Graph:
     """Return what rank `rank` of `ranks` has of a network, by strategy.split and sequence_parallel.
 

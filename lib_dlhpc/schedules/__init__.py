@@ -2,12 +2,17 @@
 
 rounds.py       Round, Schedule, messages: the data
 algorithms.py   ALGORITHMS by name; schedule(algorithm, ranks, elements)
+algorithm.py    Algorithm: the record of one: rounds, closed form, words, options
+choice.py       which one a library would choose for a size and a network
+network.py      the two levels that closed forms are of; Cost
 compose.py      then, beside, within: schedules from schedules
 rings.py        ring: allreduce, reduce-scatter, allgather
 doubling.py     recursive doubling, Rabenseifner
 trees.py        binomial trees, van de Geijn's broadcast, a chain
 double_tree.py  two binary trees at once
 hierarchy.py    hierarchical, 2-D torus
+levels.py       reduce-scatter and allgather level by level
+all_to_all.py   all-to-all level by level
 exchange.py     parameter server, all-to-all, Bruck's allgather, halos
 goals.py        what each collective is to achieve
 checks.py       ProofError; messages between ranks and elements that exist
@@ -34,9 +39,10 @@ from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.execute import execute, prepared
+from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import PIPELINES
 from lib_dlhpc.schedules.pipeline_proof import prove_pipeline, timetable
-from lib_dlhpc.schedules.price import Cost, price
+from lib_dlhpc.schedules.price import price
 from lib_dlhpc.schedules.proof import Proof, prove
 from lib_dlhpc.schedules.rounds import Round, Schedule, messages
 

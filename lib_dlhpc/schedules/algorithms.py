@@ -1,61 +1,79 @@
 """All algorithms by name, and `schedule`, which binds one to a number of ranks and elements."""
 
 import inspect
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.schedules.double_tree import double_binary_tree
-from lib_dlhpc.schedules.doubling import rabenseifner, recursive_doubling
-from lib_dlhpc.schedules.exchange import (
-    bruck_allgather,
-    halo_exchange,
-    pairwise_all_to_all,
-    parameter_server,
-)
-from lib_dlhpc.schedules.hierarchy import hierarchical, torus_2d
-from lib_dlhpc.schedules.rings import ring, ring_allgather, ring_reduce_scatter
-from lib_dlhpc.schedules.rounds import Algorithm, Schedule
-from lib_dlhpc.schedules.trees import (
-    binomial,
-    binomial_broadcast,
-    binomial_reduce,
-    chain_broadcast,
-    van_de_geijn_broadcast,
-)
+from lib_dlhpc.schedules import all_to_all, double_tree, exchange, levels, rings, trees
+from lib_dlhpc.schedules.algorithm import Algorithm
+from lib_dlhpc.schedules.rounds import Rounds, Schedule
 from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.strategy import ALLREDUCES
 
-COLLECTIVES: dict[str, dict[str, Algorithm]] = {
-    "allreduce": {
-        "ring": ring,
-        "recursive_doubling": recursive_doubling,
-        "rabenseifner": rabenseifner,
-        "binomial": binomial,
-        "double_binary_tree": double_binary_tree,
-        "hierarchical": hierarchical,
-        "torus_2d": torus_2d,
-        "parameter_server": parameter_server,
-    },
-    "broadcast": {
-        "binomial_broadcast": binomial_broadcast,
-        "van_de_geijn_broadcast": van_de_geijn_broadcast,
-        "chain_broadcast": chain_broadcast,
-    },
-    "reduce": {"binomial_reduce": binomial_reduce},
-    "reduce_scatter": {"ring_reduce_scatter": ring_reduce_scatter},
-    "allgather": {"ring_allgather": ring_allgather, "bruck_allgather": bruck_allgather},
-    "all_to_all": {"pairwise_all_to_all": pairwise_all_to_all},
-    "halo": {"halo_exchange": halo_exchange},
+
+class _Allreduces(Mapping[str, Algorithm]):
+    """The records of those that strategy.allreduce may name."""
+
+    def __getitem__(self, name: str) -> Algorithm:
+        return _record(ALLREDUCES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ALLREDUCES)
+
+    def __len__(self) -> int:
+        return len(ALLREDUCES)
+
+
+@cache
+def _record(place: str) -> Algorithm:
+    module, _, name = place.partition(":")
+    found: Algorithm = getattr(import_module(module), name)
+    return found
+
+
+def _named(*records: Algorithm) -> dict[str, Algorithm]:
+    return {record.name: record for record in records}
+
+
+COLLECTIVES: dict[str, Mapping[str, Algorithm]] = {
+    "allreduce": ChainMap(_named(double_tree.DOUBLE_BINARY_TREE), _Allreduces()),  # type: ignore[arg-type]
+    "broadcast": _named(
+        trees.BINOMIAL_BROADCAST, trees.VAN_DE_GEIJN_BROADCAST, trees.CHAIN_BROADCAST
+    ),
+    "reduce": _named(trees.BINOMIAL_REDUCE),
+    "reduce_scatter": _named(
+        rings.RING_REDUCE_SCATTER,
+        levels.HIERARCHICAL_REDUCE_SCATTER,
+        levels.HALVING_REDUCE_SCATTER,
+    ),
+    "allgather": _named(
+        rings.RING_ALLGATHER,
+        levels.HIERARCHICAL_ALLGATHER,
+        levels.DOUBLING_ALLGATHER,
+        exchange.BRUCK_ALLGATHER,
+    ),
+    "all_to_all": _named(
+        all_to_all.PAIRWISE_ALL_TO_ALL,
+        all_to_all.HIERARCHICAL_ALL_TO_ALL,
+        all_to_all.BRUCK_ALL_TO_ALL,
+    ),
+    "halo": _named(exchange.HALO_EXCHANGE),
 }
-ALGORITHMS: dict[str, Algorithm] = {
-    name: function for family in COLLECTIVES.values() for name, function in family.items()
-}
-GOALS = {name: goal for goal, family in COLLECTIVES.items() for name in family}
+ALGORITHMS: Mapping[str, Algorithm] = ChainMap(*reversed(COLLECTIVES.values()))  # type: ignore[arg-type]
 
 
 def schedule(
-    algorithm: str | Algorithm, ranks: int, elements: int, goal: str = "", **options: Any
+    algorithm: str | Callable[..., Rounds],
+    ranks: int,
+    elements: int,
+    goal: str = "",
+    **options: Any,
 ) -> Schedule:
     """Return the Schedule of `algorithm`, a name in ALGORITHMS or your own `def f(ranks, elements)`.
 
@@ -69,11 +87,12 @@ def schedule(
                 f"algorithm = {algorithm!r}: expected one of {', '.join(ALGORITHMS)}"
                 f" or a function.{suggest(algorithm, ALGORITHMS)}"
             )
-        name, function = algorithm, ALGORITHMS[algorithm]
-        goal = goal or GOALS[name]
+        record = ALGORITHMS[algorithm]
+        name, function, legal = algorithm, record.rounds, record.legal_options
+        goal = goal or record.goal
     else:
         name, function = getattr(algorithm, "__name__", "algorithm"), algorithm
-        goal = goal or "allreduce"
+        legal, goal = tuple(inspect.signature(function).parameters)[2:], goal or "allreduce"
     if goal not in COLLECTIVES:
         raise SpecError(
             f"goal = {goal!r}: expected one of {', '.join(COLLECTIVES)}.{suggest(goal, COLLECTIVES)}"
@@ -81,7 +100,7 @@ def schedule(
     for field, value, least in (("ranks", ranks, 1), ("elements", elements, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least {least}.")
-    _check_options(name, function, options, int(ranks))
+    _check_options(name, legal, options, int(ranks))
     p, n = int(ranks), int(elements)
     if options:
         next(
@@ -92,8 +111,7 @@ def schedule(
     )
 
 
-def _check_options(name: str, function: Algorithm, options: dict[str, Any], ranks: int) -> None:
-    legal = list(inspect.signature(function).parameters)[2:]
+def _check_options(name: str, legal: tuple[str, ...], options: dict[str, Any], ranks: int) -> None:
     for option, value in options.items():
         if option not in legal:
             known = f"expected one of {', '.join(legal)}" if legal else "it takes no options"

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Round, messages
 
@@ -92,3 +93,12 @@ def _two_coloured(edges: list[Edge]) -> dict[Edge, int]:
                 near = sibling[edge.tree, edge.parent] + own[edge.child]
                 open_ += [(other, 1 - side) for other in near if other != edge]
     return colour
+
+
+DOUBLE_BINARY_TREE = Algorithm(
+    "double_binary_tree",
+    "allreduce",
+    double_binary_tree,
+    label="double binary tree",
+    options=("segments",),
+)

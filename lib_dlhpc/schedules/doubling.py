@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, within
+from lib_dlhpc.schedules.network import Array, Cost, Network, over_rounds, whole_rounds
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 from lib_dlhpc.spec.errors import SpecError
@@ -116,3 +118,59 @@ def _fold(ranks: int) -> tuple[Ints, Ints, Ints]:
     many = ranks - (1 << ranks.bit_length() - 1)
     surplus = 2 * np.arange(many) + 1
     return np.setdiff1d(np.arange(ranks), surplus), surplus, surplus - 1
+
+
+def recursive_doubling_cost(n: Array, net: Network) -> Cost:
+    """Everyone exchanges everything with a partner 1, 2, 4 ... ranks away.
+
+    Ranks beyond a power of two fold into a neighbour first and are told the result last. Between
+    nodes all devices of a node exchange at once and share its NICs.
+    """
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    in_rounds, in_fold = whole_rounds(g)
+    out_rounds, out_fold = whole_rounds(nodes)
+    far = over_rounds(out_rounds, net, lambda k: 1.0) + 2 * out_fold
+    latency = (in_rounds + 2 * in_fold) * a_in + (out_rounds + 2 * out_fold) * a_out
+    bandwidth = n * ((in_rounds + 2 * in_fold) * b_in + far * g * b_out)
+    reduction = n * (in_rounds + in_fold + out_rounds + out_fold) * net.gamma
+    return Cost(latency, bandwidth, reduction)
+
+
+def rabenseifner_cost(n: Array, net: Network) -> Cost:
+    """Reduce-scatter by recursive halving, nearest partner first, then allgather by doubling.
+
+    The nearest partners exchange the most, so what crosses the network is 1/g of the buffer from
+    each of the g devices of a node: together one buffer through its NICs.
+    """
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    in_rounds, in_fold = whole_rounds(g)
+    out_rounds, out_fold = whole_rounds(nodes)
+    in_share = 1 - 0.5**in_rounds
+    out_share = over_rounds(out_rounds, net, lambda k: 0.5 ** (k + 1))
+    latency = 2 * (in_rounds + in_fold) * a_in + 2 * (out_rounds + out_fold) * a_out
+    bandwidth = 2 * n * ((in_share + in_fold) * b_in + (out_share + out_fold) * b_out)
+    reduction = (
+        n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / 2.0**in_rounds) * net.gamma
+    )
+    return Cost(latency, bandwidth, reduction)
+
+
+RECURSIVE_DOUBLING = Algorithm(
+    "recursive_doubling",
+    "allreduce",
+    recursive_doubling,
+    recursive_doubling_cost,
+    "recursive doubling",
+    "lg p (α + n β + n γ); Thakur, Rabenseifner & Gropp 2005",
+    by_node=True,
+)
+RABENSEIFNER = Algorithm(
+    "rabenseifner",
+    "allreduce",
+    rabenseifner,
+    rabenseifner_cost,
+    "Rabenseifner (halving-doubling)",
+    "2 lg p α + 2 (p-1)/p n β + (p-1)/p n γ; Rabenseifner 2004",
+    by_node=True,
+    halves=("halving_reduce_scatter", "doubling_allgather"),
+)

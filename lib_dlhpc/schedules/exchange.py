@@ -5,7 +5,9 @@ from math import prod
 
 import numpy as np
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside
+from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 from lib_dlhpc.spec.errors import SpecError
@@ -44,8 +46,8 @@ def pairwise_all_to_all(ranks: int, elements: int) -> Iterator[Round]:
 def bruck_allgather(ranks: int, elements: int) -> Iterator[Round]:
     """Allgather in few rounds: what rank r has, blocks r, r+1 ... , it sends to rank r - 1, r - 2, r - 4 ...
 
-    ceil(lg p) alpha + (p-1)/p n beta, and one alpha more where more than one block is sent: blocks stay
-    in place here, so a run that passes the end of the buffer is two messages. Source: Bruck, Ho,
+    ceil(lg p) alpha + (p-1)/p n beta. Blocks stay in place here, so a run that passes the end of the
+    buffer is a message of two pieces. Source: Bruck, Ho,
     Kipnis, Upfal & Weathersby, "Efficient algorithms for all-to-all communications" (1997), section 4.
     """
     cut, rank = cuts(elements, ranks), np.arange(ranks)
@@ -117,3 +119,38 @@ def grid_shape(ranks: int, dimensions: int = 2, grid: Sequence[int] = ()) -> tup
     root = round(ranks ** (1 / dimensions))
     least = max(k for k in range(1, root + 2) if ranks % k == 0 and k**dimensions <= ranks)
     return (*grid_shape(ranks // least, dimensions - 1), least)
+
+
+def parameter_server_cost(n: Array, net: Network) -> Cost:
+    """Push gradients to and pull weights from servers, one shard on every node (Li et al. 2014).
+
+    The devices of a node hand their gradients to the host, which sums them. A node then sends
+    n (N-1)/N and, as a server, receives as much; both directions are full at once, in the push and
+    again in the pull.
+    """
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    several, share = g > 1, (nodes - 1) / nodes
+    return Cost(
+        2 * several * a_in + 2 * (nodes - 1) * a_out,
+        2 * n * (several * b_in + share * b_out * net.all_to_all),
+        n * (g - 1 + share) * net.gamma,
+    )
+
+
+PARAMETER_SERVER = Algorithm(
+    "parameter_server",
+    "allreduce",
+    parameter_server,
+    parameter_server_cost,
+    "parameter server",
+    "push n and pull n, one shard on each node: 2 (N-1) α + 2 (N-1)/N n β; Li et al. 2014",
+    library=False,  # the host of a node sums, which no library of collectives does
+)
+BRUCK_ALLGATHER = Algorithm("bruck_allgather", "allgather", bruck_allgather, label="Bruck")
+HALO_EXCHANGE = Algorithm(
+    "halo_exchange",
+    "halo",
+    halo_exchange,
+    label="all neighbors at once",
+    options=("dimensions", "grid", "periodic"),
+)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.schedules.exchange import grid_shape, neighbours
+from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints
 from lib_dlhpc.spec.errors import SpecError
@@ -43,13 +44,14 @@ def _broadcast(ranks: int, elements: int, options: Mapping[str, Any]) -> Goal:
 
 
 def _reduce_scatter(ranks: int, elements: int, options: Mapping[str, Any]) -> Goal:
-    mine = np.eye(ranks, dtype=np.bool_)
-    return _goal(cuts(elements, ranks), True, np.where(mine, ALL, ANY), ranks)
+    cut, owner = shards(ranks, elements, options.get("node_size", 1))
+    mine = owner == np.arange(ranks)[:, None]
+    return _goal(cut, True, np.where(mine, ALL, ANY), ranks)
 
 
 def _allgather(ranks: int, elements: int, options: Mapping[str, Any]) -> Goal:
-    mine = np.eye(ranks, dtype=np.bool_)
-    return _goal(cuts(elements, ranks), mine, np.arange(ranks), ranks)
+    cut, owner = shards(ranks, elements, options.get("node_size", 1))
+    return _goal(cut, owner == np.arange(ranks)[:, None], owner, ranks)
 
 
 def _all_to_all(ranks: int, elements: int, options: Mapping[str, Any]) -> Goal:

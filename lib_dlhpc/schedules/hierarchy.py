@@ -5,12 +5,21 @@ SGD: ImageNet/ResNet-50 training in a flash" (2018), section 3.3 (2-D torus).
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
-from lib_dlhpc.schedules.rings import cuts, ring, ring_allgather, ring_reduce_scatter
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth, slowest
+from lib_dlhpc.schedules.rings import (
+    cuts,
+    ring,
+    ring_allgather,
+    ring_cost,
+    ring_reduce_scatter,
+)
 from lib_dlhpc.schedules.rounds import Round
 from lib_dlhpc.schedules.trees import binomial_gather, binomial_scatter
 from lib_dlhpc.spec.errors import SpecError
@@ -67,3 +76,73 @@ def _to_leader(ranks: int, elements: int) -> Iterator[Round]:
 
 def _from_leader(ranks: int, elements: int) -> Iterator[Round]:
     yield from then(binomial_scatter(ranks, elements), ring_allgather(ranks, elements))
+
+
+def hierarchical_cost(n: Array, net: Network) -> Cost:
+    """Reduce to a leader in each node, ring between the leaders, broadcast in each node (S-Caffe 2017)."""
+    inside = _to_leader_and_back(n, net)
+    across = ring_cost(n, net._replace(inner=net.inner._replace(ranks=1)))
+    return Cost(*(a + b for a, b in zip(inside, across, strict=True)))
+
+
+def torus_2d_cost(n: Array, net: Network) -> Cost:
+    """Reduce-scatter along rows, ring allreduce along columns, allgather along rows (Mikami et al. 2018).
+
+    A row holds whole nodes and is as near to the square root of all devices as the divisors of the
+    number of nodes allow; the g devices of a node have a column each and share its NICs.
+    """
+    g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
+    row_nodes = _row_nodes(nodes, g)
+    x, y = g * row_nodes, nodes / row_nodes
+    a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)))
+    latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
+    bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out
+    reduction = ((x - 1) / x + (y - 1) / y / x) * n * net.gamma
+    return Cost(latency, bandwidth, reduction)
+
+
+def _to_leader_and_back(n: Array, net: Network) -> Cost:
+    """Reduce (ring reduce-scatter, binomial gather) to one device of the node; later the mirror image."""
+    g, alpha, beta = net.inner
+    share = (g - 1) / g
+    return Cost(2 * (g - 1 + depth(g)) * alpha, 4 * share * n * beta, share * n * net.gamma)
+
+
+def _row_nodes(nodes: Array, g: Array) -> Array:
+    """Nodes in a row: the divisor m of `nodes` for which g m is nearest to sqrt(g nodes), by ratio."""
+    if np.ndim(nodes) == 0 and np.ndim(g) == 0:
+        return _divisor(int(nodes), int(g))
+    nodes, g = np.broadcast_arrays(nodes, g)
+    pairs, inverse = np.unique(np.stack([nodes.ravel(), g.ravel()]), axis=1, return_inverse=True)
+    best = np.array([_divisor(int(a), int(b)) for a, b in pairs.T])
+    return best[inverse.ravel()].reshape(nodes.shape)
+
+
+@lru_cache(maxsize=65536)
+def _divisor(nodes: int, g: int) -> int:
+    divisors = [m for m in range(1, nodes + 1) if nodes % m == 0]
+    return min(divisors, key=lambda m: (abs(np.log(m * m * g / nodes)), m))
+
+
+HIERARCHICAL = Algorithm(
+    "hierarchical",
+    "allreduce",
+    hierarchical,
+    hierarchical_cost,
+    "hierarchical (node, then network)",
+    "reduce in the node, ring between nodes, broadcast in the node; Awan et al. 2017 (S-Caffe)",
+    by_node=True,
+    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+)
+TORUS_2D = Algorithm(
+    "torus_2d",
+    "allreduce",
+    torus_2d,
+    torus_2d_cost,
+    "2-D torus",
+    "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
+    by_node=True,
+    options=("columns",),
+    one_pace=True,
+    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+)

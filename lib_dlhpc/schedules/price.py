@@ -5,50 +5,16 @@ takes as long as its busiest rank, and a schedule as long as its rounds one afte
 an algorithm's schedule gives its textbook formula, with ceil(n/p) where n/p is no whole number.
 """
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
+from lib_dlhpc.schedules.network import Cost, Network
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
 from lib_dlhpc.spec.errors import SpecError
 
 Floats: TypeAlias = NDArray[Any]
-
-
-class Cost(NamedTuple):
-    """Seconds of a schedule, by cause."""
-
-    latency: float
-    bandwidth: float
-    reduction: float
-
-    @property
-    def total(self) -> float:
-        """All three terms together, in s."""
-        return self.latency + self.bandwidth + self.reduction
-
-
-class LevelLike(Protocol):
-    """`ranks` partners on equal links: alpha in s, beta in s/B."""
-
-    @property
-    def ranks(self) -> Any: ...
-    @property
-    def alpha(self) -> Any: ...
-    @property
-    def beta(self) -> Any: ...
-
-
-class NetworkLike(Protocol):
-    """Two levels: `inner.ranks` neighbouring ranks in a node, `outer.ranks` nodes; gamma in s/B."""
-
-    @property
-    def inner(self) -> LevelLike: ...
-    @property
-    def outer(self) -> LevelLike: ...
-    @property
-    def gamma(self) -> Any: ...
 
 
 def price(
@@ -57,7 +23,7 @@ def price(
     beta: float = 0.0,
     gamma: float = 0.0,
     *,
-    network: NetworkLike | None = None,
+    network: Network | None = None,
     itemsize: int = 4,
 ) -> Cost:
     """Return what `schedule` costs.
@@ -82,7 +48,7 @@ def price(
     total = np.zeros(3)
     for part in schedule.rounds():
         if len(part):
-            total += _busiest(part, levels)
+            total += _busiest(as_sent(part), levels)
     return Cost(*total.tolist())
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import then
+from lib_dlhpc.schedules.network import Array, Cost, Network, slowest
 from lib_dlhpc.schedules.rounds import Ints, Round
 
 
@@ -61,3 +63,53 @@ def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Int
     turns = [slice(k, k + ranks) for k in range(ranks)]
     counts = [count[k] for k in turns] if elements % ranks else [count[:ranks]] * ranks
     return rank, (rank + 1) % ranks, [offset[k] for k in turns], counts
+
+
+def ring_cost(n: Array, net: Network) -> Cost:
+    """Reduce-scatter and allgather round one ring of all devices; its slowest link sets the pace."""
+    p = net.inner.ranks * net.outer.ranks
+    alpha, beta = slowest(net)
+    share = (p - 1) / p
+    return Cost(2 * (p - 1) * alpha, 2 * share * n * beta, share * n * net.gamma)
+
+
+def ring_reduce_scatter_cost(n: Array, net: Network) -> Cost:
+    """Round one ring of all devices; its slowest link sets the pace."""
+    latency, bandwidth, _ = ring_allgather_cost(n, net)
+    p = net.inner.ranks * net.outer.ranks
+    return Cost(latency, bandwidth, (p - 1) / p * n * net.gamma)
+
+
+def ring_allgather_cost(n: Array, net: Network) -> Cost:
+    """The same without sums."""
+    p = net.inner.ranks * net.outer.ranks
+    alpha, beta = slowest(net)
+    return Cost((p - 1) * alpha, (p - 1) / p * n * beta, 0.0 * n)
+
+
+RING = Algorithm(
+    "ring",
+    "allreduce",
+    ring,
+    ring_cost,
+    "ring",
+    "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
+    halves=("ring_reduce_scatter", "ring_allgather"),
+    one_pace=True,
+)
+RING_REDUCE_SCATTER = Algorithm(
+    "ring_reduce_scatter",
+    "reduce_scatter",
+    ring_reduce_scatter,
+    ring_reduce_scatter_cost,
+    "ring",
+    "(p-1) α + (p-1)/p n β + (p-1)/p n γ; Patarasuk & Yuan 2009",
+)
+RING_ALLGATHER = Algorithm(
+    "ring_allgather",
+    "allgather",
+    ring_allgather,
+    ring_allgather_cost,
+    "ring",
+    "(p-1) α + (p-1)/p n β; Patarasuk & Yuan 2009",
+)

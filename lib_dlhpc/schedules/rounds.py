@@ -2,13 +2,16 @@
 
 Every rank has one buffer of `elements` numbers. A message takes `count` of them, from `offset` on, to
 the same place in the buffer of another rank, where they are combined with what is there (reduce) or
-replace it (copy). The messages of a round start together once the ranks involved have finished the
+replace it (copy). Pieces that one rank sends to one other in a round, to be treated alike, travel as one message.
+The messages of a round start together once the ranks involved have finished the
 round before. A rank may send and receive at once, and what it sends is what it held when the round
 began. A message of no elements is legal: it still costs its latency.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -65,7 +68,6 @@ class Round:
 # What a student may yield in place of a Round: [(source, target, offset, count, "reduce" or "copy"), ...]
 RoundLike: TypeAlias = Round | Sequence[tuple[int, int, int, int, str]]
 Rounds: TypeAlias = Iterable[RoundLike]
-Algorithm: TypeAlias = Callable[..., Rounds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,33 @@ class Schedule:
 
     def __iter__(self) -> Iterator[Round]:
         return self.rounds()
+
+    @cached_property
+    def messages(self) -> int:
+        """How many messages are sent; what one rank sends another in a round is one, in however many pieces."""
+        return sum(len(as_sent(each)) for each in self.rounds())
+
+
+def as_sent(part: Round) -> Round:
+    """Return the round with a row for each message; of several pieces, the count is that of all."""
+    if not len(part) or int(np.bincount(part.source).max()) <= 1:
+        return part
+    pairs = (part.source * (int(part.target.max()) + 1) + part.target) * 2 + part.reduce
+    _, first, piece_of = np.unique(pairs, return_index=True, return_inverse=True)
+    if len(first) == len(part):
+        return part
+    count = np.bincount(piece_of, weights=part.count).astype(np.int64)
+    order = np.argsort(first)  # a port serves its messages in the order of the round
+    first, count = first[order], count[order]
+    return Round(
+        part.source[first], part.target[first], part.offset[first], count, part.reduce[first]
+    )
+
+
+def stored(schedule: Schedule) -> Schedule:
+    """Return the same schedule with its rounds in memory, for many readers."""
+    kept = tuple(schedule.rounds())
+    return dataclasses.replace(schedule, generate=lambda: kept)
 
 
 def messages(

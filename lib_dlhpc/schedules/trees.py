@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import then, within
 from lib_dlhpc.schedules.doubling import node_grid
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth
 from lib_dlhpc.schedules.rings import cuts, ring_allgather
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
@@ -111,3 +113,39 @@ def _subtrees(ranks: int, elements: int) -> Iterator[tuple[Ints, Ints, Ints, Int
 def _from(root: int, ranks: int) -> Ints:
     """The rank that stands at v = 0, 1, 2 ... from the root."""
     return (np.arange(ranks) + root) % ranks
+
+
+def binomial_cost(n: Array, net: Network) -> Cost:
+    """Reduce to one root along a binomial tree, then broadcast down the same tree."""
+    in_depth, out_depth = depth(net.inner.ranks), depth(net.outer.ranks)
+    latency = 2 * (in_depth * net.inner.alpha + out_depth * net.outer.alpha)
+    bandwidth = 2 * n * (in_depth * net.inner.beta + out_depth * net.outer.beta)
+    return Cost(latency, bandwidth, n * (in_depth + out_depth) * net.gamma)
+
+
+BINOMIAL = Algorithm(
+    "binomial",
+    "allreduce",
+    binomial,
+    binomial_cost,
+    "binomial reduce + broadcast",
+    "2 lg p (α + n β) + lg p n γ; Thakur, Rabenseifner & Gropp 2005",
+    by_node=True,
+    options=("root",),
+)
+BINOMIAL_BROADCAST = Algorithm(
+    "binomial_broadcast", "broadcast", binomial_broadcast, label="binomial tree", options=("root",)
+)
+VAN_DE_GEIJN_BROADCAST = Algorithm(
+    "van_de_geijn_broadcast",
+    "broadcast",
+    van_de_geijn_broadcast,
+    label="scatter + allgather",
+    options=("root",),
+)
+CHAIN_BROADCAST = Algorithm(
+    "chain_broadcast", "broadcast", chain_broadcast, label="chain", options=("root", "segments")
+)
+BINOMIAL_REDUCE = Algorithm(
+    "binomial_reduce", "reduce", binomial_reduce, label="binomial tree", options=("root",)
+)

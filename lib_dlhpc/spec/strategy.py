@@ -1,5 +1,6 @@
 """Strategy: how the run is spread over devices and how gradients are exchanged."""
 
+from collections import ChainMap, OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,19 @@ import numpy as np
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
 
-ALLREDUCES = (
-    "ring",
-    "recursive_doubling",
-    "rabenseifner",
-    "binomial",
-    "hierarchical",
-    "torus_2d",
-    "parameter_server",
+# Each by name, and where its record is (schedules/algorithm.py): all that is known of it.
+ALLREDUCES = OrderedDict(
+    ring="lib_dlhpc.schedules.rings:RING",
+    recursive_doubling="lib_dlhpc.schedules.doubling:RECURSIVE_DOUBLING",
+    rabenseifner="lib_dlhpc.schedules.doubling:RABENSEIFNER",
+    binomial="lib_dlhpc.schedules.trees:BINOMIAL",
+    hierarchical="lib_dlhpc.schedules.hierarchy:HIERARCHICAL",
+    torus_2d="lib_dlhpc.schedules.hierarchy:TORUS_2D",
+    hierarchical_ring="lib_dlhpc.schedules.levels:HIERARCHICAL_RING",
+    halving_doubling="lib_dlhpc.schedules.levels:HALVING_DOUBLING",
+    parameter_server="lib_dlhpc.schedules.exchange:PARAMETER_SERVER",
 )
+AUTO = "auto"  # the cheapest of those that libraries have, for each size and network
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
 SCHEDULES = ("gpipe", "1f1b", "interleaved")
@@ -48,7 +53,9 @@ class Strategy:
     (row, or channel), or one after the other, which needs the fewest messages (Shoeybi et al. 2019,
     "Megatron-LM"). sequence_parallel: what is between such layers is split by position (Korthikanti et
     al. 2022). zero: what replicas share out instead of copying: 1 optimiser state, 2 gradients too, 3
-    weights too (Rajbhandari et al. 2020). recompute: activations that backward makes again: all within a
+    weights too (Rajbhandari et al. 2020). allreduce: how gradients are summed, and where it consists of halves also
+    how ZeRO scatters and gathers; "auto": by the cheapest for each size and network (schedules/choice.py), as are
+    all other collectives. recompute: activations that backward makes again: all within a
     block (full), or of attention alone (selective). offload: what waits in host memory, or in the storage
     tier `offload_to`, until it is needed: activations, or weights and optimiser state too (all).
     experts: as many replicas share out the experts of each layer that has some (not trained).
@@ -64,7 +71,7 @@ class Strategy:
     devices_per_node: int = whole(default=0, least=0)  # 0: all of the node
     batch: int = whole(default=32)
     precision: str = choice(TRAINING_PRECISIONS, default="fp32")
-    allreduce: str = choice(ALLREDUCES, default="ring")
+    allreduce: str = choice(ChainMap(ALLREDUCES, {AUTO: ""}), default=AUTO)
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
     optimizer: str = choice(OPTIMIZERS, default="momentum")
@@ -178,7 +185,8 @@ def exchange_in_words(strategy: Strategy) -> str:
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
         return f"asynchronous with {strategy.servers} server{several}{bound}"
     every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
-    return f"{strategy.allreduce}{every}{_split_in_words(strategy)}"
+    how = "cheapest allreduce" if strategy.allreduce == AUTO else strategy.allreduce
+    return f"{how}{every}{_split_in_words(strategy)}"
 
 
 def _split_in_words(strategy: Strategy) -> str:

@@ -77,7 +77,7 @@ def test_a_sum_is_a_reduce_scatter_and_a_gather():
     )
     assert both.total == pytest.approx(gather.total + scatter.total)
     assert gather.bandwidth == scatter.bandwidth == pytest.approx(7 / 8 * 1e8 * found.inner.beta)
-    assert gather.latency == pytest.approx(5 * 7 * found.inner.alpha)
+    assert gather.latency == pytest.approx(5 * 3 * found.inner.alpha)  # partners 1, 2, 4 away
     assert gather.reduction == 0 < scatter.reduction
     for way in ("none", "slice"):
         assert groups.exchange_cost(way, 1e8, found, 1).total == 0

@@ -19,6 +19,7 @@ name = "summit"
 nodes_per_switch = 4
 [strategy]
 nodes = 16
+allreduce = "ring"
 """)
 SENSITIVE = ("recursive_doubling", "rabenseifner", "parameter_server")
 

@@ -3,8 +3,9 @@
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.schedules import COLLECTIVES, execute, prepared, schedule
+from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, execute, prepared, schedule
 from lib_dlhpc.schedules.exchange import grid_shape, neighbours
+from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.spec.errors import SpecError
 
@@ -12,7 +13,6 @@ comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
 SIZES = [0, 1, 3, 17, 1001]
 ROOTED = {"binomial", *COLLECTIVES["broadcast"], *COLLECTIVES["reduce"]}
-NESTED = {"recursive_doubling", "rabenseifner", "binomial", "hierarchical", "torus_2d"}
 
 
 def data(n, dtype=np.int64):
@@ -24,7 +24,7 @@ def data(n, dtype=np.int64):
 def options(name):
     if name in ROOTED:
         yield from ({"root": root} for root in {0, p - 1, p // 2})
-    elif name in NESTED:
+    elif ALGORITHMS[name].by_node:
         yield from ({"node_size": g} for g in range(1, p + 1) if p % g == 0)
     elif name == "halo_exchange":
         yield from ({"dimensions": d, "periodic": w} for d in (1, 2, 3) for w in (False, True))
@@ -41,7 +41,9 @@ def executed(name, values, op=np.add, **chosen):
 def wanted(goal, values, chosen):
     """(elements that matter, their values)."""
     n, everything = values.shape[1], slice(None)
-    block = slice(*cuts(n, p)[rank : rank + 2])
+    cut, owner = shards(p, n, chosen.get("node_size", 1))
+    mine = int(np.flatnonzero(owner == rank)[0])
+    block = slice(*cut[mine : mine + 2])
     total = values.sum(0)
     if goal == "allreduce":
         return everything, total
@@ -52,8 +54,8 @@ def wanted(goal, values, chosen):
     if goal == "reduce_scatter":
         return block, total[block]
     if goal == "allgather":
-        cut = cuts(n, p)
-        return everything, np.concatenate([values[r, cut[r] : cut[r + 1]] for r in range(p)])
+        parts = [values[r, cut[k] : cut[k + 1]] for k, r in enumerate(owner.tolist())]
+        return everything, np.concatenate(parts)
     if goal == "all_to_all":
         cut = cuts(n, p * p)
         mine = [slice(*cut[s * p + rank : s * p + rank + 2]) for s in range(p)]

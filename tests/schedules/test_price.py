@@ -85,16 +85,17 @@ def test_each_symbol_is_the_textbooks(name, p):
 @given(times=st.integers(0, 50), root=st.integers(0, 10_000))
 def test_other_collectives_cost_their_papers_formulas(p, times, root):
     n, depth, share = times * p * p, ceil(log2(p)), (p - 1) / p
-    runs = [
-        min(2**k, p - 2**k) for k in range(depth)
-    ]  # of blocks; longer ones wrap round somewhere
     expected = {
         "binomial_broadcast": (depth, depth * n, 0),
         "van_de_geijn_broadcast": (depth + p - 1, 2 * share * n, 0),
         "binomial_reduce": (depth, depth * n, depth * n),
         "ring_reduce_scatter": (p - 1, share * n, share * n),
         "ring_allgather": (p - 1, share * n, 0),
-        "bruck_allgather": (depth + sum(run > 1 for run in runs), share * n, 0),
+        "bruck_allgather": (depth, share * n, 0),
+        "hierarchical_reduce_scatter": (p - 1, share * n, share * n),
+        "hierarchical_allgather": (p - 1, share * n, 0),
+        "halving_reduce_scatter": (depth, share * n, share * n),
+        "doubling_allgather": (depth, share * n, 0),
         "pairwise_all_to_all": (p - 1, share * n / p, 0),
     }
     for name, coefficients in expected.items():
@@ -136,7 +137,7 @@ def test_two_levels_cost_the_closed_form_of_two_levels(name, g, nodes):
     """Ranks are numbered node by node; the ranks of a node share its NICs."""
     p, n = g * nodes, g * nodes * 8 * 8 * 15
     net = Network(Level(g, 1e-6, 1e-11), Level(nodes, 5e-6, 1e-10), GAMMA)
-    options = {} if name == "ring" else {"node_size": g}
+    options = ALGORITHMS[name].on_nodes(p, g)
     cost = price(schedule(name, p, n, **options), network=net, itemsize=1)
     closed = CLOSED_FORMS[name](n, net)
     same(cost, closed)

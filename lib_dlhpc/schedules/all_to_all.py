@@ -1,0 +1,132 @@
+"""All-to-all level by level: first to the rank of one's own node with the target's place, then between like ranks.
+
+N blocks for the same place in other nodes travel inside a node as one message, and g blocks for the same node between
+nodes, so that a rank meets g-1 + N-1 others in place of g N - 1. On a level either everyone sends to everyone, or
+blocks hop 1, 2, 4 ... places on (Bruck et al. 1997): ceil(lg p) steps, in each of which half of the blocks move.
+The buffer is the p x p matrix of blocks of `pairwise_all_to_all`. Source of the levels: Rajbhandari et al.,
+"DeepSpeed-MoE" (2022), section 5.3 (hierarchical all-to-all).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.schedules.algorithm import Algorithm
+from lib_dlhpc.schedules.doubling import node_grid
+from lib_dlhpc.schedules.exchange import pairwise_all_to_all
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth, slowest
+from lib_dlhpc.schedules.rings import cuts
+from lib_dlhpc.schedules.rounds import Ints, Round, messages
+
+
+def hierarchical_all_to_all(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """All-to-all: everyone with everyone in each node, then with the like ranks of all nodes.
+
+    (g-1) a_in + (N-1) a_out + n/p ((g-1)/g b_in + (N-1)/N g b_out).
+    """
+    yield from _levels(ranks, elements, node_size, False)
+
+
+def bruck_all_to_all(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """All-to-all: blocks hop 1, 2, 4 ... places on in each node, then nodes on; for small blocks.
+
+    ceil(lg g) a_in + ceil(lg N) a_out + n/p (about lg(g)/2 b_in + lg(N)/2 g b_out).
+    """
+    yield from _levels(ranks, elements, node_size, True)
+
+
+def _levels(ranks: int, elements: int, node_size: int, hops: bool) -> Iterator[Round]:
+    nodes, cut = node_grid(ranks, node_size), cuts(elements, ranks**2)
+    source, target = np.divmod(np.arange(ranks**2), ranks)
+    node, place = np.divmod(source, node_size)
+    to_node, to_place = np.divmod(target, node_size)
+    for moved in _steps((to_place - place) % node_size, node_size, hops):
+        after = (place + moved) % node_size
+        yield from _moved(node * node_size + place, node * node_size + after, cut)
+        place = after
+    for moved in _steps((to_node - node) % len(nodes), len(nodes), hops):
+        after = (node + moved) % len(nodes)
+        yield from _moved(node * node_size + place, after * node_size + place, cut)
+        node = after
+
+
+def _steps(distance: Ints, ranks: int, hops: bool) -> Iterator[Ints]:
+    """Yield by how many ranks each block moves in each step on a level."""
+    if hops:
+        yield from (distance & 2**k for k in range((ranks - 1).bit_length()))
+    else:
+        yield from (step * (distance == step) for step in range(1, ranks))
+
+
+def _moved(source: Ints, target: Ints, cut: Ints) -> Iterator[Round]:
+    at = np.flatnonzero(source != target)
+    yield messages(source[at], target[at], cut[at], cut[at + 1] - cut[at], False)
+
+
+def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
+    """Everyone sends to everyone; what stays in a node and what leaves it go at once."""
+    near, far = net.inner.ranks, net.outer.ranks
+    ranks = near * far
+    own = n / ranks
+    inside = (near - 1) / ranks * own * net.inner.beta
+    across = (ranks - near) / ranks * own * near * net.outer.beta * net.all_to_all
+    alpha, _ = slowest(net)
+    return Cost((ranks - 1) * alpha, np.maximum(inside, across), 0.0 * n)
+
+
+def hierarchical_all_to_all_cost(n: Array, net: Network) -> Cost:
+    """One level after the other; the ranks of a node share its NICs."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    far = (nodes - 1) / nodes * g * b_out * net.all_to_all
+    latency = (g - 1) * a_in + (nodes - 1) * a_out
+    return Cost(latency, n / (g * nodes) * ((g - 1) / g * b_in + far), 0.0 * n)
+
+
+def bruck_all_to_all_cost(n: Array, net: Network) -> Cost:
+    """The same with hops of 1, 2, 4 ... places on each level."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    near = _hopped(g, lambda distance: 1.0)
+    far = _hopped(nodes, net.congestion) * g
+    latency = depth(g) * a_in + depth(nodes) * a_out
+    return Cost(latency, n / (g * nodes) * (near * b_in + far * b_out), 0.0 * n)
+
+
+def _hopped(ranks: Array, congestion: Any) -> Array:
+    """Return the blocks that a rank sends on a level in all steps, over the number of its ranks."""
+    total: Array = 0.0 * ranks
+    for k in range(int(np.max(depth(ranks)))):
+        whole, rest = np.divmod(
+            ranks, 2.0 ** (k + 1)
+        )  # of the distances 0 to p-1, those with bit k
+        moved = whole * 2.0**k + np.maximum(rest - 2.0**k, 0.0)
+        total = total + moved / ranks * congestion(2**k)
+    return total
+
+
+PAIRWISE_ALL_TO_ALL = Algorithm(
+    "pairwise_all_to_all",
+    "all_to_all",
+    pairwise_all_to_all,
+    pairwise_all_to_all_cost,
+    "pairwise",
+    "(p-1) α + (p-1)/p n/p β; Thakur, Rabenseifner & Gropp 2005",
+)
+HIERARCHICAL_ALL_TO_ALL = Algorithm(
+    "hierarchical_all_to_all",
+    "all_to_all",
+    hierarchical_all_to_all,
+    hierarchical_all_to_all_cost,
+    "hierarchical (node, then network)",
+    "(g-1) α_in + (N-1) α_out + n/p ((g-1)/g β_in + (N-1)/N g β_out); Rajbhandari et al. 2022",
+    by_node=True,
+)
+BRUCK_ALL_TO_ALL = Algorithm(
+    "bruck_all_to_all",
+    "all_to_all",
+    bruck_all_to_all,
+    bruck_all_to_all_cost,
+    "Bruck on each level",
+    "⌈lg g⌉ α_in + ⌈lg N⌉ α_out, and about half of the blocks in each step; Bruck et al. 1997",
+    by_node=True,
+)

@@ -1,0 +1,220 @@
+"""Reduce-scatter and allgather level by level: inside each node, then each rank with its like in the other nodes.
+
+A rank's alpha is then that of the level it talks on, and what leaves a node leaves it once. Rank i of node j has
+block i N + j of g N blocks (N nodes of g ranks), so that what is exchanged on a level lies in one piece. On a level
+either a ring goes round, or the distance of partners doubles: with 2^q partners recursive halving and doubling, with
+others Bruck's circulant graph. Both move (p-1)/p n; the rings keep to neighbors, the others take ceil(lg p) steps.
+
+Sources: Thakur, Rabenseifner & Gropp (2005), sections 4.1 and 4.4; Bruck, Ho, Kipnis, Upfal & Weathersby (1997),
+section 4; Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms" (2024) for sums on that graph;
+Cho et al., "BlueConnect" (2019), for one ring a level.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lib_dlhpc.schedules.algorithm import Algorithm
+from lib_dlhpc.schedules.compose import beside, then, within
+from lib_dlhpc.schedules.doubling import node_grid
+from lib_dlhpc.schedules.exchange import bruck_allgather
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds
+from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
+from lib_dlhpc.schedules.rounds import Ints, Round, Rounds, messages
+
+Flat = Callable[[int, int], Rounds]  # (ranks, elements) -> rounds
+
+
+def hierarchical_ring(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Allreduce: rings that sum in each node, rings of like ranks between nodes, and the way back."""
+    yield from then(
+        hierarchical_reduce_scatter(ranks, elements, node_size),
+        hierarchical_allgather(ranks, elements, node_size),
+    )
+
+
+def halving_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Allreduce: a reduce-scatter by halving and an allgather by doubling, for any number of ranks, without folding."""
+    yield from then(
+        halving_reduce_scatter(ranks, elements, node_size),
+        doubling_allgather(ranks, elements, node_size),
+    )
+
+
+def hierarchical_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Reduce-scatter: a ring in each node, then rings of like ranks.
+
+    (g-1) a_in + (N-1) a_out + n ((g-1)/g b_in + (N-1)/N b_out), b_out that of a node's NICs together.
+    """
+    nodes = node_grid(ranks, node_size)
+    yield from within(ring_reduce_scatter(node_size, elements), nodes)
+    yield from _between(ring_reduce_scatter, nodes, elements)
+
+
+def hierarchical_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Allgather: rings of like ranks, then a ring in each node; the same price without sums."""
+    nodes = node_grid(ranks, node_size)
+    yield from _between(ring_allgather, nodes, elements)
+    yield from within(ring_allgather(node_size, elements), nodes)
+
+
+def halving_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Reduce-scatter: give away half of what is left at each step, in each node and then between like ranks.
+
+    L(g) a_in + L(N) a_out + n ((g-1)/g b_in + (N-1)/N b_out); L(p) = ceil(lg p).
+    """
+    nodes = node_grid(ranks, node_size)
+    yield from within(_halving(node_size, elements), nodes)
+    yield from _between(_halving, nodes, elements)
+
+
+def doubling_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
+    """Allgather: double what one has at each step, between like ranks and then in each node."""
+    nodes = node_grid(ranks, node_size)
+    yield from _between(_doubling, nodes, elements)
+    yield from within(_doubling(node_size, elements), nodes)
+
+
+def shards(ranks: int, elements: int, node_size: int = 1) -> tuple[Ints, Ints]:
+    """Return where the blocks of these begin, and the end, (ranks + 1,), and whose each is, (ranks,)."""
+    nodes, cut = node_grid(ranks, node_size), cuts(elements, node_size)
+    first = [cut[i] + cuts(int(cut[i + 1] - cut[i]), len(nodes))[:-1] for i in range(node_size)]
+    return np.concatenate([*first, [elements]]), nodes.T.ravel()
+
+
+def _between(flat: Flat, nodes: Ints, elements: int) -> Iterator[Round]:
+    """Ranks with the same place in their nodes, each such group on its part of the buffer."""
+    cut = cuts(elements, nodes.shape[1])
+    yield from beside(
+        *(
+            within(flat(len(nodes), int(cut[i + 1] - cut[i])), nodes[:, i], int(cut[i]))
+            for i in range(nodes.shape[1])
+        )
+    )
+
+
+def _doubling(ranks: int, elements: int) -> Iterator[Round]:
+    """Allgather on one level, the nearest partner first."""
+    if ranks & (ranks - 1):
+        yield from bruck_allgather(ranks, elements)
+        return
+    cut, rank = cuts(elements, ranks), np.arange(ranks)
+    for distance in [2**k for k in range(ranks.bit_length() - 1)]:
+        first = rank & -distance
+        yield messages(rank, rank ^ distance, cut[first], cut[first + distance] - cut[first], False)
+
+
+def _halving(ranks: int, elements: int) -> Iterator[Round]:
+    """Reduce-scatter on one level: the allgather backwards, for each block's way out is a tree that sums it too."""
+    for part in reversed(list(_doubling(ranks, elements))):
+        yield messages(part.target, part.source, part.offset, part.count, True)
+
+
+def hierarchical_allgather_cost(n: Array, net: Network) -> Cost:
+    """A ring on each level."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    latency = (g - 1) * a_in + (nodes - 1) * a_out
+    return Cost(latency, n * ((g - 1) / g * b_in + (nodes - 1) / nodes * b_out), 0.0 * n)
+
+
+def doubling_allgather_cost(n: Array, net: Network) -> Cost:
+    """Partners at distances 1, 2, 4 ... on each level; the farther they are the more they exchange."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    far = over_rounds(
+        depth(nodes), net, lambda k: np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes
+    )
+    latency = depth(g) * a_in + depth(nodes) * a_out
+    return Cost(latency, n * ((g - 1) / g * b_in + far * b_out), 0.0 * n)
+
+
+def _summed(cost: Cost, n: Array, net: Network) -> Cost:
+    """Return the cost of an allgather the other way round, with sums."""
+    g, nodes = net.inner.ranks, net.outer.ranks
+    return cost._replace(reduction=((g - 1) / g + (nodes - 1) / nodes / g) * n * net.gamma)
+
+
+def hierarchical_reduce_scatter_cost(n: Array, net: Network) -> Cost:
+    """A ring on each level, with sums."""
+    return _summed(hierarchical_allgather_cost(n, net), n, net)
+
+
+def halving_reduce_scatter_cost(n: Array, net: Network) -> Cost:
+    """Partners at distances that halve on each level, with sums."""
+    return _summed(doubling_allgather_cost(n, net), n, net)
+
+
+def hierarchical_ring_cost(n: Array, net: Network) -> Cost:
+    """Both halves."""
+    return hierarchical_reduce_scatter_cost(n, net) + hierarchical_allgather_cost(n, net)
+
+
+def halving_doubling_cost(n: Array, net: Network) -> Cost:
+    """Both halves."""
+    return halving_reduce_scatter_cost(n, net) + doubling_allgather_cost(n, net)
+
+
+RINGS = "hierarchical rings (one a level)"
+HALVES = "halving and doubling on each level"
+OF_RINGS = (
+    "(g-1) α_in + (N-1) α_out + n ((g-1)/g β_in + (N-1)/N β_out); Cho et al. 2019 (BlueConnect)"
+)
+OF_HALVES = (
+    "L(g) α_in + L(N) α_out + n ((g-1)/g β_in + (N-1)/N β_out), L(p) = ceil(lg p);"
+    " Thakur, Rabenseifner & Gropp 2005, Bruck et al. 1997"
+)
+HIERARCHICAL_RING = Algorithm(
+    "hierarchical_ring",
+    "allreduce",
+    hierarchical_ring,
+    hierarchical_ring_cost,
+    RINGS,
+    "twice " + OF_RINGS,
+    by_node=True,
+    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+)
+HALVING_DOUBLING = Algorithm(
+    "halving_doubling",
+    "allreduce",
+    halving_doubling,
+    halving_doubling_cost,
+    HALVES,
+    "twice " + OF_HALVES,
+    by_node=True,
+    halves=("halving_reduce_scatter", "doubling_allgather"),
+)
+HIERARCHICAL_REDUCE_SCATTER = Algorithm(
+    "hierarchical_reduce_scatter",
+    "reduce_scatter",
+    hierarchical_reduce_scatter,
+    hierarchical_reduce_scatter_cost,
+    RINGS,
+    OF_RINGS,
+    by_node=True,
+)
+HALVING_REDUCE_SCATTER = Algorithm(
+    "halving_reduce_scatter",
+    "reduce_scatter",
+    halving_reduce_scatter,
+    halving_reduce_scatter_cost,
+    HALVES,
+    OF_HALVES,
+    by_node=True,
+)
+HIERARCHICAL_ALLGATHER = Algorithm(
+    "hierarchical_allgather",
+    "allgather",
+    hierarchical_allgather,
+    hierarchical_allgather_cost,
+    RINGS,
+    OF_RINGS,
+    by_node=True,
+)
+DOUBLING_ALLGATHER = Algorithm(
+    "doubling_allgather",
+    "allgather",
+    doubling_allgather,
+    doubling_allgather_cost,
+    HALVES,
+    OF_HALVES,
+    by_node=True,
+)

@@ -1,0 +1,82 @@
+"""The network that a schedule is priced on: two levels of links, and seconds by cause."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any  # a float or a numpy array; everything here broadcasts
+
+
+class Level(NamedTuple):
+    """`ranks` equal partners, each with a full-duplex link: alpha in s, beta in s/B."""
+
+    ranks: Array
+    alpha: Array
+    beta: Array
+
+
+class Network(NamedTuple):
+    """What a collective runs on; `congestion(distance)` is the slow-down of an exchange between all
+    pairs of nodes that far apart in rank order, `all_to_all` that of everyone with everyone."""
+
+    inner: Level
+    outer: Level
+    gamma: Array
+    congestion: Callable[[int], Array] = lambda distance: 1.0
+    all_to_all: Array = 1.0
+
+
+class Cost(NamedTuple):
+    """Seconds of messages, by cause."""
+
+    latency: Array
+    bandwidth: Array
+    reduction: Array
+
+    @property
+    def total(self) -> Array:
+        """All three terms together, in s."""
+        return self.latency + self.bandwidth + self.reduction
+
+    def __add__(self, other: Any) -> "Cost":
+        """Return both, one after the other."""
+        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: Array) -> "Cost":
+        """Return the cost of `factor` of it."""
+        return Cost(*(factor * term for term in self))
+
+
+def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
+    """Return the network of `ranks` nodes of one device: alpha in s, beta and gamma in s/B."""
+    return Network(Level(1, 0.0, 0.0), Level(ranks, alpha, beta), gamma)
+
+
+def slowest(net: Network) -> tuple[Array, Array]:
+    """Return alpha and beta of the slowest link on a ring of all devices."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    alone = np.equal(g, 1)
+    alpha = np.where(nodes > 1, np.where(alone, a_out, np.maximum(a_in, a_out)), a_in)
+    beta = np.where(nodes > 1, np.where(alone, b_out, np.maximum(b_in, b_out)), b_in)
+    return alpha, beta
+
+
+def depth(ranks: Array) -> Array:
+    """Return ceil(lg ranks), exact for whole numbers."""
+    mantissa, exponent = np.frexp(ranks)
+    return exponent - (mantissa == 0.5)
+
+
+def whole_rounds(ranks: Array) -> tuple[Array, Array]:
+    """Return floor(lg ranks), and 1 where ranks is not a power of two, else 0."""
+    mantissa, exponent = np.frexp(ranks)
+    return exponent - 1, (mantissa != 0.5) * 1
+
+
+def over_rounds(rounds: Array, net: Network, share: Callable[[int], Array]) -> Array:
+    """Sum share(k) * congestion(2^k) over the rounds k = 0 .. rounds - 1 between nodes."""
+    total: Array = 0.0
+    for k in range(int(np.max(rounds))):
+        total = total + np.where(k < rounds, share(k) * net.congestion(2**k), 0.0)
+    return total
