@@ -47,7 +47,11 @@ def service(experiment: Experiment, update: Any) -> Service:
 
     Raises SpecError on a torus.
     """
-    machine, strategy, servers = experiment.machine, experiment.strategy, experiment.servers
+    machine, strategy, servers = (
+        experiment.calibrated_machine,
+        experiment.strategy,
+        experiment.servers,
+    )
     link, nodes = machine.inter_node, strategy.nodes
     beta = 1 / (link.bandwidth * link.efficiency * machine.nics)
     n = experiment.model.parameters * BYTES[strategy.precision]

@@ -8,13 +8,13 @@ import numpy as np
 
 from lib_dlhpc.costs import calibration, checkpoints, compute, length, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
-from lib_dlhpc.costs.network import last_axis, network_of
+from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.offload import way_out
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.predict import asynchronous, energy, hybrid, ledger, memory, overlap
-from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
 from lib_dlhpc.predict.each import each, holds_arrays
 from lib_dlhpc.predict.offload import Need
+from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
 
 
 def compute_scale(experiment: Experiment) -> Any:
-    """Return measured over roofline compute time, from the rate in [calibration]; 1.0 without one.
+    """Return measured over roofline compute time: as [calibration] has it, or from its rate; else 1.0.
 
     A rate of one device is one of the whole network on it. A rate of several is one of the same split,
     with fewer or more replicas. Raises SpecError where the rate cannot be.
@@ -334,8 +334,13 @@ def compute_scale(experiment: Experiment) -> Any:
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Any:
     """Return the seconds on the network of each bucket, shape (..., buckets)."""
-    cost = ALGORITHMS[experiment.strategy.allreduce](work.sizes, network_of(experiment)).total
-    return cost * (work.sizes > 0)
+    return _buckets(experiment, work).total
+
+
+def _buckets(experiment: Experiment, work: Work) -> Cost:
+    """Return the cost of each bucket, shape (..., buckets)."""
+    name, net = experiment.strategy.allreduce, network_of(experiment)
+    return cheapest("allreduce", work.sizes, net, name).times(work.sizes > 0)
 
 
 def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
@@ -369,11 +374,10 @@ def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and the part of it that backward does not hide."""
-    cost = ALGORITHMS[experiment.strategy.allreduce](work.sizes, network_of(experiment))
-    terms = [term * (work.sizes > 0) for term in cost]
+    terms = _buckets(experiment, work)
     total = Cost(*(term.sum(axis=-1) for term in terms))
     if not experiment.overlaps:
         return total, total.total
     return total, overlap.exposed_time(
-        work.ready * last_axis(slowest), sum(terms), work.backward * slowest
+        work.ready * last_axis(slowest), terms.total, work.backward * slowest
     )

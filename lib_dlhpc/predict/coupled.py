@@ -19,7 +19,8 @@ overshoots one):
 
     for samples  d / (1 - exp(-2 d b / s^2)),   for room  d / (exp(2 d b / s^2) - 1),   d = p - c,
 
-both s^2 / (2 b) where p = c: there a deeper buffer helps, in proportion. This is the steady state and an
+both s^2 / (2 b) where p = c: there a deeper buffer helps, in proportion. Where p and c vary by sigma each, s^2
+is 2 sigma^2, and each side waits sigma^2 / b. This is the steady state and an
 approximation; the start and the end are those of the run in which nothing varies.
 """
 

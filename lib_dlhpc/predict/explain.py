@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.paces import kind_of
 from lib_dlhpc.predict import explain_asynchronous, explain_split
 from lib_dlhpc.predict.breakdown import Breakdown
@@ -11,21 +12,11 @@ from lib_dlhpc.predict.explain_input import explain_input
 from lib_dlhpc.predict.explain_resilience import explain_resilience
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
-__all__ = ["ALLREDUCE_FORMULAS", "Explanation", "explain"]
-
-ALLREDUCE_FORMULAS = {
-    "ring": "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
-    "recursive_doubling": "lg p (α + n β + n γ); Thakur, Rabenseifner & Gropp 2005",
-    "rabenseifner": "2 lg p α + 2 (p-1)/p n β + (p-1)/p n γ; Rabenseifner 2004",
-    "binomial": "2 lg p (α + n β) + lg p n γ; Thakur, Rabenseifner & Gropp 2005",
-    "hierarchical": "reduce in the node, ring between nodes, broadcast in the node; Awan et al. 2017 (S-Caffe)",
-    "torus_2d": "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
-    "parameter_server": "push n and pull n, one shard on each node: 2 (N-1) α + 2 (N-1)/N n β; Li et al. 2014",
-}
-
+__all__ = ["Explanation", "explain"]
 
 # Beside the formula of computing, where paces were measured.
 PACED = (
@@ -87,7 +78,10 @@ def _compute(p: Breakdown) -> Explanation:
             f"{e.calibration.rate:,.1f} samples/s on {count(e.calibration.devices, 'device')}"
         )
         inputs.append(("measured rate", measured, "[calibration] of the experiment"))
-        inputs.append(("measured over roofline", f"{float(p.compute_scale):.2f}", "computed"))
+        inputs.append(("measured over roofline", format_plain(float(p.compute_scale)), "computed"))
+    elif e.calibration.compute_scale:
+        given = format_plain(float(e.calibration.compute_scale))
+        inputs.append(("measured over roofline", given, "[calibration] of the experiment"))
     return Explanation(
         "compute",
         show(float(p.compute), "s"),
@@ -98,7 +92,8 @@ def _compute(p: Breakdown) -> Explanation:
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
         "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
         " an estimate, a third off in the median of published single-device rates and a factor of two at"
-        " worst; with one it is exact at that point.",
+        " worst; with one it is exact at that point."
+        + "".join(f" Note: {warning}" for warning in e.warnings),
     )
 
 
@@ -178,14 +173,20 @@ def _communication(p: Breakdown) -> Explanation:
     return Explanation(
         "communication",
         show(float(total.total), "s"),
-        f"for each bucket: {ALLREDUCE_FORMULAS[e.strategy.allreduce]}; on two levels, node and network,"
-        " as lib_dlhpc/predict/collectives.py has it"
+        f"for each bucket: {_allreduces(e)}; on two levels, node and network, as its file in lib_dlhpc/schedules has it"
         + ("; once in H steps, so a step has 1/H of it (Lin et al. 2020)" if local else ""),
         tuple(inputs),
         "named with the formula",
         "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
         " Protocol switches of the library between short and long messages are not modelled.",
     )
+
+
+def _allreduces(e: Experiment) -> str:
+    """Return the formula of the allreduce that is named, or of those that are chosen for the buckets."""
+    found = dict.fromkeys(allreduces(e).values())
+    told = "; or ".join(f"{one.label}: {one.formula}" for one in found) or "nothing"
+    return f"the cheapest for its size, {told}" if e.strategy.allreduce == AUTO else told
 
 
 def _exposed(p: Breakdown) -> Explanation:

@@ -4,6 +4,7 @@ from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explanation import Explanation, source_of
 from lib_dlhpc.predict.io import Reading, reading
+from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 FORMULA = (
@@ -82,7 +83,7 @@ def _limits(found: Reading) -> list[tuple[str, str, str]]:
     return lines + [
         (
             f"allowed by {name}",
-            f"{float(rate):,.0f} samples/s",
+            f"{format_plain(float(rate))} samples/s",
             "the least: THE LIMIT" if name == found.limit else "computed",
         )
         for name, rate in found.rates.items()

@@ -1,9 +1,14 @@
 """A network that is split, opened: stages, messages by what they are for, the bubble, what is made again, memory."""
 
-from lib_dlhpc.layout import sizes, stage_ends
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.groups import group_network
+from lib_dlhpc.layout import parts, sizes, stage_ends
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.predict.pipelined import under_way
+from lib_dlhpc.schedules.choice import chosen
+from lib_dlhpc.spec.strategy import AUTO
 from lib_dlhpc.spec.units import format_quantity as show
 
 BUBBLES = {
@@ -11,15 +16,23 @@ BUBBLES = {
     "1f1b": "Σ c + (m-1) max c, with c = f + b of each rank; with equal stages a bubble of (p-1)/m of the work",
     "interleaved": "m max c + (Σ c - max c)/v; with equal stages a bubble of (p-1)/(v m) of the work",
 }
+CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
+    "gpipe": "Exact.",
+    "1f1b": "Exact for equal stages and free messages, else within 15 %.",
+    "interleaved": "Exact for equal stages and free messages, within 15 % where messages hide behind passes, and up"
+    " to 70 % too long where they do not.",
+}
 FORMULAS = {
-    "tensor": "each exchange round a ring of t ranks: 2 (t-1) α + 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half"
-    " of it for a gather or a reduce-scatter; forward, backward, and again where forward is made again",
-    "experts": "two exchanges of everyone with everyone for each layer of experts and pass: (e-1) α + (e-1)/e n β, n"
-    " being the positions times the experts that each takes",
+    "tensor": "each allreduce, allgather or reduce-scatter of t ranks by the algorithm that is the cheapest for its"
+    " size and network: at least 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half of it for the others; forward,"
+    " backward, and again where forward is made again",
+    "experts": "two exchanges of everyone with everyone for each layer of experts and pass, by the algorithm that is"
+    " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts that each"
+    " takes",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late of it is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
-    " a microbatch, round a ring",
+    " a microbatch; each bucket or layer by the algorithm that is named, or the cheapest for its size and network",
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }
@@ -56,8 +69,8 @@ def _bubble(p: Breakdown) -> Explanation:
             ("layers of each stage", layers, "cut where the longest stage is shortest and all fit"),
         ),
         "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2",
-        "Exact for equal stages. A stage can be no shorter than a block. Forward passes that are made again are"
-        " not begun before the gradient is there.",
+        f"{CLOSE[strategy.schedule]} A stage can be no shorter than a block. Forward passes that are recomputed"
+        " are not begun before the gradient is there.",
     )
 
 
@@ -74,6 +87,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
     if ranks:
         members = getattr(sizes(e), ranks) if kind != "experts" else int(e.strategy.experts)
         inputs.append(("ranks of a group", f"{members}", "given"))
+        inputs += _algorithms(p) * (kind == "data")
         inputs += link_inputs(p, "intra_node", "inside a node")
         inputs += link_inputs(p, "inter_node", "between nodes")
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
@@ -104,6 +118,22 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         "Ranks next to each other share a node, tensor groups first. Groups of a node that exchange at once share"
         " its NICs. Exchanges inside a layer wait; nothing hides them.",
     )
+
+
+def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return by which algorithms rank 0's buckets are exchanged."""
+    e, strategy = p.experiment, p.experiment.strategy
+    net, element = group_network(e, "data"), BYTES[strategy.precision]
+    cuts = [buckets(part.model, float(strategy.bucket), element).sizes for part in parts(e, 0)]
+    sizes = {size for cut in cuts for size in cut.tolist() if size}
+    goals = ("reduce_scatter", "allgather") if strategy.zero else ("allreduce",)
+    labels = dict.fromkeys(
+        chosen(goal, size, net, strategy.allreduce).label
+        for goal in goals
+        for size in sorted(sizes)
+    )
+    how = "cheapest for size and network" if strategy.allreduce == AUTO else "strategy.allreduce"
+    return [("algorithm", "; ".join(labels), how)]
 
 
 def _again(p: Breakdown) -> Explanation:

@@ -25,7 +25,9 @@ class Explanation:
 
 def source_of(prediction: Breakdown, owner: str, key: str) -> str:
     """Return where a number of the machine comes from: a calibration, the catalog, or "given" if it was changed."""
-    machine = prediction.experiment.machine
+    experiment, machine = prediction.experiment, prediction.experiment.machine
+    if (owner, key) == ("inter_node", "efficiency") and experiment.calibration.link_efficiency:
+        return "[calibration] of the experiment"
     name = key if owner == "machine" else f"{owner}.{key}"
     if machine.measured is not None and name in machine.measured.intervals:
         unit = field_of(name)["unit"]
@@ -57,7 +59,7 @@ def _at(noun: Any, key: str) -> Any:
 
 def link_inputs(p: Breakdown, owner: str, where: str) -> list[tuple[str, str, str]]:
     """Return latency, line rate and reached share of a link as inputs of an Explanation."""
-    link = getattr(p.experiment.machine, owner)
+    link = getattr(p.experiment.calibrated_machine, owner)
     return [
         (f"latency α {where}", show(link.latency, "s"), source_of(p, owner, "latency")),
         (f"line rate {where}", show(link.bandwidth, "B/s"), source_of(p, owner, "bandwidth")),

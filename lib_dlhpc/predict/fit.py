@@ -8,6 +8,8 @@ may complete.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import inf
+from time import monotonic
 from typing import Any
 
 from lib_dlhpc.layout import untrained
@@ -38,29 +40,54 @@ def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MO
     """Return what makes a scalar experiment fit, ordered by `order`; it is there itself if it fits.
 
     order: step_time, or device_hours of the run, which differ where more devices are among the ways. At
-    most `most` are tried. A change without effect, as ZeRO on one replica, makes no way of its own: of
-    several with the same numbers the simplest is returned. Raises SpecError for another order.
+    most `most` are tried. Raises SpecError for another order.
     """
     if order not in ORDERS:
         raise SpecError(f"order = {order!r}: legal: {', '.join(ORDERS)}.")
-    base, found = alone(experiment), []
-    tried: set[frozenset[tuple[str, Any]]] = set()
-    known: set[tuple[float, ...]] = set()
-    for words, changes in _tries(base):
-        key = frozenset(changes.items())
-        if key in tried:
-            continue
-        if len(tried) == most:
-            break
-        tried.add(key)
-        try:
-            prediction = predict(base.set(changes))
-        except SpecError:  # not a legal combination, or a network that cannot be split so
-            continue
-        if prediction.fits and _numbers(prediction) not in known:
-            known.add(_numbers(prediction))
-            found.append(Way(words, dict(changes), prediction))
-    return sorted(found, key=lambda way: float(getattr(way.prediction, order)))
+    search = Search(experiment)
+    search.run(most)
+    return search.ordered(order)
+
+
+class Search:
+    """A search for configurations that fit, which can be stopped at any time; what it found is kept.
+
+    A change without effect, as ZeRO on one replica, makes no way of its own: of several with the same
+    numbers the simplest is found.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.found: list[Way] = []
+        self.tried = 0
+        self._base = alone(experiment)
+        self._known: set[tuple[float, ...]] = set()
+        distinct: dict[frozenset[tuple[str, Any]], tuple[str, dict[str, Any]]] = {}
+        for words, changes in _tries(self._base):
+            distinct.setdefault(frozenset(changes.items()), (words, changes))
+        self._todo = list(reversed(distinct.values()))
+
+    @property
+    def left(self) -> int:
+        """How many configurations have not been tried."""
+        return len(self._todo)
+
+    def run(self, most: int, seconds: float = inf) -> None:
+        """Predict configurations, the simple ones first, until so many are tried or so much time is over."""
+        end = monotonic() + seconds
+        while self._todo and self.tried < most and monotonic() < end:
+            words, changes = self._todo.pop()
+            self.tried += 1
+            try:
+                prediction = predict(self._base.set(changes))
+            except SpecError:  # not a legal combination, or a network that cannot be split so
+                continue
+            if prediction.fits and _numbers(prediction) not in self._known:
+                self._known.add(_numbers(prediction))
+                self.found.append(Way(words, dict(changes), prediction))
+
+    def ordered(self, order: str = "step_time") -> list[Way]:
+        """Return what was found, the quickest (or, by device_hours, the cheapest) first."""
+        return sorted(self.found, key=lambda way: float(getattr(way.prediction, order)))
 
 
 def _numbers(prediction: Breakdown) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.offload import Away, moves, way_out
+from lib_dlhpc.costs.sharded import handed_out
 from lib_dlhpc.costs.stage import StageCost, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.predict import offload, sharding
@@ -150,7 +151,7 @@ def _beside(
     experiment: Experiment, held: tuple[Part, ...], costs: list[StageCost], batch: float
 ) -> list[tuple[str, tuple[Exchange, Exchange]]]:
     """Return by kind what else goes on in each microbatch's forward and backward pass, while it computes."""
-    found = [("data", sharding.with_each_microbatch(experiment, rank_model(held), costs))]
+    found = [("data", sharding.with_each_microbatch(experiment, held, costs))]
     if experiment.strategy.offload != "none":
         away, way = _away(experiment, held, batch), way_out(experiment)
         ahead, back = (float(sum(getattr(c, name) for c in costs)) for name in ("ahead", "back"))
@@ -238,18 +239,20 @@ def _gradients(
 ) -> Exchange:
     """Return cost and exposed seconds of the sums over data.
 
-    A rank exchanges in its last backward pass, and while the stages before it still have theirs.
+    A rank exchanges in its last backward pass, and while the stages before it still have theirs. Weights are
+    handed out after the update, which waits for all.
     """
-    total, late = groups.NOTHING, 0.0
+    total, late, handed = groups.NOTHING, 0.0, 0.0
     chunks = int(experiment.strategy.chunks)
     spare = np.concatenate([[0.0], np.cumsum(ranks.backward[:-1] / chunks + ranks.latency)])
     for rank, held in enumerate(chain):
         model = rank_model(held)
         last = sharding.with_the_last(experiment, model, costs[rank], float(ranks.backward[rank]))
-        after = sharding.after_update(experiment, model)
+        after = handed_out(experiment, held)
         total += last.cost + after
-        late = max(late, last.exposed + after.total - float(spare[rank]))
-    return Exchange(total.times(1 / len(chain)), late)
+        late = max(late, last.exposed - float(spare[rank]))
+        handed = max(handed, float(after.total))
+    return Exchange(total.times(1 / len(chain)), late + handed)
 
 
 def _tables(experiment: Experiment, chain: Chain) -> Exchange:

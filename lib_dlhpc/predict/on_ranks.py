@@ -12,6 +12,7 @@ from lib_dlhpc.predict.breakdown import predict
 from lib_dlhpc.predict.fit import ways_to_fit
 from lib_dlhpc.predict.ledger import peak_of
 from lib_dlhpc.predict.memory import ledger
+from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.measured import cores
@@ -60,12 +61,17 @@ def check_fits(experiment: Experiment) -> float:
 
 
 def beside(
-    experiment: Experiment, predicted: float, result: Mapping[str, Any], room: int | None = None
+    experiment: Experiment,
+    predicted: float,
+    result: Mapping[str, Any],
+    room: int | None = None,
+    step_words: str = "",
 ) -> list[str]:
     """Return lines on a run's step and memory beside what was predicted; `predicted`: rank_bytes.
 
     result: of the run, with `ranks`, `terms` in s of a mean step, and `memory` of each rank.
-    room: cores that the ranks had; None: those of this machine.
+    room: cores that the ranks had; None: those of this machine. step_words: what was predicted of a step, and on
+    which machine; by default that of the experiment.
     """
     cap = float(experiment.machine.device.memory)
     lines = told(predicted, [each["total"] for each in result["memory"]], cap)
@@ -73,11 +79,12 @@ def beside(
     if not step or not result.get("samples", 1):  # nothing was left to do
         return lines
     ranks, here = int(result["ranks"]), cores() if room is None else room
-    if ranks == int(experiment.devices + experiment.servers):
+    if not step_words and ranks == int(experiment.devices + experiment.servers):
         where = experiment.machine.name or "the machine of the file"
-        lines.append(
-            f"  step: {show(step, 's')}; predicted {show(float(predict(experiment).step_time), 's')} on {where}"
-        )
+        step_words = f"predicted {show(float(predict(experiment).step_time), 's')} on {where}"
+    if step_words:
+        lines.append(f"  step: {show(step, 's')}; {step_words}")
+    lines += [f"  note: {note}" for note in run_only.warnings(experiment)]
     if ranks > here:
         lines.append(
             f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"

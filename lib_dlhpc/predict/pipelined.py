@@ -13,7 +13,9 @@ Narayanan et al. 2021, section 2.2). In general:
 1F1B: w ranks in a row have w microbatches under way among them, and the next one enters when the first
 has come back: each w microbatches take one round trip at least. An interleaved rank runs two passes ahead
 of the next one, so a message has until the other pass is done. GPipe is exact; the others are for equal
-stages (1F1B with messages: where p divides m - 1) and within some percent for uneven ones.
+stages (1F1B with messages: where p divides m - 1). Beside the longest path through the schedule 1F1B was
+within 15 % in 114 random cases; interleaved within 15 % where messages hide, and up to 70 % too long where
+links are slower than stages.
 """
 
 from typing import NamedTuple

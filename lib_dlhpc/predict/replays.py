@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from functools import cache
 
-from lib_dlhpc.predict.validate import UNITS, results
+from lib_dlhpc.predict.published import published, row_of, value_of
+from lib_dlhpc.predict.validate import allowed
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A published run: what it was, and how long it took, in s."""
+    """A published run: what it was, how long it took, in s, and what is known of a prediction that misses that."""
 
     name: str
     title: str
@@ -18,20 +19,36 @@ class Replay:
     experiment: Experiment
     published_time: float
     source: str
+    tolerance: float  # of the published row: a prediction further off is a miss
+    reason: str  # why it is missed, where that is known
+
+    def error(self, seconds: float) -> float:
+        """Return the relative error of a predicted time to train."""
+        return seconds / self.published_time - 1
+
+    def miss(self, seconds: float) -> str:
+        """Return in words that a predicted time to train misses the published one; "" where it does not."""
+        error = self.error(seconds)
+        if abs(error) <= self.tolerance:
+            return ""
+        words = f"The prediction is {abs(error):.0%} too {'long' if error > 0 else 'short'}"
+        return f"{words}: {self.reason}." if self.reason else f"{words}."
 
 
 @cache
 def replay(name: str) -> Replay:
     """Return the replay of that name; raises SpecError."""
     table = catalog.read("replays", name)
-    row = results()[table["published"]]
+    family, entry = row_of(table["published"])
     return Replay(
         name=name,
         title=table["title"],
         description=table["description"],
         experiment=read_experiment(table["experiment"]),
-        published_time=float(row["value"]) * UNITS[row["unit"]],
-        source=row["source"],
+        published_time=value_of(entry["id"]),
+        source=published(entry["id"])["source"],
+        tolerance=allowed(family, entry)[0],
+        reason=entry.get("reason", ""),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.predict.breakdown import Breakdown
 from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.fit import Search
 from lib_dlhpc.predict.resilience import in_words
 from lib_dlhpc.predict.void import without_effect
 from lib_dlhpc.spec.plain import plain_tables
@@ -30,6 +31,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         },
         "messages": {kind: float(cost.total) for kind, cost in prediction.messages.items()},
         "exposed": {kind: float(seconds) for kind, seconds in prediction.exposed.items()},
+        "compute_scale": float(prediction.compute_scale),
         "throughput": float(prediction.throughput),
         "efficiency": float(prediction.efficiency),
         "speedup": float(prediction.speedup),
@@ -41,7 +43,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "memory_capacity": float(prediction.experiment.machine.device.memory),
         "fits": bool(prediction.fits),
         "walls": prediction.walls,
-        "notes": without_effect(prediction.experiment),
+        "notes": [*prediction.experiment.warnings, *without_effect(prediction.experiment)],
         "steps": int(prediction.steps),
         "time_to_train": float(prediction.time_to_train),
         "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
@@ -90,15 +92,14 @@ def as_text(
         *_staleness(prediction),
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
-        f"  time to train         {show(float(prediction.time_to_train), 's'):>10}   {int(prediction.steps):,} steps",
+        f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
+        f"   {_steps(int(prediction.steps))} steps",
         f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
         f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
         *_failures(prediction),
     ]
     lines += [f"  NOTE  {note}" for note in without_effect(e)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
-    if not prediction.fits:
-        lines += _ways(prediction)
     if explained:
         for item in explain(prediction):
             lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
@@ -161,20 +162,27 @@ def _held_up(prediction: Breakdown, kind: str) -> bool:
     return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
 
 
-def _ways(prediction: Breakdown) -> list[str]:
-    """Return the quickest ways to make a run fit, one a line."""
-    from lib_dlhpc.predict.fit import ways_to_fit
-
-    found = ways_to_fit(prediction.experiment, most=150)
+def ways_text(search: Search) -> str:
+    """Return the quickest configurations that a search has found to fit, one a line, and what it left out."""
+    found = search.ordered()
     ways = found[:3]
     if all(way.untrained for way in ways):  # one that can be tried here as well
         ways += [way for way in found[3:] if not way.untrained][:1]
-    return [
+    lines = [
         f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} a step,"
         f" {show(float(way.prediction.memory_total), 'B')} a device"
         + ("; dlhpc run cannot train so" if way.untrained else "")
         for way in ways
-    ] or ["  fits with             nothing that was tried"]
+    ]
+    lines = lines or [
+        f"  fits with             none of {count(search.tried, 'configuration')} tried"
+    ]
+    if search.left:
+        lines.append(
+            f"  searched              {count(search.tried, 'configuration')}; not tried: {search.left:,}, of more"
+            " changes at once or more nodes"
+        )
+    return "\n".join(lines)
 
 
 def _staleness(prediction: Breakdown) -> list[str]:
@@ -192,3 +200,7 @@ def _between(band: tuple[float, float]) -> str:
 
 def _share(fraction: float) -> str:
     return f"{fraction:.0%}"
+
+
+def _steps(number: int) -> str:
+    return f"{number:,}" if number < 10**12 else format_plain(number)

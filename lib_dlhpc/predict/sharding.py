@@ -5,11 +5,11 @@
     2  the same, but a microbatch's gradients are let go at once   (m + 1) n for m microbatches
     3  weights gathered before each pass and let go after it       3 n for each microbatch
 
-n bytes of gradients, times (p-1)/p. ZeRO goes round a ring. What a layer needs is asked for in time to come
-while those before it compute, if communication may overlap.
+n bytes of gradients, times (p-1)/p; by which algorithm: schedules/choice.py. If communication may overlap, the
+weights of a layer come while the layer before it computes: two are in memory at most (costs/sharded.py).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.sharded import Sharded, sharded
 from lib_dlhpc.costs.stage import StageCost, seen_in_part, share_of_experts
+from lib_dlhpc.layout import Part
 from lib_dlhpc.predict import overlap
-from lib_dlhpc.predict.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -32,26 +33,26 @@ class Exchange(NamedTuple):
     cost: Cost
     exposed: float
 
+    def and_(self, other: "Exchange") -> "Exchange":
+        """Return both, one after the other."""
+        return Exchange(self.cost + other.cost, self.exposed + other.exposed)
+
 
 NONE = Exchange(groups.NOTHING, 0.0)
 
 
 def with_each_microbatch(
-    experiment: Experiment, model: Model, costs: list[StageCost]
+    experiment: Experiment, held: tuple[Part, ...], costs: list[StageCost]
 ) -> tuple[Exchange, Exchange]:
     """Return what a rank exchanges in the forward and in the backward pass of each microbatch."""
-    strategy = experiment.strategy
-    if strategy.zero < 2:
+    if experiment.strategy.zero < 2:
         return NONE, NONE
-    back = sum(float(cost.back) for cost in costs)
-    home = _summed(experiment, model, costs, back)
-    if strategy.zero == 2:
-        return NONE, home
-    ahead = _fetched(experiment, model, np.concatenate([c.layer_forward for c in costs]), 1)
-    again = _fetched(experiment, model, np.concatenate([c.layer_backward for c in costs]), -1)
-    both = again.cost + home.cost
-    late = max(again.exposed, both.total - back) if experiment.overlap else both.total
-    return ahead, Exchange(both, max(0.0, float(late)))
+    there, home = NONE, NONE
+    for part, cost in zip(held, costs, strict=True):
+        ahead, back = sharded(experiment, part.model, cost)
+        there = there.and_(_late(experiment, ahead, cost.ahead, cost.forward))
+        home = home.and_(_late(experiment, back, cost.back, cost.backward + cost.again))
+    return there, home
 
 
 def with_the_last(
@@ -61,15 +62,6 @@ def with_the_last(
     return NONE if experiment.strategy.zero > 1 else _summed(experiment, model, costs, backward)
 
 
-def after_update(experiment: Experiment, model: Model) -> Cost:
-    """Return the cost of handing out the updated weights, where each replica updates a part of them."""
-    strategy, net = experiment.strategy, groups.group_network(experiment, "data")
-    if strategy.zero not in (1, 2):
-        return groups.NOTHING
-    cut = buckets(model, float(strategy.bucket), compute.BYTES[strategy.precision])
-    return groups.gather(float(cut.sizes.sum()), net, int((cut.sizes > 0).sum()))
-
-
 def _summed(
     experiment: Experiment, model: Model, costs: list[StageCost], backward: float
 ) -> Exchange:
@@ -77,18 +69,17 @@ def _summed(
     strategy, net = experiment.strategy, groups.group_network(experiment, "data")
     cut = buckets(model, float(strategy.bucket), compute.BYTES[strategy.precision])
     sizes, full = cut.sizes, cut.sizes > 0
-    plain = ALGORITHMS[strategy.allreduce](sizes, net)
+    exchange = groups.scatter if strategy.zero else groups.everyone
+    each = exchange(sizes, net, full, strategy.allreduce)
     shared = int(strategy.experts)
     if shared > 1:  # an expert's gradients are summed over the replicas that have it too
         share = share_of_experts(model)
         with_it = groups.alike_network(experiment)
-        allreduce = ALGORITHMS[strategy.allreduce]
-        plain = allreduce((1 - share) * sizes, net) + allreduce(share * sizes, with_it)
-    cost = groups.scatter(sizes, net, full) if strategy.zero else plain
-    each = Cost(*(np.asarray(term) * full for term in cost))
+        each = exchange((1 - share) * sizes, net, full, strategy.allreduce)
+        each += exchange(share * sizes, with_it, full, strategy.allreduce)
     for group, share in seen_in_part(model):
         each += groups.everyone(share * sizes, groups.group_network(experiment, group), full)
-    total = Cost(*(float(np.sum(term)) for term in each))
+    total = _total(each)
     if not experiment.overlaps:
         return Exchange(total, total.total)
     work = np.concatenate([cost.layer_backward for cost in costs])
@@ -97,19 +88,15 @@ def _summed(
     return Exchange(total, float(overlap.exposed_time(ready, each.total, lasts)))
 
 
-def _fetched(experiment: Experiment, model: Model, work: Floats, order: int) -> Exchange:
-    """Weights of one layer after another, each before the layer computes; order: 1 forward, -1 backward.
+def _late(experiment: Experiment, comes: Sharded, seconds: Any, work: Any) -> Exchange:
+    """Return what comes with a pass of so many s, of which `work` s take longer on the slowest rank."""
+    slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
+    lasts = float(seconds + (slowest - 1) * work)
+    late = max(0.0, comes.ends(0.0, lasts) - lasts)
+    return Exchange(
+        comes.cost, min(late, float(comes.cost.total))
+    )  # exactly: rounding leaves no dust
 
-    work: s of the layers, (layers,).
-    """
-    strategy, net = experiment.strategy, groups.group_network(experiment, "data")
-    sizes = model.layer_parameters[::order] * compute.BYTES[strategy.precision]
-    cost = groups.gather(sizes, net, sizes > 0)
-    total = Cost(*(float(np.sum(term)) for term in cost))
-    if not experiment.overlap:
-        return Exchange(total, total.total)
-    there = np.cumsum(cost.total)
-    work = work[::order]
-    left = np.cumsum(work[::-1])[::-1]
-    late = max(0.0, float((there + left).max() - work.sum()))
-    return Exchange(total, min(late, float(total.total)))  # exactly: rounding leaves no dust
+
+def _total(cost: Cost) -> Cost:
+    return Cost(*(float(np.sum(term)) for term in cost))

@@ -25,6 +25,7 @@ class Sweep:
     throughput: NDArray[np.float64]
     memory_total: NDArray[np.float64]
     fits: NDArray[np.bool_]
+    warnings: tuple[str, ...] = ()  # what values of the axes made void (see Experiment.set)
 
     def best(self, quantity: str = "throughput") -> dict[str, Any]:
         """Return the axis values of the configuration that fits and has the most of `quantity`.
@@ -48,11 +49,7 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     grid = {key: list(values) for key, values in axes.items()}
     if not grid or not all(grid.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
-    base = (
-        what_if(experiment, {})
-        if not any(key.startswith("calibration.") for key in grid)
-        else experiment
-    )
+    given = any(key.startswith("calibration.") for key in grid)
     shape = tuple(len(values) for values in grid.values())
     results = {
         "step_time": np.empty(shape),
@@ -64,11 +61,13 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     choices: list[list[Any]] = [
         list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
     ]
+    warnings: dict[str, None] = {}
     for place in itertools.product(*choices):
         fixed = {key: grid[key][at] for key, at in zip(grid, place, strict=True) if key in names}
         numbers = {key: np.asarray(values) for key, values in grid.items() if key not in names}
-        _fill(base.set(fixed), numbers, results, place)
-    return Sweep(grid, **results)
+        here = experiment.set(fixed) if given else what_if(experiment, fixed)
+        warnings |= dict.fromkeys(_fill(here, numbers, results, place))
+    return Sweep(grid, **results, warnings=tuple(warnings))
 
 
 def _fill(
@@ -76,11 +75,14 @@ def _fill(
     numbers: Mapping[str, NDArray[Any]],
     results: Mapping[str, NDArray[Any]],
     place: tuple[Any, ...],
-) -> None:
-    """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`."""
+) -> tuple[str, ...]:
+    """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`.
+
+    Returns what they made void.
+    """
     if not numbers:
         _store(predict(experiment), results, place, ())
-        return
+        return experiment.warnings
     first, *others = numbers
     rest = [numbers[key] for key in others]
     rows = max(1, CHUNK // max(1, int(np.prod([len(values) for values in rest]))))
@@ -91,6 +93,7 @@ def _fill(
         chunk = experiment.set(dict(zip(numbers, grids, strict=True)))
         shape = tuple(grid.size for grid in grids)
         _store(predict(chunk), target, part, shape)
+    return chunk.warnings
 
 
 def _store(

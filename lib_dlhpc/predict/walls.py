@@ -12,7 +12,7 @@ from lib_dlhpc.predict.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.predict.memory import server_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
-from lib_dlhpc.spec.units import count, format_quantity
+from lib_dlhpc.spec.units import count, format_plain, format_quantity
 
 if TYPE_CHECKING:
     from lib_dlhpc.predict.breakdown import Breakdown
@@ -79,7 +79,7 @@ def _server_wall(prediction: "Breakdown") -> list[str]:
         return []
     room = device.memory - device.reserved_memory
     part = (needed - device.reserved_memory) * experiment.strategy.servers
-    way_out = f"; it takes {math.ceil(part / room):,} servers" if room > 0 else ""
+    way_out = f"; it takes {_many(part / room)} servers" if room > 0 else ""
     return [
         f"Memory: a parameter server needs {format_quantity(needed, 'B')} and has"
         f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{way_out}."
@@ -98,7 +98,7 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     if size <= room:
         return []
     where = f"spread over {count(nodes, 'node')}" if tier.scope == "node" else "of the whole system"
-    needed = f"; it takes {math.ceil(size / tier.capacity):,} nodes" if tier.scope == "node" else ""
+    needed = f"; it takes {_many(size / tier.capacity)} nodes" if tier.scope == "node" else ""
     return [
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
@@ -110,11 +110,10 @@ def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
     size, room = data_set_bytes(experiment), tier.capacity
     if size <= room:
         return []
-    needed = math.ceil(size / room)
     return [
         f"Storage: every node streams from its own {tier.name}, which must hold all of the data set,"
         f" {format_quantity(size, 'B')}, and holds {format_quantity(room, 'B')}, {_too_much(size / room)};"
-        f' storage.access = "cooperative" spreads it over {count(needed, "node")} or more.'
+        f' storage.access = "cooperative" spreads it over {_many(size / room)} nodes or more.'
     ]
 
 
@@ -129,7 +128,7 @@ def _local_wall(prediction: "Breakdown") -> list[str]:
         return []
     part = "all of the data set" if storage.access == "stage" else "its part of the data set"
     needed = nodes_needed(experiment)
-    way_out = "" if storage.access == "stage" else f"; it takes {needed:,.0f} nodes"
+    way_out = "" if storage.access == "stage" else f"; it takes {format_plain(float(needed))} nodes"
     return [
         f"Storage: a node keeps {part}, {format_quantity(size, 'B')}, and {storage.local} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{way_out}."
@@ -154,13 +153,15 @@ def _input_wall(prediction: "Breakdown") -> list[str]:
         return []
     experiment = prediction.experiment
     found = reading(experiment)
-    hidden = step - stall - prediction.checkpoint  # input does not come behind a checkpoint
+    causes = prediction.terms  # input does not come behind a checkpoint
+    hidden = sum(causes[name] for name in causes if name not in ("input stall", "checkpoint"))
     if experiment.strategy.local_steps > 1:  # most steps have no exchange to hide it behind
         hidden -= prediction.exposed_communication
     wanted = experiment.global_batch / hidden
     return [
-        f"Input: {stall / step:.0%} of each step waits for data: {found.why}. {found.rate:,.0f} samples/s"
-        f" come, and {wanted:,.0f} would be trained; {_fed_by(prediction, found.limit, wanted)}."
+        f"Input: {stall / step:.0%} of each step waits for data: {found.why}."
+        f" {format_plain(float(found.rate))} samples/s come, and {format_plain(float(wanted))} would be"
+        f" trained; {_fed_by(prediction, found.limit, wanted)}."
     ]
 
 
@@ -169,13 +170,13 @@ def _fed_by(prediction: "Breakdown", limit: str, wanted: float) -> str:
     storage = prediction.experiment.storage
     factor = wanted / reading(prediction.experiment).rates[limit]
     if limit == "readers":
-        return f"it takes {math.ceil(storage.workers * factor):,} readers a device"
+        return f"it takes {_many(storage.workers * factor)} readers a device"
     if limit == "prefetch":
-        return f"it takes {math.ceil(storage.prefetch * factor):,} batches ahead"
+        return f"it takes {_many(storage.prefetch * factor)} batches ahead"
     if limit == "metadata servers":
         return "packed files ask for no metadata, and a store over the nodes has it in memory"
     where = "a copy in each node" if storage.access != "stage" else "a cache"
-    return f"{where}, or {factor:.1f}-fold compression, would do"
+    return f"{where}, or {format_plain(float(factor))}-fold compression, would do"
 
 
 def _copy_wall(prediction: "Breakdown") -> list[str]:
@@ -212,4 +213,12 @@ def _lost_wall(prediction: "Breakdown") -> list[str]:
 
 def _too_much(factor: float) -> str:
     """Say by how much a limit is broken: in percent, or as a factor."""
-    return f"{factor - 1:.0%} too much" if factor < 10 else f"{factor:,.0f} times too much"
+    return (
+        f"{factor - 1:.0%} too much"
+        if factor < 10
+        else f"{format_plain(float(factor))} times too much"
+    )
+
+
+def _many(number: float) -> str:
+    return format_plain(math.ceil(number))

@@ -60,8 +60,9 @@ def test_positions_travel_to_their_experts_and_back():
     found = predict(RUN.set({"strategy.experts": 8})).messages["experts"]
     link = RUN.machine.intra_node
     moved = 4 * 4 * 2 * 8 * 256 * 512 * 2 * 7 / 8
-    assert found.bandwidth == pytest.approx(moved / (link.bandwidth * link.efficiency))
-    assert found.latency == pytest.approx(4 * 4 * 7 * link.latency)
+    least = moved / (link.bandwidth * link.efficiency)
+    assert found.bandwidth >= least * (1 - 1e-12)
+    assert found.total <= (least + 4 * 4 * 7 * link.latency) * (1 + 1e-12)  # one after another
     away = predict(RUN.set({"strategy.experts": 16})).messages["experts"]
     assert away.total > found.total
 

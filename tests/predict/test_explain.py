@@ -6,10 +6,12 @@ import pytest
 
 from lib_dlhpc import loads
 from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.explain import ALLREDUCE_FORMULAS, explain
+from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.predict.fit import Search
 from lib_dlhpc.predict.profile import slides_run
 from lib_dlhpc.predict.replays import replays
-from lib_dlhpc.predict.report import as_dict, as_text
+from lib_dlhpc.predict.report import as_dict, as_text, ways_text
+from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.spec.units import format_quantity
@@ -34,11 +36,10 @@ def inputs_of(run, part):
 
 
 def test_every_allreduce_has_its_formula_and_source():
-    assert set(ALLREDUCE_FORMULAS) == set(ALLREDUCES)
     for allreduce in ALLREDUCES:
         explanation = explain(predict(RUN.set({"strategy.allreduce": allreduce})))
         formulas = [item.formula for item in explanation]
-        assert any(ALLREDUCE_FORMULAS[allreduce] in formula for formula in formulas)
+        assert any(COLLECTIVES["allreduce"][allreduce].formula in formula for formula in formulas)
         assert all(item.source and item.assumes and item.value for item in explanation)
 
 
@@ -150,8 +151,12 @@ def test_a_split_network_is_explained_by_what_it_is(name):
 
 
 def test_a_run_that_does_not_fit_says_with_what_it_does():
-    text = as_text(predict(RUN.set({"strategy.batch": 512})))
+    run = RUN.set({"strategy.batch": 512})
+    search = Search(run)
+    search.run(20)
+    text = as_text(predict(run)) + ways_text(search)
     assert "WALL" in text and "fits with" in text
+    assert "20 configurations" in text and f"not tried: {search.left}" in text
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.fit import ways_to_fit
+from lib_dlhpc.cli import main
+from lib_dlhpc.predict import fit, predict
+from lib_dlhpc.predict.fit import Search, ways_to_fit
 
 TOO_LARGE = loads("""
 [model]
@@ -94,3 +95,41 @@ def test_what_fits_needs_no_way_round():
 def test_an_unknown_order_is_named():
     with pytest.raises(SpecError, match="step_time, device_hours"):
         ways_to_fit(TOO_LARGE, "memory")
+
+
+def test_a_search_in_parts_finds_what_a_search_at_once_does():
+    """And says at any time what it has tried and what is left."""
+    at_once, in_parts = Search(TOO_LARGE), Search(TOO_LARGE)
+    every = at_once.left
+    at_once.run(60)
+    for most in (0, 1, 10, 60):
+        in_parts.run(most)
+        assert in_parts.tried == most and in_parts.left == every - most
+    assert [way.changes for way in in_parts.found] == [way.changes for way in at_once.found]
+    in_parts.run(every, seconds=0.0)
+    assert in_parts.tried == 60
+
+
+def test_ctrl_c_in_the_search_keeps_the_prediction_and_what_was_found(capsys, monkeypatch):
+    tried = []
+
+    def predict_until(experiment):
+        tried.append(experiment)
+        if len(tried) == 12:
+            raise KeyboardInterrupt
+        return predict(experiment)
+
+    monkeypatch.setattr(fit, "predict", predict_until)
+    run = ["predict", "goyal-2017", "--set", "strategy.batch=4096"]
+    assert main(run) == 130
+    shown = capsys.readouterr()
+    before, found = shown.out.split("  WALL  Memory")
+    assert "one step" in before and "time to train" in before and "not tried" in found
+    assert shown.err == "dlhpc: Search cancelled; the prediction is complete.\n"
+
+
+def test_the_prediction_is_printed_before_anything_is_searched(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(Search, "run", lambda self, *_: seen.append(capsys.readouterr().out))
+    assert main(["predict", "goyal-2017", "--set", "strategy.batch=4096"]) == 0
+    assert "one step" in seen[0] and "WALL" in seen[0]

@@ -20,6 +20,7 @@ from lib_dlhpc.predict.memory import (
 from lib_dlhpc.predict.walls import largest_batch
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
+from lib_dlhpc.spec.units import format_plain
 
 RUN = loads("""
 [model]
@@ -187,7 +188,9 @@ def test_the_batch_that_the_wall_names_fits_and_one_more_does_not(model, precisi
     (wall,) = prediction.walls
     most = largest_batch(prediction)
     over = prediction.memory_total / run.machine.device.memory - 1
-    assert (f"{over:.0%} too much" if over < 9 else f"{over + 1:,.0f} times too much") in wall
+    assert (
+        f"{over:.0%} too much" if over < 9 else f"{format_plain(over + 1)} times too much"
+    ) in wall
     if most:
         assert int(re.search(r"fits is (\d+)\.$", wall)[1]) == most
         assert predict(run.set({"strategy.batch": most})).fits

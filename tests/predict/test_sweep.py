@@ -34,6 +34,7 @@ AXES = [
     {"model.name": ["resnet50", "vgg16"], "machine.inter_node.bandwidth": [1e9, 1e10, 1e11]},
     {"strategy.batch": range(1, 80), "machine.device.memory_bandwidth": [1e11, 5e11, 1e12]},
     {"strategy.batch": range(1, 80), "strategy.nodes": [5, 1], "strategy.bucket": [1e6, 1e8]},
+    {"strategy.recompute": ["none", "full"], "strategy.optimizer": ["adam"]},
 ]
 QUANTITIES = ("step_time", "throughput", "memory_total", "fits")
 
@@ -117,3 +118,16 @@ def test_the_best_fits_and_nothing_that_fits_is_better():
 def test_a_wrong_axis_is_a_spec_error(axes):
     with pytest.raises(SpecError):
         sweep(RUN, axes)
+
+
+@pytest.mark.parametrize(
+    ("axes", "void"),
+    [
+        ({"model.name": ["resnet50", "vgg16"]}, "'vgg16'"),
+        ({"machine.device.memory_bandwidth": [5e11, 1e12]}, "memory_bandwidth"),
+        ({"strategy.nodes": [1, 2], "strategy.allreduce": ["ring", "torus_2d"]}, ""),
+    ],
+)
+def test_a_sweep_says_which_axis_makes_the_measured_rate_void(axes, void):
+    told = sweep(RUN.set(CALIBRATION), axes).warnings
+    assert bool(told) == bool(void) and all(void in words for words in told)

@@ -3,6 +3,7 @@
 import pytest
 
 from lib_dlhpc.predict import predict, what_if
+from lib_dlhpc.predict.explain import explain
 from lib_dlhpc.predict.replays import replay, replays
 
 GOYAL = replay("goyal-2017").experiment
@@ -50,3 +51,29 @@ def test_another_model_device_or_precision_drops_the_rate(changes):
 def test_a_given_calibration_is_taken_as_it_is():
     changes = {"calibration.rate": 500.0, "calibration.devices": 4}
     assert what_if(GOYAL, changes) == GOYAL.set(changes)
+
+
+@pytest.mark.parametrize("again", ["none", "full"])
+def test_recomputation_costs_a_forward_pass_however_the_rate_was_measured(again):
+    """The rate is that of the old work: the new one takes as much longer, or less long."""
+    other = {"none": "full", "full": "none"}[again]
+    quiet = GOYAL.set({"machine.jitter": 0.0, "strategy.overlap": False})
+    run = quiet.set({"strategy.recompute": again})
+    one, two = predict(run), predict(what_if(run, {"strategy.recompute": other}))
+    with_it, without = (two, one) if other == "full" else (one, two)
+    assert with_it.forward == pytest.approx(without.forward)
+    assert with_it.backward == pytest.approx(without.backward + without.forward, rel=0.02)
+    assert predict(what_if(run, {})).step_time == pytest.approx(one.step_time)
+
+
+def test_another_optimizer_leaves_the_passes():
+    before, after = predict(GOYAL), predict(what_if(GOYAL, {"strategy.optimizer": "adam"}))
+    assert after.forward == pytest.approx(before.forward) and after.update > before.update
+
+
+def test_the_warning_is_about_the_rate_that_was_given():
+    (words,) = what_if(GOYAL, {"model.name": "vgg16"}).warnings
+    assert "1089.4" in words and "'resnet50'" in words and "'vgg16'" in words
+    assert words in next(
+        part.assumes for part in explain(predict(what_if(GOYAL, {"model.name": "vgg16"})))
+    )

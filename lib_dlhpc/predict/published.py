@@ -1,0 +1,129 @@
+"""Published results, and what becomes of each: scored, an input of others, or left out with the reason.
+
+results.csv in catalog/published has what was measured. A family, a TOML file beside it, says of which rows
+it predicts which, from what, and why it leaves others out. Every row of results.csv stands in a family.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.units import TIMES
+
+UNITS = {
+    **TIMES,
+    "ms": 1e-3,
+    "KB": 1e3,
+    "GB": 1e9,
+    "GB/s": 1e9,
+    "Gbit/s": 1.25e8,
+    "TB": 1e12,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "MWh": 3.6e9,
+    "TFLOP/s": 1e12,
+    "PFlop/s": 1e15,
+    "%": 0.01,
+}
+
+STARTS = (
+    "from",
+    "scale_from",
+    "link_from",
+)  # keys of a row that name the measured row it starts from
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What becomes of a published row, and why unless it is scored."""
+
+    status: str  # scored, input, left out
+    why: str = ""
+
+
+@cache
+def results() -> dict[str, dict[str, str]]:
+    """Return the published results by id, as text."""
+    with open(catalog.ROOT / "published" / "results.csv", encoding="utf-8", newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def published(identity: str) -> dict[str, str]:
+    """Return one published result, as text; raises SpecError."""
+    if identity not in results():
+        raise SpecError(f"{identity!r} is not in catalog/published/results.csv.")
+    return results()[identity]
+
+
+def value_of(identity: str) -> float:
+    """Return a published value in SI units."""
+    row = published(identity)
+    return float(row["value"]) * UNITS.get(row["unit"], 1.0)
+
+
+def family(name: str) -> dict[str, Any]:
+    """Return one family of published rows, with its name; raises SpecError."""
+    return {**catalog.read("published", name), "name": name}
+
+
+def families(chosen: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the families of these names, all without any; raises SpecError."""
+    return [family(name) for name in tuple(chosen) or catalog.names("published")]
+
+
+def entries(table: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Return the entries of a family under "rows", "inputs" or "left_out", one for each id."""
+    return [
+        {**entry, "id": identity}
+        for entry in table.get(kind, [])
+        for identity in entry.get("ids", [entry.get("id")])
+    ]
+
+
+def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the family that scores a published row, and its entry there; raises SpecError."""
+    for table in families():
+        for entry in entries(table, "rows"):
+            if entry["id"] == identity:
+                return table, entry
+    raise SpecError(f"{identity!r} is not a row that is scored.")
+
+
+def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:
+    """Return what becomes of every published row of these families, by id."""
+    tables = families(chosen)
+    found: dict[str, Standing] = {}
+    for table in tables:
+        for entry in entries(table, "left_out"):
+            found[entry["id"]] = Standing("left out", entry["reason"])
+    started: dict[str, list[str]] = {}
+    for table in tables:
+        for entry in [*entries(table, "rows"), *entries(table, "inputs")]:
+            for start in {entry[key] for key in STARTS if key in entry}:
+                started.setdefault(start, []).append(entry["id"])
+        for entry in entries(table, "inputs"):
+            if "reason" in entry:
+                found[entry["id"]] = Standing("input", entry["reason"])
+    for start, rows in started.items():
+        more = f" and {len(rows) - 1} more" * (len(rows) > 1)
+        found.setdefault(start, Standing("input", f"the measured start of {rows[0]}{more}"))
+    for table in tables:
+        found |= {entry["id"]: Standing("scored") for entry in entries(table, "rows")}
+    return found
+
+
+def rounding(text: str) -> float:
+    """Return a unit of the last digit of a printed number that is not zero, over the number: it was rounded or cut."""
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = mantissa.rstrip("0") if "." in mantissa else mantissa
+    if digits.endswith(".") or "." not in digits:
+        whole = digits.rstrip(".")
+        last = len(whole) - len(whole.rstrip("0"))
+    else:
+        last = -len(digits.partition(".")[2])
+    return math.pow(10.0, last + int(exponent or 0)) / abs(float(text))

@@ -1,0 +1,135 @@
+"""Calibration: what was measured on a machine, so that it need not be predicted; and when it no longer holds."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.schema import difference, number, to_table, whole
+
+if TYPE_CHECKING:
+    from lib_dlhpc.spec.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured on this machine.
+
+    `rate` is that of the experiment's own network. `compute_scale` and `link_efficiency` are what a
+    measured run of another network, or of another split, says of the machine: predict/calibrated.py has
+    them from such a run.
+    """
+
+    rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
+    devices: int = whole(default=1)
+    batch: int = whole(default=0, least=0)  # per device; 0: the strategy's
+    compute_scale: float = number(default=0.0)  # measured over roofline compute time; 0: not known
+    # Share of the line rate between nodes that exchanges reach; 0: the link's own efficiency.
+    link_efficiency: float = number(default=0.0, most=1.0, divides=True)
+
+
+# The fields that each measured number was measured with; where one of them changes, it is void ...
+_DEVICE = r"machine\.(name$|device$|device\.(?!(reserved_)?memory$|(idle|busy)_power$))|strategy\.precision$"
+_MEASURED_WITH = {
+    "rate": re.compile(rf"model\.|{_DEVICE}"),
+    "compute_scale": re.compile(_DEVICE),
+    "link_efficiency": re.compile(r"machine\.(name$|nics$|inter_node(\.|$))"),
+}
+# ... and this takes its place.
+_INSTEAD = {
+    "rate": "compute time is the roofline's estimate",
+    "compute_scale": "compute time is the roofline's estimate",
+    "link_efficiency": "exchanges reach the share of the line rate that the link has in the catalog",
+}
+
+
+def check_calibration(calibration: Calibration) -> None:
+    """Raise SpecError where two measured numbers contradict each other."""
+    if np.any(calibration.rate) and np.any(calibration.compute_scale):
+        raise SpecError(
+            f"calibration.compute_scale = {calibration.compute_scale:g} and calibration.rate ="
+            f" {calibration.rate:g}: both say how long computing takes; legal: one of them."
+        )
+
+
+def after_change(before: "Experiment", after: "Experiment", changes: Iterable[str]) -> "Experiment":
+    """Return `after` without the measured numbers that `changes` (dotted fields) made void, which it says."""
+    void: dict[str, tuple[Any, str]] = {}
+    for name, fields in _MEASURED_WITH.items():
+        keys = {key: _differs(before, after, key) for key in changes if fields.match(key)}
+        keys = {key: where for key, where in keys.items() if np.any(where)}
+        if keys:
+            where = reduce(np.logical_or, keys.values())
+            void[name] = where, _change(before, after, list(keys))
+    return _without(after, void)
+
+
+def without(experiment: "Experiment", why: str) -> "Experiment":
+    """Return the experiment without any measured number, and with a warning for each that it had."""
+    return _without(experiment, dict.fromkeys(_MEASURED_WITH, (True, why)))
+
+
+def _without(experiment: "Experiment", void: Mapping[str, tuple[Any, str]]) -> "Experiment":
+    """void: where each field of [calibration] does not hold, True or an array of truth values, and why."""
+    measured, warnings, kept = experiment.calibration, list(experiment.warnings), dict[str, Any]()
+    for name, (where, why) in void.items():
+        value = getattr(measured, name)
+        if np.any(value):
+            shown = f"{value:g}" if np.ndim(value) == 0 else "an array"
+            warnings.append(f"calibration.{name} = {shown} is dropped: {why}; {_INSTEAD[name]}.")
+        kept[name] = np.where(where, 0.0, value)[()]
+        if name == "rate":
+            kept["devices"] = np.where(where, 1, measured.devices)[()]
+            kept["batch"] = np.where(where, 0, measured.batch)[()]
+    return replace(experiment, calibration=replace(measured, **kept), warnings=tuple(warnings))
+
+
+def _differs(before: "Experiment", after: "Experiment", key: str) -> Any:
+    """Whether a change of the dotted field `key` made another model, machine, device, link or value of it.
+
+    Of numbers an array of truth values: a sweep keeps what was measured where it does not leave its value.
+    """
+    old, new = (_leaf(experiment, key) for experiment in (before, after))
+    if all(isinstance(value, int | float | np.ndarray) for value in (old, new)):
+        return np.not_equal(old, new)
+    one, other = (_part(experiment, key) for experiment in (before, after))
+    if is_dataclass(one) and not key.startswith("model."):
+        first, second = to_table(one), to_table(other)
+        return bool(difference(first, second) or difference(second, first))
+    return bool(one != other)
+
+
+def _part(experiment: "Experiment", key: str) -> Any:
+    """Return what the dotted field belongs to: the model, the machine, one part of the machine, or the value."""
+    section, name, *_ = key.split(".")
+    noun = getattr(experiment, section)
+    return noun if section == "model" or name == "name" else getattr(noun, name)
+
+
+def _change(before: "Experiment", after: "Experiment", keys: list[str]) -> str:
+    """Return what was changed in words, such as: it was measured with model.name = 'resnet50', not 'vgg16'."""
+    told = []
+    for key in keys:
+        old, new = (_value(experiment, key) for experiment in (before, after))
+        plain = None not in (old, new) and old != new
+        told.append(f"{key} = {old!r}, not {new!r}" if plain else f"another {key}")
+    return f"it was measured with {', '.join(told)}"
+
+
+def _value(experiment: "Experiment", key: str) -> Any:
+    """Return the name or number at a dotted field; None where it is neither."""
+    found = _leaf(experiment, key)
+    found = getattr(found, "name", found)
+    return found if isinstance(found, str | int | float) else None
+
+
+def _leaf(experiment: "Experiment", key: str) -> Any:
+    """Return what is at a dotted field; None where there is nothing of that name."""
+    found: Any = experiment
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
+    return found
