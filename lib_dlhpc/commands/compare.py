@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch.local import Job
 
 SECONDS = 5.0  # of real steps
+NO_VERDICT = (
+    3  # exit status: it ran, but on a machine too busy to judge it, or with ranks that share cores
+)
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `compare` to the command line."""
     one = subparsers.add_parser(
-        "compare", help="predict, simulate and run a few steps here, side by side, term by term"
+        "compare",
+        help="predict, simulate and run a few steps here, side by side, term by term",
+        epilog=f"Exit status: 0 with a verdict, {NO_VERDICT} without one, because ranks lacked cores.",
     )
     add_experiment(one)
     one.add_argument(
@@ -56,7 +61,6 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _compare(options: argparse.Namespace) -> int:
     from lib_dlhpc.compare import compare, sweep
     from lib_dlhpc.launch import JobError
-    from lib_dlhpc.launch.terminal import ends_alike
     from lib_dlhpc.spec.measured import load_measured
 
     experiment = read(options.experiment, options.set)
@@ -69,19 +73,19 @@ def _compare(options: argparse.Namespace) -> int:
     given = (options.ranks, machine, options.steps, folder, options.seconds, _tell)
     axes = _axes(options.sweep)
     try:
-        with ends_alike():
-            found: Any = (
-                sweep(experiment, axes, *given, repeats=options.repeats)
-                if axes
-                else compare(experiment, *given)
-            )
+        found: Any = (
+            sweep(experiment, axes, *given, repeats=options.repeats)
+            if axes
+            else compare(experiment, *given)
+        )
     except JobError as error:
         _clear()
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1
     _clear()
     print(as_json(found.as_dict()) if options.json else found.as_text())
-    return 0
+    judged = found.judged if axes else not found.no_verdict
+    return 0 if judged else NO_VERDICT
 
 
 def _axes(texts: Sequence[str]) -> dict[str, list[Any]]:

@@ -11,7 +11,8 @@ what no calibration has met: other programs at work, another day's clock, ways t
 runs do not have.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, TypeAlias
@@ -33,11 +34,12 @@ SMALLEST = 1e-3  # of its value: the least that a number is drawn as
 ALL = "one step"
 
 
-def bands(experiment: Experiment) -> dict[str, Band]:
+def bands(experiment: Experiment, left_out: Sequence[str] = ()) -> dict[str, Band]:
     """Return (low, high) s of a step and of each of its terms, by name; nothing where the machine says no intervals.
 
-    "one step" is the whole of it. A band holds what the machine's own numbers give, though their intervals may
-    all lie on one side of them. Raises SpecError where the drawn numbers contradict what the experiment says.
+    "one step" is the whole of it, less the terms that are left out. A band holds what the machine's own numbers give,
+    though their intervals may all lie on one side of them. Raises SpecError where the drawn numbers contradict what
+    the experiment says.
     """
     machine = experiment.machine
     intervals = machine.measured.intervals if machine.measured else {}
@@ -45,13 +47,35 @@ def bands(experiment: Experiment) -> dict[str, Band]:
         return {}
     several = DRAWS_OF_A_SPLIT if experiment.strategy.is_split else DRAWS
     drawn = replace(experiment, machine=drawn_machine(machine, intervals, several))
-    own = seconds_of(predict(experiment))
-    return {name: _band(seconds, own[name]) for name, seconds in seconds_of(predict(drawn)).items()}
+    own = seconds_of(predict(experiment), left_out)
+    spread = seconds_of(predict(drawn), left_out)
+    return {name: _band(seconds, own[name]) for name, seconds in spread.items()}
 
 
-def seconds_of(prediction: Breakdown) -> dict[str, Any]:
-    """Return s of a step and of each of its terms, by name."""
-    return {ALL: prediction.step_time, **prediction.terms}
+def seconds_of(prediction: Breakdown, left_out: Sequence[str] = ()) -> dict[str, Any]:
+    """Return s of a step and of each of its terms, by name, without those that are left out."""
+    terms = prediction.terms
+    less = sum(terms.pop(name) for name in left_out)
+    return {ALL: prediction.step_time - less, **terms}
+
+
+def widened(
+    known: Mapping[str, Band], own: Mapping[str, float], edges: Sequence[Mapping[str, float]]
+) -> dict[str, Band]:
+    """Return bands that also hold what `edges` say of the same terms: the step at other slowdown factors.
+
+    How far the machine's numbers are off and how far it slows down have nothing to do with each other, so their
+    factors add up in quadrature.
+    """
+    found = {}
+    for name, (low, high) in known.items():
+        middle, *values = (float(of.get(name, 0.0)) for of in (own, *edges))
+        if min([low, middle, *values]) > 0:
+            down = math.hypot(math.log(middle / low), math.log(middle / min(middle, *values)))
+            up = math.hypot(math.log(high / middle), math.log(max(middle, *values) / middle))
+            low, high = middle * math.exp(-down), middle * math.exp(up)
+        found[name] = low, high
+    return found
 
 
 def carried(

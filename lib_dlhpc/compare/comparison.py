@@ -1,7 +1,5 @@
 """compare(experiment): the same steps predicted, simulated in both fidelities and run, term by term."""
 
-import shutil
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.calibrate.whole import pace
-from lib_dlhpc.compare.bands import ALL, Band, bands, carried
+from lib_dlhpc.compare.bands import ALL, Band, bands, carried, seconds_of, widened
+from lib_dlhpc.compare.load import Load, load_of, pace_of, spread_of, too_busy
 from lib_dlhpc.compare.placed import Placed, check_here, placed
 from lib_dlhpc.compare.short import FEWEST, shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.compare.steady import Pace, Steps, steady, steps_of
+from lib_dlhpc.compare.steady import OTHER, Pace, Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.measure import measure
@@ -23,6 +23,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import at_pace, cores
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.store import load
 
 SIMULATIONS = ("rounds", "events")
@@ -50,13 +51,26 @@ class Comparison:
     steps: int  # real ones that were looked at
     notes: tuple[str, ...] = ()
     folder: Path | None = None
-    pace: Pace | None = None  # of these minutes; None: not known
+    pace: Pace | None = None  # slowdown factors of these minutes; None: not known
+    load: Load = field(default_factory=Load)
+    # Terms that a run here does not have, and no step of this comparison: name -> way -> s
+    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def oversubscribed(self) -> bool:
         """Whether ranks shared cores."""
         return self.placed.oversubscribed
+
+    @property
+    def no_verdict(self) -> str:
+        """Why the run is not judged, in a sentence; "" if it is."""
+        if self.oversubscribed:
+            ranks, cores = count(self.placed.ranks, "rank"), count(self.placed.cores, "core")
+            fewer = count(self.placed.cores, "rank")
+            return f"{ranks} share {cores}; compare on {fewer} or fewer."
+        alike = self.placed.experiment.strategy.update != "asynchronous"
+        return too_busy(self.load, *self.spread, self.steps, alike)
 
     def error(self, way: str, name: str = ALL) -> float | None:
         """Return (way - measured) / measured of a step or a term; None where nothing of it was measured."""
@@ -65,7 +79,9 @@ class Comparison:
         return of[way] / measured - 1 if measured and way in of else None
 
     def inside(self, way: str = "predicted") -> bool | None:
-        """Return whether the measured step lies in the band of a way; None where that has no band."""
+        """Return whether the measured step lies in the band of a way; None without a band, or a verdict."""
+        if self.no_verdict:
+            return None
         band = self.bands.get(way, {}).get(ALL)
         return band and band[0] <= self.step["measured"] <= band[1]
 
@@ -118,17 +134,19 @@ class Foretold:
     terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
     bands: Mapping[str, Mapping[str, Band]]
     notes: tuple[str, ...]
+    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # as terms
 
     @property
     def step(self) -> dict[str, float]:
         """Seconds of a step by way."""
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
 
-    def at_pace(self, pace: Pace) -> "Foretold":
-        """Return the same of a machine that takes so many times as long as its calibration says."""
-        experiment = self.placed.experiment
-        slower = replace(experiment, machine=at_pace(experiment.machine, *pace))
-        return foretold(replace(self.placed, experiment=slower.set({})))
+    def at_pace(self, pace: Pace, spread: Pace = (1.0, 1.0)) -> "Foretold":
+        """Return the same of a machine that takes so many times as long as its calibration says.
+
+        spread: factors by which these numbers may be off, up and down; bands widen by what that makes of a step.
+        """
+        return foretold(_slower(self.placed, pace), spread)
 
     def steps_in(self, seconds: float) -> int:
         """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
@@ -137,8 +155,17 @@ class Foretold:
         return steps_in(seconds, self.step["predicted"])
 
 
-def foretold(here: Placed) -> Foretold:
-    """Predict a step and play it in both fidelities. What cannot be played is said and left out."""
+def _slower(here: Placed, pace: Pace) -> Placed:
+    experiment = here.experiment
+    slower = replace(experiment, machine=at_pace(experiment.machine, *pace))
+    return replace(here, experiment=slower.set({}))
+
+
+def foretold(here: Placed, spread: Pace = (1.0, 1.0)) -> Foretold:
+    """Predict a step and simulate it in both fidelities. What cannot be simulated is reported and left out.
+
+    spread: see `Foretold.at_pace`.
+    """
     experiment, notes = here.experiment, list(here.notes)
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
@@ -148,13 +175,31 @@ def foretold(here: Placed) -> Foretold:
             ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
         except SpecError as error:
             notes.append(f"fidelity {fidelity} is left out: {error}")
-    known = bands(experiment)
+    left_out = here.not_measured
+    not_measured = {way: {name: terms[name] for name in left_out} for way, terms in ways.items()}
+    ways = {
+        way: {name: seconds for name, seconds in terms.items() if name not in left_out}
+        for way, terms in ways.items()
+    }
+    known = bands(experiment, left_out)
+    if known and max(spread) > 1:
+        known = widened(known, seconds_of(predict(experiment), left_out), _edges(here, spread))
     if experiment.strategy.offload == "all":
         ways = {way: _within_backward(terms, 0.0) for way, terms in ways.items()}
         known = known and _within_backward(known, (0.0, 0.0))
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
     held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
-    return Foretold(here, ways, held if known else {}, tuple(notes))
+    return Foretold(here, ways, held if known else {}, tuple(notes), not_measured)
+
+
+def _edges(here: Placed, spread: Pace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return s of a step and its terms on a machine that is quicker by these factors, and on one that is slower."""
+    work, calls = spread
+    quick, slow = (
+        seconds_of(predict(_slower(here, factors).experiment), here.not_measured)
+        for factors in ((1 / work, 1 / calls), (work, calls))
+    )
+    return quick, slow
 
 
 def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
@@ -174,28 +219,44 @@ def measured(
     """
     short = shortened(here.experiment, steps)
     job = begin(short, here.ranks, folder)
+    if folder is None:
+        owned.own_folder(job.folder)
     try:
         while job.state in GOING_ON:
             look(job)
             time.sleep(PAUSE)
-        beside = job.wait().get("beside", ())
+        result = job.wait()
         timeline = load(job.folder / "timeline.npz")
     finally:
         job.cancel()
         if folder is None:
-            shutil.rmtree(job.folder, ignore_errors=True)
-    found = steps_of(timeline, int(short.strategy.local_steps), steps_of_an_epoch(short))
-    paces = tuple(pace(moment, short.machine, here.ranks) for moment in beside)
-    return replace(found, paces=paces)
+            owned.remove_folder(job.folder)
+    core_wait, beside = result.get("core_wait", ()), result.get("beside", ())
+    together = int(short.strategy.local_steps)
+    found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)
+    paces = [pace(moment, short.machine, here.ranks) for moment in beside]
+    known = tuple(each for each in paces if each is not None)
+    return replace(found, paces=known, asked=bool(beside))
+
+
+def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
+    """Return measured terms in which what a rank does in place of one that is left out counts as other time."""
+    less = sum(terms.get(name, 0.0) for name in left_out)
+    kept = {name: seconds for name, seconds in terms.items() if name not in left_out}
+    return {**kept, OTHER: kept.get(OTHER, 0.0) + less}
 
 
 def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
     """Lay what was measured beside what was foretold, at the pace that the machine had beside the runs."""
     from lib_dlhpc.compare.verdict import verdict
 
-    found, now = steady(runs), pace_of(runs)
-    told = told if now is None else told.at_pace(now)
-    ways = {**told.terms, "measured": found.terms}
+    found, now, apart = steady(runs), pace_of(runs), 1.0
+    if now is not None:
+        spread = spread_of(runs)
+        told = told.at_pace(now, spread)
+        quick, slow = (edge[ALL] for edge in _edges(told.placed, spread))
+        apart = float(slow / quick)
+    ways = {**told.terms, "measured": _without(found.terms, told.placed.not_measured)}
     names = dict.fromkeys(name for terms in ways.values() for name in terms)
     terms = {
         name: {way: of[name] for way, of in ways.items() if name in of}
@@ -204,14 +265,10 @@ def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) ->
     }
     step = {**told.step, "measured": found.step}
     parts = (told.placed, terms, step, (found.low, found.high), told.bands, found.steps)
-    bare = Comparison(*parts, told.notes, folder, now)
-    return Comparison(*parts, told.notes, folder, now, verdict=tuple(verdict(bare)))
-
-
-def pace_of(runs: Sequence[Steps]) -> Pace | None:
-    """Return the pace that the machine had beside the runs, the median of all moments; None where none was told."""
-    paces = [each for run in runs for each in run.paces]
-    if not paces:
-        return None
-    work, calls = (statistics.median(column) for column in zip(*paces, strict=True))
-    return work, calls
+    load = load_of(runs, found, apart)
+    names = dict.fromkeys(name for of in told.not_measured.values() for name in of)
+    not_measured = {
+        name: {way: of[name] for way, of in told.not_measured.items()} for name in names
+    }
+    bare = Comparison(*parts, told.notes, folder, now, load, not_measured)
+    return replace(bare, verdict=tuple(verdict(bare)))

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 from lib_dlhpc.compare.bands import calibration_of
 from lib_dlhpc.layout import is_shared_out
 from lib_dlhpc.predict.on_ranks import check_fits
+from lib_dlhpc.spec import run_only
+from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Calibration, Experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, default_machine, foreign, measured_on
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.train.check import check
+
+STALL = "input stall"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Placed:
     def calibration(self) -> str:
         """When and where this machine's numbers were measured, in words; "" where they were not."""
         return calibration_of(self.experiment.machine)
+
+    @property
+    def not_measured(self) -> tuple[str, ...]:
+        """Terms of a step that no run here has: the trainer has its samples in memory, and waits for no storage."""
+        return (STALL,) if self.experiment.storage.tier else ()
 
     @property
     def oversubscribed(self) -> bool:
@@ -64,9 +73,10 @@ def placed(
         )
     if experiment.storage.tier:
         notes.append(
-            f"the trainer has all samples in memory, and reads none from storage.tier ="
-            f" {experiment.storage.tier!r} as the prediction does."
+            f"the trainer has all samples in memory and reads none from storage.tier ="
+            f" {experiment.storage.tier!r}: the input stall is not measured, and the steps compared leave it out."
         )
+    notes += run_only.notes(experiment)
     nodes = max(int(here.nodes), 1 + int(experiment.servers))
     room = max(int(here.devices_per_node), many)
     own = replace(

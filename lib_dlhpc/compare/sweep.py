@@ -54,11 +54,9 @@ class Sweep:
 
     @property
     def judged(self) -> list[Comparison]:
-        """The comparisons in which no ranks shared a core."""
+        """The comparisons that get a verdict."""
         return [
-            row.comparison
-            for row in self.rows
-            if row.comparison and not row.comparison.oversubscribed
+            row.comparison for row in self.rows if row.comparison and not row.comparison.no_verdict
         ]
 
     def as_text(self) -> str:

@@ -55,7 +55,7 @@ def summary(of: "Sweep") -> list[str]:
 
     judged = of.judged
     if not judged:
-        return ["Nothing is judged: ranks shared cores, or nothing ran."]
+        return ["No verdict on any setting: ranks lacked cores, or nothing ran."]
     lines = []
     for way in FORETOLD:
         off = errors(judged, way)
@@ -75,9 +75,8 @@ def _cells(of: "Comparison") -> list[str]:
     shown = [show(of.step[way], "s") if way in of.step else "-" for way in (*FORETOLD, MEASURED)]
     band = of.bands.get("predicted", {}).get(ALL)
     shown.append(f"{show(band[0], 's')} to {show(band[1], 's')}" if band else "-")
-    if of.oversubscribed:
-        words = f"{count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}"
-        return [*shown, *["-" for _ in FORETOLD], words]
+    if of.no_verdict:
+        return [*shown, *["-" for _ in FORETOLD], f"no verdict: {of.no_verdict}"]
     off = [of.error(way) for way in FORETOLD if way in of.step]
     told = ["-" if error is None else f"{error:+.0%}" for error in off]
     told += ["-"] * (len(FORETOLD) - len(told))

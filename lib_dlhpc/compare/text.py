@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ALL = "one step"
 NAME, TIME, OFF = 26, 10, 11  # characters of the columns, where their words leave room
+NOT_MEASURED = "not measured"
 BAR = 60  # characters of the longest step
 # A letter for each cause, in the order in which a step has them; others are "?".
 LETTERS = {
@@ -45,6 +46,12 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
         "oversubscribed": of.oversubscribed,
         "calibration": of.placed.calibration or None,
         "pace": of.pace and dict(zip(("work", "calls"), of.pace, strict=True)),
+        "load": {
+            "core_wait": of.load.core_wait,
+            "steps_left_out": of.load.left_out,
+            "paces": [dict(zip(("work", "calls"), each, strict=True)) for each in of.load.paces],
+            "step_slowest_over_quickest": of.load.apart,
+        },
         "steps": of.steps,
         "step": dict(of.step),
         "spread": list(of.spread),
@@ -53,11 +60,14 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
             name: {way: of.error(way, name) for way in of.step if way != "measured"}
             for name in (ALL, *of.terms)
         },
+        "not_measured": {name: dict(ways) for name, ways in of.not_measured.items()},
         "bands": {
             way: {name: list(band) for name, band in bands.items() if name in (ALL, *of.terms)}
             for way, bands in of.bands.items()
         },
         "inside": {way: of.inside(way) for way in of.bands},
+        "judged": not of.no_verdict,
+        "no_verdict": of.no_verdict or None,
         "verdict": list(of.verdict),
         "notes": list(of.notes),
         "folder": str(of.folder) if of.folder else None,
@@ -95,7 +105,11 @@ def _table(of: "Comparison") -> list[str]:
         times.append([show(seconds[way], "s") if way in seconds else "" for way in ways])
         off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in foretold]
         errors.append([f"{each / of.step['measured']:+.1%}" for each in off])
-    left = _column(["", *rows], NAME, "<")
+    for seconds in of.not_measured.values():
+        shown = {**{way: show(seconds[way], "s") for way in seconds}, "measured": NOT_MEASURED}
+        times.append([shown.get(way, "") for way in ways])
+        errors.append([""] * len(foretold))
+    left = _column(["", *rows, *(f"  {name}" for name in of.not_measured)], NAME, "<")
     left = [name + row for name, row in zip(left, _columns(times, TIME), strict=True)]
     right = _columns(errors, OFF)
     over = "off by, of the measured step"

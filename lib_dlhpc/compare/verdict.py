@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.compare.load import RESTLESS
+from lib_dlhpc.spec.run_only import unpriced
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -10,9 +12,6 @@ if TYPE_CHECKING:
 
 ALL, MEASURED = "one step", "measured"
 NOTABLE = 0.05  # of the measured step; less is not worth a search
-RESTLESS = (
-    2.0  # p90 over p10 of the steps; the same step takes as long each time on a quiet machine
-)
 # What each term suggests where more was measured than predicted, and where less was.
 MORE = {
     "forward": "layers take longer than their rate says: small kernels, or others use the cores",
@@ -41,12 +40,10 @@ LESS = {
 
 
 def verdict(of: "Comparison") -> list[str]:
-    """Return sentences: the whole step first, then the term that is off most. None judge an oversubscribed run."""
-    if of.oversubscribed:
-        ranks, cores = count(of.placed.ranks, "rank"), count(of.placed.cores, "core")
-        fewer = count(of.placed.cores, "rank")
-        return [f"Not judged: {ranks} share {cores}. Compare on {fewer} or fewer."]
-    said = [_whole(of), *_paced(of), *_restless(of)]
+    """Return sentences: the whole step first, then the term that is off most; or why there is no verdict."""
+    if of.no_verdict:
+        return [f"No verdict: {of.no_verdict}"]
+    said = [_whole(of), *_not_measured(of), *_without_core(of), *_paced(of), *_restless(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:
         return [*said, f"No term is off by more than {NOTABLE:.0%} of the step."]
@@ -78,26 +75,46 @@ def _whole(of: "Comparison") -> str:
     return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
 
 
+def _not_measured(of: "Comparison") -> list[str]:
+    """Say which terms of the prediction the steps compared leave out."""
+    return [
+        f"Not measured, and left out of the step: {name}, {show(ways['predicted'], 's')} predicted."
+        for name, ways in of.not_measured.items()
+    ]
+
+
+def _without_core(of: "Comparison") -> list[str]:
+    """Say what was left out of the measured step because other processes had the cores."""
+    share, left_out = of.load.core_wait or 0.0, of.load.left_out
+    if share < NOTABLE:
+        return []
+    kept = (
+        f"only the {count(of.steps, 'step')} are compared in which no rank waited for a core; {left_out} are not"
+        if of.placed.ranks > 1
+        else "that is not part of the measured step"
+    )
+    return [
+        f"Other processes are using this machine: ranks had no core for {share:.0%} of the time; {kept}."
+    ]
+
+
 def _paced(of: "Comparison") -> list[str]:
-    """Say at what pace the machine was, where steps of other runs beside this one have told it."""
+    """Report the slowdown factors of the machine, where probe runs before and after this one measured them."""
     if of.pace is None:
         return []
     work, calls = of.pace
     return [
-        f"Right before and after this run, work took {work:.2f} times what the calibration says, and calls, however"
-        f" small, {calls:.2f} times: all that is foretold is for this pace."
+        f"Right before and after this run, computing took {work:.2f} times what the calibration says, and each call"
+        f" {calls:.2f} times: predictions and simulations are for these slowdown factors."
     ]
 
 
 def _restless(of: "Comparison") -> list[str]:
-    """Say where steps differ so much that the machine must have had other work."""
+    """Say where steps differ much from each other."""
     low, high = of.spread
     if high < RESTLESS * low:
         return []
-    return [
-        f"Its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90): others are at work on this machine;"
-        " compare again when it is quiet."
-    ]
+    return [f"Its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90)."]
 
 
 def _term(of: "Comparison", name: str, off: float) -> str:
@@ -107,6 +124,8 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
     told = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
     why = (MORE if off > 0 else LESS).get(name)
+    if unknown := unpriced(of.placed.experiment):
+        why = f"the prediction does not know {', '.join(unknown)}"
     return f"{told}: {why}." if why else f"{told}."
 
 

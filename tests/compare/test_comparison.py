@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import date, timedelta
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.compare import bands, compare
@@ -11,6 +12,7 @@ from lib_dlhpc.compare.comparison import ALL, BESIDE, WAYS, beside, foretold, st
 from lib_dlhpc.compare.placed import placed
 from lib_dlhpc.compare.short import FEWEST, MOST
 from lib_dlhpc.compare.steady import steps_of
+from lib_dlhpc.explore.compare import comparison_html
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.predict import predict
 from lib_dlhpc.simulate import simulate
@@ -206,7 +208,8 @@ def test_more_ranks_than_cores_are_flagged_at_the_top_and_not_judged(digits):
     found = _told(many)
     assert found.oversubscribed
     assert found.as_text().startswith("OVERSUBSCRIBED")
-    assert found.verdict[0].startswith("Not judged")
+    assert found.verdict[0].startswith("No verdict") and "share" in found.no_verdict
+    assert found.inside() is None
     assert len(found.verdict) == 1
     assert not _told(digits).oversubscribed
 
@@ -248,12 +251,16 @@ def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits)
     assert "dlhpc calibrate" in advice
 
 
-def test_steps_that_differ_much_tell_of_other_work_on_the_machine(digits):
+def test_steps_that_differ_much_get_no_verdict_where_core_waits_are_not_known(digits):
+    """Where they are known, steps are compared without them, and what is left is the run's own."""
     for jitter, restless in ((0.0, False), (0.9, True)):
         told = foretold(placed(digits))
-        timeline = simulate(digits.set({"machine.jitter": jitter}), steps=60)
-        verdict = " ".join(beside(told, [steps_of(timeline)]).verdict)
-        assert ("others are at work" in verdict) is restless
+        steps = steps_of(simulate(digits.set({"machine.jitter": jitter}), steps=60))
+        found = beside(told, [steps])
+        assert ("other processes are using this machine" in found.no_verdict) is restless
+        assert found.as_dict()["judged"] is not restless
+        known = replace(steps, core_wait=np.zeros((1, len(steps.seconds))))
+        assert not beside(told, [known]).no_verdict
 
 
 def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
@@ -267,17 +274,17 @@ def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
         assert ("outside" in found.verdict[0]) is not inside
 
 
-def test_what_is_foretold_is_for_the_pace_of_the_moment(digits, calibrated):
+def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(digits, calibrated):
     told = foretold(placed(digits, machine=calibrated))
     steps = steps_of(simulate(told.placed.experiment, steps=8))
     plain = beside(told, [steps])
     assert plain.pace is None and not any("Right before" in words for words in plain.verdict)
-    told_of = (((1.5, 1.5), (9.0, 1.5)), ((1.0, 0.5), (1.5, 9.0)), ())
+    told_of = (((1.5, 1.5), (1.6, 1.5)), ((1.5 * 1.5 / 1.6, 1.5), (1.5, 1.5)), ())
     runs = [replace(steps, paces=paces) for paces in told_of]
     found = beside(told, runs)
-    assert found.pace == (1.5, 1.5)
-    assert found.as_dict()["pace"] == {"work": 1.5, "calls": 1.5}
-    assert any("work took 1.50 times" in words for words in found.verdict)
+    assert found.pace == pytest.approx((1.5, 1.5))
+    assert found.as_dict()["pace"] == pytest.approx({"work": 1.5, "calls": 1.5})
+    assert any("computing took 1.50 times" in words for words in found.verdict)
     for way in ("predicted", "rounds", "events"):
         for name in ("forward", "backward", "update"):
             slower = 1.5 * plain.terms[name][way]
@@ -339,3 +346,29 @@ def test_out_of_core_an_update_is_told_within_the_backward_pass_in_which_weights
         assert told.terms[way]["update"] == 0 and told.bands[way]["update"] == (0, 0)
         low, high = told.bands[way]["backward"]
         assert low <= told.terms[way]["backward"] <= high
+
+
+def test_a_stall_on_storage_that_no_run_reads_is_not_measured_and_left_out_of_the_step(
+    digits, calibrated
+):
+    slow = {"machine.storage.slow": {"scope": "node", "bandwidth": 1e4}, "storage.tier": "slow"}
+    plain = foretold(placed(digits, machine=calibrated))
+    told = foretold(placed(digits.set(slow), machine=calibrated))
+    stall = float(predict(told.placed.experiment).input_stall)
+    steps = steps_of(simulate(plain.placed.experiment, steps=8))
+    steps.terms["input stall"][:] = 0.25 * steps.seconds  # a batch that is put together in memory
+    found = beside(told, [steps])
+    assert "input stall" not in found.terms
+    for way in ("predicted", "rounds", "events"):
+        assert (
+            found.step[way] == pytest.approx(plain.step[way], rel=0.05) and found.step[way] < stall
+        )
+        assert found.not_measured["input stall"][way] == pytest.approx(stall, rel=0.05)
+        low, high = found.bands[way][ALL]
+        assert low <= found.step[way] <= high < stall
+    assert found.terms["other"]["measured"] >= 0.2 * found.step["measured"]
+    assert sum(ways["measured"] for ways in found.terms.values()) >= found.step["measured"]
+    assert any("left out of the step: input stall" in words for words in found.verdict)
+    text, table = found.as_text(), found.as_dict()
+    assert "not measured" in text and "measured" not in table["not_measured"]["input stall"]
+    assert "not measured" in comparison_html(found)

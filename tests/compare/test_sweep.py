@@ -11,7 +11,8 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores
 
 
-def test_several_axes_are_a_grid(mpi, digits, calibrated):
+def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):
+    monkeypatch.setattr("lib_dlhpc.compare.comparison.too_busy", lambda *given: "")
     axes = {"strategy.batch": [16, 32], "ranks": [1, cores() + 1]}
     found = sweep(digits, axes, machine=calibrated, steps=4)
     settings = [tuple(row.setting.values()) for row in found.rows]
