@@ -17,7 +17,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     played.add_argument(
         "--fidelity",
         default="rounds",
-        help="rounds: no contention beyond the NICs (default); events: messages share the links",
+        help="rounds: messages of two ranks in order, no contention beyond the NICs (default);"
+        " events: messages share the links",
     )
     played.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
     played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
@@ -30,6 +31,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="N",
         help="with --trace and events: write the first N messages too (default: 50,000)",
     )
+    played.add_argument(
+        "--message-limit",
+        type=int,
+        metavar="N",
+        help="with events: simulate up to N messages, in place of 5,000,000 (about four minutes)",
+    )
     played.add_argument("--json", action="store_true", help="print JSON in SI units")
     played.set_defaults(command=_simulate)
 
@@ -41,11 +48,20 @@ def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.simulate.terminal import simulate_here
 
     experiment, notes = read_on_machine(options)
-    arguments = (options.fidelity, options.seed, options.steps, options.trace, options.messages)
-    timeline = simulate_here(experiment, *arguments)
+    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    heading = compare.heading(experiment, options.fidelity, options.steps, predicted)
+    timeline = simulate_here(
+        experiment,
+        options.fidelity,
+        options.seed,
+        options.steps,
+        options.trace,
+        options.messages,
+        options.message_limit,
+        "" if options.json else heading,
+    )
     found = measure(experiment, timeline)
     told = (experiment, options.fidelity, found)
-    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     known = known_of(experiment, notes)
     held = known.carried(predicted, found.terms)
     stale = experiment.strategy.update == "asynchronous"

@@ -15,7 +15,7 @@ hybrid.py        networks that are split over ranks: steps in rounds
 hybrid_events.py the same with every rank a process
 program.py       what a rank of a split network does for one microbatch
 split.py         a stage's programs, ready to be played in rounds
-sharded.py       what replicas exchange with every microbatch (ZeRO 2 and 3)
+split_rows.py    steps in rounds as rows of the Timeline
 local.py         steps that every rank takes by itself between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get

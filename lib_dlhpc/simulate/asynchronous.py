@@ -110,7 +110,7 @@ def serve_experiment(
 
     fidelity: "rounds" knows no links but the NICs, "events" also those of the topology.
     """
-    strategy, machine = experiment.strategy, experiment.machine
+    strategy, machine = experiment.strategy, experiment.calibrated_machine
     here = int(experiment.devices_per_node)
     if fidelity == "rounds":
         machine = replace(machine, topology="single-switch")

@@ -5,7 +5,7 @@ be played, and that is left to a fidelity. `play_rounds` plays step after step, 
 ranks at once; `processes.play_events` lets the ranks run by themselves.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -103,9 +103,12 @@ def clock(load: Load, step: int, start: Floats, joined: Floats, exchanged: Float
 
 
 def play_rounds(
-    load: Load, exchange: Exchange, messages: int, progress: StepProgress | None = None
+    load: Load,
+    exchange: Exchange,
+    messages: Sequence[int],
+    progress: StepProgress | None = None,
 ) -> Iterator[Clock]:
-    """Yield the steps, each bucket being played whole by `exchange`; `messages`: of one bucket.
+    """Yield the steps, each bucket being played whole by `exchange`; `messages`: of each bucket that is sent.
 
     Raises Cancelled when `progress`, called after each bucket, returns False.
     """
@@ -121,9 +124,9 @@ def play_rounds(
             released = load.released(bucket, forward_end, backward_end, factor)
             joined[row] = np.maximum(released, free)
             exchanged[row] = free = exchange(float(load.work.sizes[bucket]), joined[row])
-            done += messages
+            done += messages[row]
             if progress is not None:
-                now, total = float(free.max()), load.steps * len(sent) * messages
+                now, total = float(free.max()), load.steps * sum(messages)
                 if progress(now, done, total) is False:
                     raise Cancelled(now, done)
         played = clock(load, step, start, joined, exchanged)

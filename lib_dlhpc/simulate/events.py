@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.schedules.rounds import Round, Schedule
+from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
 from lib_dlhpc.simulate.platform import platform
 from lib_dlhpc.simulate.simulation import Message, Process, Record, Simulation, Traffic
 from lib_dlhpc.simulate.watchdog import Progress
@@ -186,4 +186,4 @@ class Script:
                 f"{self.schedule.name}, round {number}: no rank {sides[wrong][0]};"
                 f" there are 0 to {self.schedule.ranks - 1}."
             )
-        return _Part(self.sim, part, number, self.element_bytes)
+        return _Part(self.sim, as_sent(part), number, self.element_bytes)

@@ -5,13 +5,14 @@ work, and exchanges in which the ranks of its tensor or spatial group meet. Behi
 of a layer its gradients are exchanged with the replicas, bucket by bucket. When all ranks are through, all
 update.
 
-In rounds, all replicas are played at once on arrays: a message to the next stage is there alpha + bytes
-beta after it was sent, and no link is contended for but the NICs. With events, hybrid_events.py plays it.
+In rounds, all replicas are played at once on arrays. Messages from one stage to another occupy the link in
+the order in which they are sent, each for bytes beta, and arrive alpha later; no other link is contended for
+but the NICs. With events, hybrid_events.py plays it.
 """
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,20 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups, split_calibration
 from lib_dlhpc.costs.buckets import buckets, ready_times
-from lib_dlhpc.costs.network import Network
+from lib_dlhpc.costs.network import Cost, Network
+from lib_dlhpc.costs.sharded import handed_out
 from lib_dlhpc.costs.stage import seen_in_part, share_of_experts, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
-from lib_dlhpc.schedules import ALGORITHMS, schedule
+from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulate import rounds
+from lib_dlhpc.simulate.clock import StepProgress
 from lib_dlhpc.simulate.messages import Recorder
 from lib_dlhpc.simulate.split import Floats, Stage, stages, update_moving
-from lib_dlhpc.simulate.watchdog import Progress
+from lib_dlhpc.simulate.split_rows import Span, table
+from lib_dlhpc.simulate.watchdog import Cancelled, Progress
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Timeline, breakdown, columns, from_rows, join, mark_bubble
+from lib_dlhpc.timeline import Timeline, breakdown, from_rows, join, mark_bubble
 
 WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange", "experts": "expert exchange"}
 
@@ -40,22 +44,34 @@ def play_split(
     factor: NDArray[np.float64],
     fetch: NDArray[np.float64],
     saving: NDArray[np.float64],
+    progress: StepProgress | None = None,
 ) -> Timeline:
     """Return what every rank does in `len(factor)` steps, played in rounds.
 
     scale: compute over roofline time. factor: (steps, ranks) of the compute time. fetch: (steps, ranks)
-    s that the next batch takes. saving: (steps,) s in which all stand still for a checkpoint.
+    s that the next batch takes. saving: (steps,) s in which all stand still for a checkpoint. progress:
+    called after each stage's turn with simulated seconds, instructions done, and all there are. Raises
+    Cancelled when it returns False.
     """
     pipeline = pipeline_of(experiment)
     every = [stages(experiment, place, scale) for place in range(pipeline.ranks)]
     begin, tables = 0.0, []
-    for slow, late, saved in zip(factor, fetch, saving.tolist(), strict=True):
+    each = sum(map(len, pipeline.streams))
+
+    def tell(step: int, seconds: float, done: int) -> None:
+        done += step * each
+        if progress is not None and progress(seconds, done, len(factor) * each) is False:
+            raise Cancelled(seconds, done)
+
+    for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
         of_rank = slow.reshape(sizes(experiment))
         step = _Step(experiment, pipeline, every, of_rank, begin)
-        step.play()
+        step.play(partial(tell, number))
         end = step.exchange_and_update(scale)
         begin = step.stand_still(end, saved, late.reshape(sizes(experiment)))
-        tables += [*step.rows, _marked(step, bubble(experiment, pipeline, every, of_rank))]
+        waits = table(step.waits, step.size)
+        idle = bubble(experiment, pipeline, every, of_rank)
+        tables += [table(step.rows, step.size), mark_bubble(waits, idle, waits.where())]
     return join(tables).sorted()
 
 
@@ -75,7 +91,9 @@ def play_split_events(
 
     pipeline, recorder = pipeline_of(experiment), Recorder(messages)
     on = platform(
-        experiment.machine, int(experiment.strategy.nodes), int(experiment.devices_per_node)
+        experiment.calibrated_machine,
+        int(experiment.strategy.nodes),
+        int(experiment.devices_per_node),
     )
     record = recorder if messages else None
     load = (scale, factor, fetch, saving)
@@ -149,20 +167,23 @@ class _Step:
         self.clock = [np.full(self.size[1:], begin) for _ in range(self.size.pipeline)]
         self.waited = [np.zeros(self.size[1:]) for _ in self.clock]  # for messages of the pipeline
         self.last: dict[tuple[int, int], tuple[Floats, Floats]] = {}  # backward pass of a chunk
-        self.rows: list[Timeline] = []
-        self.waits: list[Timeline] = []  # those of the pipeline, some of which is bubble
+        self.rows: list[Span] = []
+        self.waits: list[Span] = []  # those of the pipeline, some of which is bubble
         self._under_way: dict[tuple[int, int, Receive], Floats] = {}
+        self._link: dict[tuple[int, int], Floats] = {}  # when it is free, by the places at its ends
 
-    def play(self) -> None:
-        """Play all microbatches."""
-        todo = [deque(stream) for stream in self.pipeline.streams]
+    def play(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
+        """Play all microbatches; `tell` is called with the s that are simulated and the instructions done."""
+        todo, done = [deque(stream) for stream in self.pipeline.streams], 0
         moved = True
         while moved:
             moved = False
             for place, stream in enumerate(todo):
                 while stream and self._do(place, stream[0]):
                     stream.popleft()
+                    done += 1
                     moved = True
+                tell(float(self.clock[place].max()), done)
 
     def exchange_and_update(self, scale: float) -> float:
         """Sum the gradients over the replicas, wait for all, update; return when the last rank is done."""
@@ -187,7 +208,7 @@ class _Step:
             moved = np.maximum(updated, self._fetched(place) + moving)
             self._add(place, "compute", "wait", "wait for what is offloaded", updated, moved)
             updated = moved
-            given = self._handed_out(held[place])
+            given = float(handed_out(self.experiment, held[place]).total)
             handed.append(np.maximum(updated, updated.max() + given) if given else updated)
             self._add(place, "compute", "wait", "wait for the weights", updated, handed[-1])
         end = max(float(each.max()) for each in handed)
@@ -229,14 +250,22 @@ class _Step:
         elif isinstance(step, Send):
             crossed = step.stage if step.what == "activation" else step.stage - 1
             stage = self.every[crossed % self.size.pipeline][crossed // self.size.pipeline]
-            arrives = start + (0.0 if self.free else stage.sends)
+            leaves, arrives = self._carry((place, step.peer), start, stage.sends)
             received = Receive(step.what, step.microbatch, step.stage, place)
             self._under_way[place, step.peer, received] = arrives
             name = f"{step.what} {step.microbatch}"
-            self._talk(place, name, start, arrives, stage.bytes)
+            self._talk(place, name, leaves, arrives, stage.bytes)
         else:
             self._compute(place, step)
         return True
+
+    def _carry(self, ends: tuple[int, int], start: Floats, sends: Cost) -> tuple[Floats, Floats]:
+        """Return when a message leaves, the messages before it being through, and when it arrives."""
+        if self.free:
+            return start, start
+        leaves = np.maximum(start, self._link.get(ends, start))
+        self._link[ends] = leaves + sends.bandwidth
+        return leaves, leaves + sends.total
 
     def _compute(self, place: int, step: Forward | Backward) -> None:
         stage, start = self.every[place][step.chunk], self.clock[place]
@@ -322,15 +351,6 @@ class _Step:
             rank_at(self.experiment, Place(other, 0, 0, 0)),
         )
 
-    def _handed_out(self, held: tuple[Part, ...]) -> float:
-        """Return the seconds of handing out the weights that each replica has updated a part of."""
-        strategy = self.experiment.strategy
-        if strategy.zero not in (1, 2):
-            return 0.0
-        net = groups.group_network(self.experiment, "data")
-        size = sum(part.model.parameters for part in held) * compute.BYTES[strategy.precision]
-        return float(groups.gather(float(size), net, 1).total)
-
     def _talk(self, place: int, name: str, start: Floats, stop: Floats, size: float) -> None:
         self._add(place, "communication", "communication", name, start, stop, size)
 
@@ -343,28 +363,12 @@ class _Step:
         start: Any,
         stop: Any,
         size: float = 0.0,
-        into: list[Timeline] | None = None,
+        into: list[Span] | None = None,
     ) -> None:
-        """Add an event of every rank at one place of the pipeline for which it lasts at all."""
-        if self.free:
-            return
-        many = self.size.data * self.size.spatial * self.size.tensor
-        start, stop = (np.broadcast_to(edge, self.size[1:]).ravel() for edge in (start, stop))
-        lasts = stop > start
-        if lasts.any():
-            rows = columns(
-                rank=place * many + np.flatnonzero(lasts),
-                stream=stream,
-                kind=kind,
-                name=0,
-                names=[name],
-                start=start[lasts],
-                stop=stop[lasts],
-                bytes=round(size),
-                ranks=many * self.size.pipeline,
-                source="simulated",
-            )
-            (self.rows if into is None else into).append(rows)
+        """Add an event of every rank at one place of the pipeline."""
+        if not self.free:
+            span = Span(place, stream, kind, name, start, stop, size)
+            (self.rows if into is None else into).append(span)
 
 
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) -> float:
@@ -376,8 +380,10 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) ->
 
 
 def exchange_word(experiment: Experiment) -> str:
-    """Say in which exchange the ranks of a replica meet."""
+    """Say in which exchange the ranks of a replica meet, or what replicas exchange with each microbatch."""
     size = sizes(experiment)
+    if size.tensor * size.spatial * int(experiment.strategy.experts) == 1:
+        return "weights and gradients"
     kind = "tensor" if size.tensor > 1 else "spatial" if size.spatial > 1 else "experts"
     return WORDS[kind]
 
@@ -406,27 +412,18 @@ def _exchange(
 ) -> Callable[[float, Floats], Floats]:
     """Return when each rank is through with `size` bytes, the first axis being the ranks that exchange."""
     name = experiment.strategy.allreduce
-    options: dict[str, Any] = {}
-    if experiment.strategy.zero:
-        name = "ring_reduce_scatter"
-    elif "node_size" in inspect.signature(ALGORITHMS[name]).parameters:
-        options["node_size"] = int(net.inner.ranks)
-    # One schedule serves all buckets, its elements being as large as needed.
-    kept = rounds.program(schedule(name, ranks, ranks << (ranks.bit_length() - 1), **options))
+    goal = "reduce_scatter" if experiment.strategy.zero else "allreduce"
+    record = lru_cache(lambda size: chosen(goal, size, net, name))
+    kept: dict[str, rounds.Program] = {}
 
     def exchange(size: float, joined: Floats) -> Floats:
         if ranks == 1:
             return joined
-        by_group = np.moveaxis(joined, 0, -1)
-        through = rounds.finish_times(kept, net, size / kept.elements, by_group)
+        found = record(size)
+        if found.name not in kept:  # one serves all sizes, its elements being as large as needed
+            kept[found.name] = rounds.program(plan(goal, size, net, ranks, name=name))
+        program, by_group = kept[found.name], np.moveaxis(joined, 0, -1)
+        through = rounds.finish_times(program, net, size / program.elements, by_group)
         return np.moveaxis(through, -1, 0)
 
     return exchange
-
-
-def _marked(step: _Step, idle: NDArray[np.float64]) -> Timeline:
-    """Return the waits of the pipeline, with its bubble told apart."""
-    if not step.waits:
-        return from_rows([], int(np.prod(step.size)), "simulated")
-    waits = join(step.waits)
-    return mark_bubble(waits, idle, waits.where())

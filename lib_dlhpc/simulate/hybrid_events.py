@@ -6,8 +6,7 @@ a rank waits for its neighbours only. What replicas exchange goes on beside the 
 own for each rank.
 """
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,9 +16,12 @@ from simpy.events import Event as Happening
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.kept import AT_ONCE
+from lib_dlhpc.costs.network import Network
 from lib_dlhpc.costs.stage import seen_in_part, share_of_experts
 from lib_dlhpc.layout import alike_group, expert_group, group, parts, place
-from lib_dlhpc.schedules import ALGORITHMS, Schedule, messages, schedule, within
+from lib_dlhpc.schedules import Schedule, messages, within
+from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.schedules.pipeline import Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulate.events import Script, take_part
 from lib_dlhpc.simulate.hybrid import WORDS, exchange_word
@@ -29,12 +31,8 @@ from lib_dlhpc.simulate.simulation import Message, Process, Record, Simulation, 
 from lib_dlhpc.simulate.split import offloaded, update_moving
 from lib_dlhpc.simulate.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
 
-RINGS = {
-    "all_reduce": "ring",
-    "all_gather": "ring_allgather",
-    "reduce_scatter": "ring_reduce_scatter",
-}
 Row: TypeAlias = tuple[int, str, str, str, float, float, int]
 Floats = NDArray[np.float64]
 
@@ -71,13 +69,13 @@ class Replay:
         return self._letters[key]
 
     def play(
-        self, rank: int, members: tuple[int, ...], name: str, plan: Callable[[], Schedule]
+        self, rank: int, members: tuple[int, ...], name: str, of: Callable[[], Schedule]
     ) -> Process:
         """Take part in what `members` do next under this name."""
         key = (members, name)
         turn = self._turns[rank, key] = self._turns.get((rank, key), -1) + 1
         if (key, turn) not in self._scripts:
-            self._scripts[key, turn] = Script(self.sim, plan(), 1.0), set(members)
+            self._scripts[key, turn] = Script(self.sim, of(), 1.0), set(members)
         script, missing = self._scripts[key, turn]
         yield from take_part(self.sim, rank, script)
         missing.remove(rank)
@@ -89,7 +87,8 @@ class Replay:
         if talk.group == "experts":
             members = expert_group(self.experiment, rank)
             size = len(members) * talk.bytes  # the blocks of all with all
-            yield from self.collective(rank, members, "pairwise_all_to_all", size, "experts")
+            net = groups.expert_network(self.experiment)
+            yield from self.collective(rank, members, "all_to_all", size, net, "experts")
             return
         members = group(self.experiment, rank, talk.group)
         if talk.way == "halo":
@@ -97,14 +96,27 @@ class Replay:
                 rank, members, f"halo {talk.pairs}", lambda: self._halo(members, talk)
             )
         else:
-            name = RINGS[talk.way]
-            yield from self.collective(rank, members, name, talk.bytes, talk.way)
+            net = groups.group_network(self.experiment, talk.group)
+            goal = groups.GOALS[talk.way]
+            yield from self.collective(rank, members, goal, talk.bytes, net, talk.way)
 
     def collective(
-        self, rank: int, members: tuple[int, ...], name: str, size: float, what: str
+        self,
+        rank: int,
+        members: tuple[int, ...],
+        goal: str,
+        size: float,
+        net: Network,
+        what: str,
+        name: str = AUTO,
     ) -> Process:
-        """Take part in a schedule of schedules/ on `size` bytes."""
-        yield from self.play(rank, members, what, lambda: self._schedule(members, name, size))
+        """Take part in a collective on `size` bytes, by the algorithm that is named or chosen for it."""
+        yield from self.play(
+            rank,
+            members,
+            what,
+            lambda: self._within(plan(goal, size, net, len(members), round(size), name), members),
+        )
 
     def meet(self) -> Process:
         """Wait for all ranks."""
@@ -115,13 +127,12 @@ class Replay:
         else:
             yield self._all
 
-    def _schedule(self, members: tuple[int, ...], name: str, size: float) -> Schedule:
-        options: dict[str, Any] = {}
-        if "node_size" in inspect.signature(ALGORITHMS[name]).parameters:
-            options["node_size"] = int(groups.group_network(self.experiment, "data").inner.ranks)
-        plan = schedule(name, len(members), round(size), **options)
+    def _within(self, plan: Schedule, members: tuple[int, ...]) -> Schedule:
+        """The same schedule for some of all ranks."""
         everyone = self.sim.platform.ranks
-        return Schedule(name, everyone, plan.elements, lambda: within(plan.rounds(), members))
+        return Schedule(
+            plan.name, everyone, plan.elements, lambda: within(plan.rounds(), members), plan.goal
+        )
 
     def _halo(self, members: tuple[int, ...], talk: Talk) -> Schedule:
         """One round in which all neighbours swap rows."""
@@ -154,6 +165,8 @@ def play(
     for rank in range(on.ranks):
         sim.start(_rank(replay, rank, factor[:, rank], fetch[:, rank], saving))
     sim.run(progress)
+    if progress is not None:
+        progress(float(sim.env.now), sim.delivered)
     return replay.rows, replay.waits
 
 
@@ -197,8 +210,8 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
             final = instruction.microbatch == _last(
                 replay.pipeline, own.pipeline, instruction.chunk
             )
-            there = wire.gather(instruction.chunk, ahead)
-            filled = wire.scatter(instruction.chunk, not ahead and final)
+            wire.gather(instruction.chunk, ahead)
+            wire.scatter(instruction.chunk, not ahead and (final or experiment.strategy.zero > 1))
             worked = 0.0
             for item in items:
                 if isinstance(item, Talk):
@@ -212,13 +225,12 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
                         item.bytes,
                     )
                     continue
-                if item.layer in there:
-                    yield there[item.layer]
+                if item.layer in wire.there:
+                    yield wire.there[item.layer]
                 if item.seconds:
                     yield sim.compute(rank, item.seconds * slow)
                     worked += item.seconds * slow
-                if item.layer in filled:
-                    filled[item.layer].succeed()
+                wire.done(item.layer)
             if experiment.strategy.zero > 1 and not ahead:
                 yield from wire.drain()
             begun = sim.env.now
@@ -249,7 +261,10 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
         row("wait", "wait for what is offloaded", begun)
         since = sim.env.now
         if experiment.strategy.zero in (1, 2):
-            yield from replay.collective(rank, data, "ring_allgather", wire.whole, "weights")
+            for size in wire.units():
+                yield from replay.collective(
+                    rank, data, "allgather", size, wire.net, "weights", wire.named
+                )
             row("wait", "wait for the weights", since)
         since = sim.env.now
         yield from replay.meet()
@@ -289,46 +304,60 @@ class _Wire:
         strategy = replay.experiment.strategy
         self.size = compute.BYTES[strategy.precision]
         self.zero, self.bucket = int(strategy.zero), float(strategy.bucket)
-        self.name = "ring_reduce_scatter" if self.zero else strategy.allreduce
+        self.goal = "reduce_scatter" if self.zero else "allreduce"
+        self.named = strategy.allreduce
+        self.net = groups.group_network(replay.experiment, "data")
         self.early = bool(replay.experiment.overlap)
         self.experts = 0.0
-        models = [part.model for part in replay.held[rank]]
-        self.whole = float(sum(model.parameters for model in models) * self.size)
+        self.there: dict[int, Happening] = {}  # what happens when the weights of a layer are
+        self._to_gather: Iterator[tuple[int, float]] = iter(())  # layers and their bytes
+        self._completes: dict[int, list[float]] = {}  # bytes of the buckets that a layer completes
+        self._summed: Sequence[tuple[str, float]] = ()
         self._free: Happening | None = None
         self._number = 0
 
-    def gather(self, chunk: int, ahead: bool) -> dict[int, Happening]:
-        """Begin to gather weights; return what happens when those of a layer are there."""
+    def gather(self, chunk: int, ahead: bool) -> None:
+        """Begin to gather the weights that a pass needs."""
         if self.zero < 3 or len(self.data) == 1:
-            return {}
+            return
         layers = self.replay.held[self.rank][chunk].model.layers
         order = range(len(layers)) if ahead else reversed(range(len(layers)))
-        return {
-            layer: self._queue(
-                None, "ring_allgather", layers[layer].parameters * self.size, "weights"
-            )
-            for layer in order
-            if layers[layer].parameters
-        }
+        sizes = ((layer, layers[layer].parameters * self.size) for layer in order)
+        self.there, self._to_gather = {}, ((layer, size) for layer, size in sizes if size)
+        for _ in range(AT_ONCE if self.early else 1):
+            self._gather_next()
 
-    def scatter(self, chunk: int, final: bool) -> dict[int, Happening]:
-        """Get ready to exchange gradients; return what has to happen when a layer's backward is done."""
+    def scatter(self, chunk: int, complete: bool) -> None:
+        """Get ready to exchange the gradients of a pass if it completes them."""
         model = self.replay.held[self.rank][chunk].model
-        summed = seen_in_part(model)
-        if not (final or self.zero > 1) or (len(self.data) == 1 and not summed):
-            return {}
+        self._completes, self._summed = {}, seen_in_part(model)
+        if not complete or (len(self.data) == 1 and not self._summed):
+            return
         if self.replay.experiment.strategy.experts > 1:
             self.experts = share_of_experts(model)
         cut = buckets(model, self.bucket, self.size)
-        filled: dict[int, Happening] = {}
         for size, layer in zip(cut.sizes, cut.last_layer, strict=True):
             if size:
-                last = int(layer) if self.early else 0
-                happens = filled.setdefault(last, Happening(self.replay.sim.env))
-                self._number += 1
-                word = f"bucket {self._number}"
-                self._queue(happens, self.name, float(size), word, summed)
-        return filled
+                self._completes.setdefault(int(layer) if self.early else 0, []).append(float(size))
+
+    def done(self, layer: int) -> None:
+        """Let go of a layer's weights, so that others have room, and exchange the gradients it completes."""
+        if layer in self.there:
+            self._gather_next()
+        for size in self._completes.pop(layer, ()):
+            self._number += 1
+            self._queue(self.goal, size, f"bucket {self._number}", self._summed)
+
+    def _gather_next(self) -> None:
+        layer, size = next(self._to_gather, (-1, 0.0))
+        if size:
+            self.there[layer] = self._queue("allgather", size, "weights")
+
+    def units(self) -> Iterator[float]:
+        """Yield the bytes of weights that are gathered at a time after the update."""
+        for part in self.replay.held[self.rank]:
+            sizes = buckets(part.model, self.bucket, self.size).sizes
+            yield from sizes[sizes > 0].tolist()
 
     def drain(self) -> Process:
         """Wait until all is exchanged."""
@@ -337,13 +366,12 @@ class _Wire:
 
     def _queue(
         self,
-        after: Happening | None,
-        name: str,
+        goal: str,
         size: float,
         word: str,
         summed: Sequence[tuple[str, float]] = (),
     ) -> Happening:
-        """Exchange once `after` has happened and all before is done; return what happens then.
+        """Exchange once all before is done; return what happens then.
 
         summed: groups that sum a share of it beside data.
         """
@@ -351,21 +379,25 @@ class _Wire:
 
         def process() -> Process:
             sim = self.replay.sim
-            for event in (after, before):
-                if event is not None and not event.processed:
-                    yield event
+            if before is not None and not before.processed:
+                yield before
             since = sim.env.now
-            own = self.experts * size if name == self.name else 0.0
-            yield from self.replay.collective(
-                self.rank, self.data, name, size - own, f"data {name}"
+            take_part, experiment = self.replay.collective, self.replay.experiment
+            own = self.experts * size if goal == self.goal else 0.0
+            yield from take_part(
+                self.rank, self.data, goal, size - own, self.net, f"data {goal}", self.named
             )
             if own:
-                alike = alike_group(self.replay.experiment, self.rank)
-                yield from self.replay.collective(self.rank, alike, name, own, "alike")
+                alike = alike_group(experiment, self.rank)
+                net = groups.alike_network(experiment)
+                yield from take_part(self.rank, alike, goal, own, net, "alike", self.named)
             for kind, share in summed:
-                members = group(self.replay.experiment, self.rank, kind)
-                yield from self.replay.collective(
-                    self.rank, members, "ring", share * size, f"sum {kind}"
+                members, net = (
+                    group(experiment, self.rank, kind),
+                    groups.group_network(experiment, kind),
+                )
+                yield from take_part(
+                    self.rank, members, "allreduce", share * size, net, f"sum {kind}"
                 )
             ends = (since, sim.env.now, round(size))
             self.replay.rows.append((self.rank, "communication", "communication", word, *ends))

@@ -1,9 +1,9 @@
 """A pipeline played on a machine: each rank does its stream of instructions, messages share the links.
 
-A send waits for nothing: the message is under way while the rank goes on, and several of one rank share
-its port. A receive waits until all of it is there. At the end all wait for each other (the flush, after
-which a synchronous step updates). What a rank stands still is the bubble of the pipeline, as it would be
-with free messages, and what messages take that nobody can hide.
+A send waits for nothing: the message is in flight while the rank goes on. Messages to one rank follow one
+another, those to different ranks share the port. A receive waits until all of it is there. At the end all
+wait for each other (the flush, after which a synchronous step updates). What a rank stands still is the
+bubble of the pipeline, as it would be with free messages, and what messages take that nobody can hide.
 
 Sources of the laws it obeys: Huang et al., "GPipe" (2019); Narayanan et al., "Efficient large-scale
 language model training on GPU clusters" (2021), section 2.2.

@@ -5,12 +5,12 @@ bucket shares the links with the next bucket of those that are ahead, and backgr
 from step to step. What it computes in between takes no event: only its messages do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib_dlhpc.schedules.rounds import Schedule
+from lib_dlhpc.schedules.rounds import Schedule, stored
 from lib_dlhpc.simulate.clock import Clock, Floats, Load, StepProgress, clock
 from lib_dlhpc.simulate.events import Script, take_part
 from lib_dlhpc.simulate.platform import Platform
@@ -19,29 +19,33 @@ from lib_dlhpc.simulate.simulation import Process, Record, Simulation, Traffic
 
 def play_events(
     load: Load,
-    plan: Schedule,
+    plan_of: Callable[[float], Schedule],
     on: Platform,
     speed: ArrayLike = 1.0,
     background: Sequence[Traffic] = (),
     record: Record | None = None,
     progress: StepProgress | None = None,
 ) -> list[Clock]:
-    """Return the steps; every bucket is exchanged by `plan`, its elements being as large as needed.
+    """Return the steps; every bucket is exchanged by the schedule that `plan_of`
+    gives for its bytes, whose elements are as large as needed.
 
     speed: of each rank, for what it combines (that of its compute is in `load`). progress: called now
     and then and at the end. Raises Cancelled when it returns False before the end.
     """
     sim = Simulation(on, speed, record=record)
     sim.background(background)
-    kept = tuple(plan.rounds())
-    again = Schedule(plan.name, plan.ranks, plan.elements, lambda: kept, plan.goal)
-    sizes = load.work.sizes[load.sent] / plan.elements
+    sizes = load.work.sizes[load.sent].tolist()
+    kept = {plan.name: stored(plan) for plan in map(plan_of, sizes)}
+    plans = [kept[plan_of(size).name] for size in sizes]
     shape = (load.steps, len(load.sent), load.ranks)
     start, joined, exchanged = np.zeros((load.steps, load.ranks)), np.empty(shape), np.empty(shape)
-    scripts = [[Script(sim, again, float(size)) for size in sizes] for _ in range(load.steps)]
+    scripts = [
+        [Script(sim, plan, size / plan.elements) for plan, size in zip(plans, sizes, strict=True)]
+        for _ in range(load.steps)
+    ]
     for rank in range(load.ranks):
         sim.start(_rank(sim, load, rank, scripts, start, joined, exchanged))
-    total = sum(map(len, kept)) * len(sizes) * load.steps
+    total = sum(plan.messages for plan in plans) * load.steps
     if progress is None:
         sim.run()
     else:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.costs.network import Network
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
 from lib_dlhpc.spec.errors import SpecError
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -243,7 +243,7 @@ def _known(
 def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
     before: Round | None = None
     repeat = 0
-    for part in rounds:
+    for part in map(as_sent, rounds):
         if before is not None and _repeats(part, before):
             repeat += 1
             continue

@@ -1,10 +1,12 @@
 """Processes on a platform that compute and exchange messages: SimPy, with flows that share links.
 
-A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. A
-message of more than `eager` bytes sets out when its receiver is there (rendezvous), a smaller one at
+A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. Posted
+messages do not hold up their sender; the bytes of those from one rank to another flow in order, one message
+at a time. A message of more than `eager` bytes sets out when its receiver is there (rendezvous), a smaller one at
 once. An exchange is over when all is sent and all has arrived.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -85,6 +87,8 @@ class Simulation:
         self._expected: dict[int, _Exchange] = {}  # by the tag of the message that is to come
         self._arrived: set[int] = set()  # tags that nobody has asked for yet
         self._held: dict[int, _Exchange] = {}  # senders whose receiver is not there yet, by tag
+        # Posted messages whose latency has passed, by source and target; the first of each flows.
+        self._lines: dict[tuple[int, int], deque[tuple[Message, Callable[[], object]]]] = {}
 
     def start(self, process: Process) -> None:
         """Let a process run; `run` waits for its end."""
@@ -126,8 +130,28 @@ class Simulation:
         return done
 
     def post(self, message: Message, number: int | str = 0) -> None:
-        """Send at once and wait for nothing; the target receives it with `exchange`, sooner or later."""
-        self._set_out(message, number, lambda: self._deliver(message))
+        """Send and wait for nothing; the target receives it with `exchange`, sooner or later.
+
+        Its bytes flow when those posted before it from the same rank to the same target are there.
+        """
+        since = self.env.now
+        line = self._lines.setdefault((message.source, message.target), deque())
+
+        def arrive() -> None:
+            line.popleft()
+            if line:
+                self._flow(*line[0])
+            self._moving -= 1
+            self._report(message, since, number)
+            self._deliver(message)
+
+        def ready(_: Event) -> None:
+            line.append((message, arrive))
+            if len(line) == 1:
+                self._flow(message, arrive)
+
+        self._moving += 1
+        Timeout(self.env, message.latency).callbacks.append(ready)
 
     def messages(self, source: ArrayLike, target: ArrayLike, size: ArrayLike) -> list[Message]:
         """Return new messages of `size` bytes, with their routes."""
@@ -194,10 +218,12 @@ class Simulation:
     def _carry(self, message: Message, arrived: Callable[[], object]) -> None:
         """Alpha, then the bytes, then the call of `arrived`."""
         latency = Timeout(self.env, message.latency, (message, arrived))
-        latency.callbacks.append(self._flow)
+        latency.callbacks.append(self._after_latency)
 
-    def _flow(self, latency: Event) -> None:
-        message, arrived = cast("tuple[Message, Callable[[], object]]", latency.value)
+    def _after_latency(self, latency: Event) -> None:
+        self._flow(*cast("tuple[Message, Callable[[], object]]", latency.value))
+
+    def _flow(self, message: Message, arrived: Callable[[], object]) -> None:
         if message.bytes:
             self.flows.start(message.links, message.bytes, arrived)
         else:

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups, offload
 from lib_dlhpc.costs.kept import kept_bytes
+from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.sharded import Sharded, sharded
+from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.simulate.program import Item, Work, program
-from lib_dlhpc.simulate.sharded import Sharded, sharded
 from lib_dlhpc.spec.experiment import Experiment
 
 Floats = NDArray[np.float64]  # of the ranks at one place of the pipeline: (data, spatial, tensor)
@@ -49,7 +51,7 @@ class Stage:
 
     forward: Pass
     backward: Pass
-    sends: float  # s that the message to the next stage takes
+    sends: Cost  # s of the message to the next stage: it occupies the link but for its latency
     bytes: float  # of it
     sharded: tuple[Sharded, Sharded] | None  # what comes with a forward and with a backward pass
     moving: tuple[
@@ -76,13 +78,18 @@ def stages(experiment: Experiment, place: int, scale: float) -> list[Stage]:
             Stage(
                 _pass([each.forward for each in programs], shared),
                 _pass([each.backward for each in programs], shared),
-                float(way.cost(most).total) if most else 0.0,
+                way.cost(most) if most else groups.NOTHING,
                 most,
-                sharded(experiment, part, scale) if experiment.strategy.zero > 1 else None,
+                _exchanged(experiment, part, scale) if experiment.strategy.zero > 1 else None,
                 *offloaded(experiment, part),
             )
         )
     return found
+
+
+def _exchanged(experiment: Experiment, part: Part, scale: float) -> tuple[Sharded, Sharded]:
+    batch = experiment.strategy.batch / experiment.strategy.microbatches
+    return sharded(experiment, part.model, stage_cost(experiment, part, batch, scale))
 
 
 def update_moving(experiment: Experiment, held: tuple[Part, ...]) -> float:

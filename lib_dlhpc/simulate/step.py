@@ -11,7 +11,6 @@ mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket 
 block of a real bucket can be one number longer. A step writes no checkpoint unless told to.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,13 +22,13 @@ from lib_dlhpc.costs import calibration, compute
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.schedules import ALGORITHMS, Schedule, schedule
 from lib_dlhpc.simulate import local, rounds
 from lib_dlhpc.simulate.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
 from lib_dlhpc.simulate.input import supply
 from lib_dlhpc.simulate.messages import Recorder
+from lib_dlhpc.simulate.plans import allreduce_plans
 from lib_dlhpc.simulate.rows import rows
-from lib_dlhpc.simulate.size import check_size
+from lib_dlhpc.simulate.size import MOST_MESSAGES, check_messages, check_size
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, join
@@ -56,6 +55,7 @@ def simulate(
     checkpoint: Saving | None = None,
     messages: int = 0,
     progress: StepProgress | None = None,
+    message_limit: int = MOST_MESSAGES,
 ) -> Timeline:
     """Play `steps` training steps on every rank and return what happened.
 
@@ -71,20 +71,14 @@ def simulate(
     Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
     stand still for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
     that keep step get their batches from readers that queue for the storage, see input.py.
-    progress: called with simulated seconds, messages delivered and messages in all, after each bucket
-    or each few thousand events.
+    progress: called with simulated seconds, messages delivered and messages in all (passes and messages of
+    a split network in rounds), after each bucket or each few thousand events, and at the end.
+    message_limit: how many messages are followed one by one at most, with "events" or asynchronous updates.
     Raises SpecError for arrays, for what is not modelled, and for more than is played in minutes
     (size.py); Cancelled when `progress` returns False.
     """
     seed = experiment.run.seed if seed is None else seed
-    _check(
-        experiment, fidelity, {"seed": (seed, 0), "steps": (steps, 1), "messages": (messages, 0)}
-    )
-    for name, given in (("background", background), ("messages", messages)):
-        if given and fidelity != "events":
-            raise SpecError(
-                f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
-            )
+    sent = check(experiment, fidelity, seed, steps, messages, message_limit, background)
     pace, strategy = _speed(experiment, speed), experiment.strategy
     if strategy.is_split:
         return _split(
@@ -98,6 +92,7 @@ def simulate(
             background,
             messages,
             progress,
+            sent,
         )
     every = int(strategy.local_steps)  # 1 unless updates are local
     load = _load(experiment, seed, -(-steps // every) * every, pace, input, checkpoint)
@@ -109,19 +104,18 @@ def simulate(
     draw: Callable[[Load, Clock], list[Timeline]] = rows
     if strategy.update == "local":
         load, draw = local.together(load, every)
-    plan, recorder = _plan(experiment), Recorder(messages)
+    plan_of, recorder = allreduce_plans(experiment), Recorder(messages)
     played: Iterable[Clock]
     if fidelity == "events" and len(load.sent):
         from lib_dlhpc.simulate.platform import platform
         from lib_dlhpc.simulate.processes import play_events
 
         sizes = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-        on, record = platform(experiment.machine, *sizes), recorder if messages else None
-        played = play_events(load, plan, on, pace, background, record, progress)
+        on, record = platform(experiment.calibrated_machine, *sizes), recorder if messages else None
+        played = play_events(load, plan_of, on, pace, background, record, progress)
     else:
-        kept = rounds.program(plan)
-        number = sum(len(run.round) * run.repeat for run in kept.runs)
-        played = play_rounds(load, _exchange(experiment, kept, pace), number, progress)
+        number = [plan_of(float(size)).messages for size in load.work.sizes[load.sent]]
+        played = play_rounds(load, _exchange(experiment, pace), number, progress)
     parts = [part for step in played for part in draw(load, step)]
     return join([*parts, recorder.timeline(load.ranks)]).sorted()
 
@@ -187,15 +181,16 @@ def _split(
     background: "Sequence[Traffic]",
     messages: int,
     progress: StepProgress | None,
+    sent: int,
 ) -> Timeline:
-    """Play a network that is split over ranks."""
+    """Play a network that is split over ranks; `sent`: messages in all, as events."""
     from lib_dlhpc.simulate import hybrid
 
     conditions = _conditions(experiment, seed, steps, speed, input, checkpoint)
     scale = hybrid.compute_scale(experiment)
     if fidelity == "rounds":
-        return hybrid.play_split(experiment, scale, *conditions)
-    told = None if progress is None else (lambda time, done: progress(time, done, done))
+        return hybrid.play_split(experiment, scale, *conditions, progress)
+    told = None if progress is None else (lambda time, done: progress(time, done, sent))
     return hybrid.play_split_events(experiment, scale, *conditions, background, messages, told)
 
 
@@ -211,21 +206,19 @@ def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
     return np.broadcast_to(given, (ranks,))
 
 
-def _exchange(experiment: Experiment, kept: rounds.Program, speed: ArrayLike = 1.0) -> Exchange:
-    """Return the exchange of one bucket: one schedule serves all, its elements being as large as needed."""
-    network, elements = network_of(experiment), kept.elements
-    return lambda size, arrival: rounds.finish_times(
-        kept, network, size / elements, arrival, speed=speed
-    )
+def _exchange(experiment: Experiment, speed: ArrayLike = 1.0) -> Exchange:
+    """Return the exchange of one bucket: a schedule serves all sizes for which it is chosen."""
+    network, plan_of = network_of(experiment), allreduce_plans(experiment)
+    kept: dict[str, rounds.Program] = {}
 
+    def exchange(size: float, arrival: Floats) -> Floats:
+        schedule = plan_of(size)
+        if schedule.name not in kept:
+            kept[schedule.name] = rounds.program(schedule)
+        program = kept[schedule.name]
+        return rounds.finish_times(program, network, size / program.elements, arrival, speed=speed)
 
-def _plan(experiment: Experiment) -> Schedule:
-    """Return the schedule of the allreduce on as few elements as cut evenly into all its blocks."""
-    ranks, algorithm = int(experiment.devices), experiment.strategy.allreduce
-    options: dict[str, Any] = {}
-    if "node_size" in inspect.signature(ALGORITHMS[algorithm]).parameters:
-        options["node_size"] = int(experiment.devices_per_node)
-    return schedule(algorithm, ranks, ranks << (ranks.bit_length() - 1), **options)
+    return exchange
 
 
 def compute_scale(experiment: Experiment) -> Any:
@@ -235,18 +228,32 @@ def compute_scale(experiment: Experiment) -> Any:
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     """Return the seconds on the network of each bucket when all ranks start together."""
-    exchange = _exchange(experiment, rounds.program(_plan(experiment)))
+    exchange = _exchange(experiment)
     start = np.zeros(int(experiment.devices))
     return np.array([exchange(float(size), start).max() if size else 0.0 for size in work.sizes])
 
 
-def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, int]]) -> None:
+def check(
+    experiment: Experiment,
+    fidelity: str,
+    seed: int,
+    steps: int,
+    messages: int = 0,
+    message_limit: int = MOST_MESSAGES,
+    background: "Sequence[Traffic]" = (),
+) -> int:
+    """Return how many messages `simulate` would follow one by one. Raises SpecError where it would not play."""
     if fidelity not in FIDELITIES:
         raise SpecError(
             f"fidelity = {fidelity!r}: expected one of {', '.join(FIDELITIES)}."
             f"{suggest(fidelity, FIDELITIES)}"
         )
-    for name, (value, least) in numbers.items():
+    for name, value, least in (
+        ("seed", seed, 0),
+        ("steps", steps, 1),
+        ("messages", messages, 0),
+        ("message_limit", message_limit, 1),
+    ):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
     for name in ("dataset", "machine", "strategy", "storage", "calibration", "run"):
@@ -254,8 +261,14 @@ def _check(experiment: Experiment, fidelity: str, numbers: dict[str, tuple[Any, 
             raise SpecError(
                 f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
             )
+    for name, given in (("background", background), ("messages", messages)):
+        if given and fidelity != "events":
+            raise SpecError(
+                f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
+            )
     check_precision(experiment)
-    check_size(experiment, int(numbers["steps"][0]))
+    check_size(experiment, int(steps))
+    return check_messages(experiment, fidelity, steps, message_limit)
 
 
 def _arrays(noun: Any, path: str) -> Iterator[str]:

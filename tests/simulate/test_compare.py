@@ -157,7 +157,7 @@ def test_why_a_split_network_differs():
     )
     simulated, predicted = breakdown(simulate(run)).terms, predict(run).terms
     reasons = why(run, "rounds", simulated, predicted)
-    assert any("stages are played one by one" in reason for reason in reasons)
+    assert any("goes through the schedule pass by pass" in reason for reason in reasons)
     assert not why(run, "rounds", predicted, predicted)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import Level, Network, congestion
 from lib_dlhpc.predict import collectives
-from lib_dlhpc.schedules import Schedule, messages, price, schedule
+from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
 from lib_dlhpc.simulate import rounds
 from lib_dlhpc.simulate.events import finish_times, play, start_schedules
 from lib_dlhpc.simulate.platform import platform
@@ -19,7 +19,7 @@ from lib_dlhpc.spec.machine import Device, Link, Machine
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
 INSIDE, BETWEEN = Link(2e-6, 100e9), Link(5e-6, 12.5e9)
 FREE = Device({"fp32": 1e13}, 1e10, 1e30, 100.0, 300.0)  # combines in no time
-BY_NODE = ("recursive_doubling", "rabenseifner", "hierarchical", "torus_2d")
+
 ALGORITHMS = tuple(collectives.ALGORITHMS)
 
 
@@ -34,7 +34,7 @@ def network(nodes, g, device=DEVICE):
 
 
 def allreduce(algorithm, nodes, g, elements):
-    options = {"node_size": g} if algorithm in BY_NODE else {}
+    options = COLLECTIVES["allreduce"][algorithm].on_nodes(nodes * g, g)
     return schedule(algorithm, nodes * g, elements, **options)
 
 

@@ -253,3 +253,80 @@ def test_a_slow_way_to_what_is_offloaded_shows():
         assert hidden.terms["exposed communication"] < 1e-9
         assert waited.terms["exposed communication"] > 0.1 * waited.step_time
         assert waited.step_time == pytest.approx(predict(slow).step_time, rel=1e-9)
+
+
+SLOW = {"latency": 1e-5, "bandwidth": 2e9}
+
+
+@pytest.mark.parametrize("link", [FREE, {"latency": 1e-6, "bandwidth": 1e11}, SLOW], ids=str)
+@pytest.mark.parametrize(
+    ("schedule", "p", "m", "v", "low", "high"),
+    [
+        ("gpipe", 2, 1, 1, 0, 0),
+        ("gpipe", 4, 8, 1, 0, 0),
+        ("gpipe", 3, 5, 1, 0, 0),
+        ("1f1b", 2, 1, 1, 0, 0),
+        ("1f1b", 4, 8, 1, 0.03, 0.15),
+        ("1f1b", 8, 3, 1, 0.03, 0.15),
+        ("interleaved", 4, 8, 2, 0.15, 0.7),
+        ("interleaved", 2, 4, 3, 0.15, 0.7),
+    ],
+)
+def test_a_link_between_stages_has_a_capacity(schedule, p, m, v, low, high, link):
+    """Rounds is never below the time that a link is busy, and as close to the prediction as it says."""
+    ways = {"schedule": schedule, "pipeline": p, "microbatches": m, "chunks": v, "batch": 16 * m}
+    run = split({"name": "resnet50"}, link, **ways)
+    timeline = simulate(run)
+    step, predicted = breakdown(timeline).step_time, float(predict(run).step_time)
+    assert -(low + 1e-9) * step <= predicted - step <= (high + 1e-9) * step
+    nic = link["bandwidth"] * run.machine.nics
+    parts = [layout.parts(run, rank) for rank in range(p)]
+    sizes = [[4 * 16 * part.elements(part.sends) for part in rank] for rank in parts]
+    for rank in range(p):
+        # Forward what each chunk makes goes to the next rank, and its gradient comes back.
+        assert step >= m * sum(sizes[rank]) / nic
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_messages_of_two_ranks_follow_one_another(fidelity):
+    """GPipe's first stage sends quicker than the link carries: the last message waits for all others."""
+    run = split({"name": "resnet50"}, SLOW, pipeline=2, microbatches=8, schedule="gpipe", batch=128)
+    timeline = simulate(run, fidelity, messages=1000 * (fidelity == "events"))
+    sent = timeline.where("communication") & (timeline.rank == 0)
+    sent &= np.char.startswith(np.array(timeline.names)[timeline.name], "activation")
+    arrived = np.sort(timeline.stop[sent])
+    size = timeline.bytes[sent].max() / (SLOW["bandwidth"] * run.machine.nics)
+    assert len(arrived) == 8
+    assert (np.diff(arrived) >= size * (1 - 1e-9)).all()
+
+
+def test_where_links_are_the_limit_1f1b_is_quicker_than_gpipe():
+    """Its activations and gradients move at the same time, in opposite directions."""
+    ways = {"pipeline": 4, "microbatches": 8, "batch": 256}
+    links = {"latency": 1e-5, "bandwidth": 2e8}
+    gpipe, one = (
+        breakdown(simulate(split({"name": "resnet50"}, links, schedule=name, **ways))).step_time
+        for name in ("gpipe", "1f1b")
+    )
+    assert one < gpipe
+
+
+ZERO = [
+    {"zero": zero, "bucket": bucket, "overlap": overlap}
+    for zero in (1, 2, 3)
+    for bucket in (1e3, 25e6)
+    for overlap in (True, False)
+]
+
+
+@pytest.mark.parametrize("link", [{"latency": 1e-6, "bandwidth": 1e9}, SLOW], ids=str)
+@pytest.mark.parametrize("ways", ZERO, ids=str)
+def test_zero_takes_as_long_in_all_three(ways, link):
+    """Weights are gathered two layers ahead at most, in the prediction as in rounds and events."""
+    run = split(GPT, link, data=4, microbatches=2, **ways)
+    rounds, events = (
+        breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
+    )
+    assert rounds == pytest.approx(predict(run).step_time, rel=1e-9)
+    # Tensors that do not cut evenly make a block of some rounds an element longer.
+    assert events == pytest.approx(rounds, rel=2e-3)

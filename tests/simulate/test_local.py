@@ -108,6 +108,7 @@ def test_the_timeline_obeys_cause_and_effect(jitter, every, seed, tier, fidelity
     for rank in range(timeline.ranks):
         for stream in ("compute", "communication", "input", "checkpoint"):
             mine = timeline.select(timeline.where(stream) & (timeline.rank == rank))
+            mine = mine.select(mine.stop > mine.start)  # a draw of jitter may leave a rank no work
             assert (mine.start[1:] >= mine.stop[:-1] - close).all()
     sent = timeline.select(timeline.where("communication"))
     whole = sent.bytes.reshape(timeline.ranks, -1).sum(axis=1)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.network import Level, Network, flat
 from lib_dlhpc.predict.collectives import ALGORITHMS
-from lib_dlhpc.schedules import messages, schedule
+from lib_dlhpc.schedules import COLLECTIVES, messages, schedule
+from lib_dlhpc.schedules.rounds import as_sent
 from lib_dlhpc.simulate.rounds import durations, finish_times, program
 
-FLAT = ("ring", "parameter_server")  # these do not ask for the ranks of a node
 RANKS = [*range(1, 18), 32, 64]
 ALPHA, BETA, GAMMA = 1e-6, 1e-10, 1e-11
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
@@ -25,7 +25,7 @@ def two(g, nodes):
 
 
 def plan(name, p, n, g=1):
-    options = {"node_size": g} if name not in FLAT else {}
+    options = COLLECTIVES["allreduce"][name].on_nodes(p, g)
     return schedule(name, p, n, **options)
 
 
@@ -87,7 +87,7 @@ def test_uneven_blocks_lie_between_the_closed_forms_of_even_ones(name, p, n):
 def by_messages(plan, network, element_bytes, arrival, noise=None):
     """A SimPy process a rank, a store a rank and round; one message a port and round."""
     env = simpy.Environment()
-    rounds, spent, boxes = list(plan), [], {}
+    rounds, spent, boxes = list(map(as_sent, plan)), [], {}
     for number, part in enumerate(rounds):
         factor = 1.0 if noise is None else noise(number, part)
         spent.append(durations(part, network, element_bytes) * factor)
@@ -165,7 +165,11 @@ def test_a_jittered_ring_is_bit_for_bit_the_lean_program(p, seed):
 def by_hand(rounds, ranks, net, element_bytes, arrival):
     """The arithmetic of the module's first lines, message after message, in plain Python."""
     g, time = int(net.inner.ranks), list(map(float, arrival))
-    for rows in rounds:
+    for pieces in rounds:
+        sizes = {}  # pieces of one kind from one rank to one other are one message
+        for s, t, _, count, kind in pieces:
+            sizes[s, t, kind] = sizes.get((s, t, kind), 0) + count
+        rows = [(s, t, 0, count, kind) for (s, t, kind), count in sizes.items()]
         sends, receives = list(time), list(time)
         levels, out, into = [], {}, {}
         for s, t, _, count, kind in rows:

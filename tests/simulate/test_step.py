@@ -12,8 +12,8 @@ from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.replays import replay
 from lib_dlhpc.simulate import simulate
 from lib_dlhpc.simulate.events import finish_times
+from lib_dlhpc.simulate.plans import allreduce_plans
 from lib_dlhpc.simulate.simulation import Traffic
-from lib_dlhpc.simulate.step import _plan
 from lib_dlhpc.simulate.watchdog import Cancelled
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
@@ -85,7 +85,9 @@ def test_goyal_at_256_ranks_is_as_predicted(allreduce, overlap, bucket):
     assert_equals_prediction(QUIET.set(changes))
 
 
-@pytest.mark.parametrize("allreduce", [name for name in ALLREDUCES if name != "parameter_server"])
+@pytest.mark.parametrize(
+    "allreduce", ["auto", *(name for name in ALLREDUCES if name != "parameter_server")]
+)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 6])
 @pytest.mark.parametrize("here", [1, 3, 6])
 @pytest.mark.parametrize("steps", [1, 3])
@@ -257,7 +259,12 @@ def test_a_late_ranks_bucket_and_the_next_of_the_others_share_the_links():
     alone = np.array(
         [
             finish_times(
-                _plan(experiment), experiment.machine, 7, 1, b / _plan(experiment).elements, j
+                allreduce_plans(experiment)(b),
+                experiment.machine,
+                7,
+                1,
+                b / allreduce_plans(experiment)(b).elements,
+                j,
             )
             for b, j in zip(size[0], joined.T, strict=True)
         ]
@@ -431,7 +438,7 @@ def test_messages_are_rows_within_their_bucket_and_change_no_measure():
     found, expected = breakdown(full), breakdown(plain)
     for name, seconds in expected.per_rank.items():
         np.testing.assert_array_equal(found.per_rank[name], seconds)
-    rows, plan = full.select(sent), _plan(noisy)
+    rows, plan = full.select(sent), allreduce_plans(noisy)(25e6)
     assert len(rows) == 2 * 12 * sum(map(len, plan))
     assert (rows.rank != rows.peer).all() and (rows.stop > rows.start).all()
     elements = sum(int(part.count.sum()) for part in plan)
@@ -462,7 +469,7 @@ def test_progress_is_told_up_to_the_last_message_and_may_cancel(fidelity):
     seconds, delivered, total = zip(*told, strict=True)
     assert list(delivered) == sorted(delivered) and list(seconds) == sorted(seconds)
     assert delivered[-1] == total[-1] and len(set(total)) == 1
-    assert total[0] == 2 * 12 * sum(map(len, _plan(CROWDED)))
+    assert total[0] == 2 * 12 * allreduce_plans(CROWDED)(25e6).messages
     assert seconds[-1] == pytest.approx(timeline.stop[timeline.where("communication")].max())
     with pytest.raises(Cancelled) as caught:
         simulate(CROWDED, fidelity, steps=50, progress=lambda time, n, all: n < 100)
