@@ -7,11 +7,9 @@ caches and memory of a new process lie elsewhere. Whoever calls says how ranks a
 """
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 from typing import Any
 
@@ -25,6 +23,7 @@ from lib_dlhpc.calibrate.messages import Messages, fit_messages
 from lib_dlhpc.calibrate.numbers import Numbers, fit_numbers
 from lib_dlhpc.calibrate.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval
 from lib_dlhpc.calibrate.workspace import CalibrationError
+from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
 from lib_dlhpc.spec.schema import to_table
@@ -81,8 +80,8 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
 
 def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
     """Return what a program on ranks has measured. Raises CalibrationError."""
-    with tempfile.TemporaryDirectory(prefix="dlhpc-calibrate-") as folder:
-        file = Path(folder) / f"{module}.json"
+    with temporary_folder("dlhpc-calibrate-") as folder:
+        file = folder / f"{module}.json"
         try:
             done = run(
                 ranks, "-m", module, str(file), f"{seconds:.3f}", patience=seconds + PATIENCE

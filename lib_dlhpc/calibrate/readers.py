@@ -11,6 +11,7 @@ from typing import Any
 
 from lib_dlhpc.calibrate import others
 from lib_dlhpc.calibrate.workspace import CalibrationError
+from lib_dlhpc.lifetime import owned
 
 SCRIPT = Path(__file__).with_name("reader.py")
 
@@ -30,9 +31,7 @@ class Readers:
         try:
             for _ in range(self._count):
                 self._processes.append(
-                    subprocess.Popen(
-                        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-                    )
+                    owned.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 )
         except BaseException as error:
             self.__exit__(None, None, None)
@@ -53,6 +52,7 @@ class Readers:
             process.kill()
         for process in self._processes:
             process.communicate()
+            owned.ended(process)
 
     def run(self, tasks: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
         """Do one task on each of the first readers; returns the seconds and the samples of all, and the others' load.

@@ -32,6 +32,8 @@ CALM = 0.3  # cores that others may keep busy
 STEADY = 0.4  # of the steps of a run are quicker than what counts
 SLOWDOWN = 0.7, 1.6  # beyond it something else is at work than what the parts left out
 EFFICIENCY = 0.2, 1.0
+UNDISTURBED = 0.03  # of a step, at most, in which its ranks waited for a core, all together
+LEAST = 4  # undisturbed steps of a run that say how long one takes
 TURNS = 3  # after which the paces of work and of calls stay, to half a percent
 TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # shares of the bandwidth
 Ends = tuple[float, float]
@@ -67,8 +69,13 @@ def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     )
 
 
-def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> tuple[float, float]:
+def pace(
+    moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int
+) -> tuple[float, float] | None:
     """Return what work took at one moment over what a measured machine has it take, and what calls took.
+
+    None where ranks had a core for too few steps to say. Of the runs on so many ranks, or of one rank by itself where
+    those have too few undisturbed steps.
 
     A core that others share may take twice as long for calls, for Python and for messages, however small, and as
     long as ever for products. Runs with next to no arithmetic tell the one, runs with much of it the other; each has
@@ -77,13 +84,33 @@ def pace(moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int) -> t
     numbers hold for so many of them.
     """
     told = [run for run in moment if int(read_experiment(run["experiment"]).devices) == ranks]
+    told = [kept for run in told if (kept := undisturbed(run, ranks))]
     tiny = [run for run in told if run.get("tiny")]
     other = [run for run in told if not run.get("tiny")]
+    if not tiny or not other:
+        return pace(moment, machine, 1) if ranks > 1 else None
     work = calls = 1.0
     for _ in range(TURNS):
         calls *= _longer(tiny, at_pace(machine, work, calls))
         work *= _longer(other, at_pace(machine, work, calls))
     return work, calls
+
+
+def undisturbed(run: Mapping[str, Any], ranks: int) -> Mapping[str, Any]:
+    """Return a run without its waits for a core; empty where fewer than LEAST steps had none.
+
+    A lone rank's steps are known without them. Where one of several had no core, the others waited for it, by how
+    much is not known: only steps count in which hardly any did.
+    """
+    if "core_wait" not in run:
+        return run
+    busy, lost = np.array(run["busy"]), np.array(run["core_wait"])
+    if ranks == 1:
+        return {**run, "busy": np.maximum(busy - lost, 0.0)}
+    calm = lost <= UNDISTURBED * np.add(busy, run["wait"])
+    if calm.sum() < LEAST:
+        return {}
+    return {**run, **{key: np.array(run[key])[calm] for key in ("busy", "behind", "wait")}}
 
 
 def _longer(runs: Sequence[Mapping[str, Any]], machine: Machine) -> float:
@@ -144,7 +171,11 @@ def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
             cost = cost + price
     cut = buckets(model, float(strategy.bucket), compute.BYTES[strategy.precision])
     many, size = int((cut.sizes > 0).sum()), float(cut.sizes.sum())
-    cost = cost + groups.everyone(size, net, many)
+    name = strategy.allreduce
+    if strategy.zero:
+        cost = cost + groups.scatter(size, net, many, name) + groups.gather(size, net, many, name)
+    else:
+        cost = cost + groups.everyone(size, net, many, name)
     seconds = float(stage.forward + stage.backward + update)
     return seconds, Cost(*(float(term) for term in cost))
 

@@ -3,11 +3,11 @@
 import os
 import random
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from lib_dlhpc.lifetime.owned import make_folder, remove_folder
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity
 
@@ -28,7 +28,7 @@ def workspace(folder: Path, size: float) -> Iterator[Path]:
     """
     check_folder(folder, size)
     try:
-        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+        place = make_folder(PREFIX, folder)
     except OSError as error:
         raise CalibrationError(f"{folder}: cannot make a folder there: {error.strerror}.") from None
     try:
@@ -36,7 +36,7 @@ def workspace(folder: Path, size: float) -> Iterator[Path]:
     except OSError as error:
         raise CalibrationError(f"{folder}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_folder(place)
 
 
 def check_folder(folder: Path, size: float) -> None:

@@ -5,15 +5,12 @@ The machine itself, which is measured without a WHAT, is in calibrate_machine.py
 
 import argparse
 import re
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lib_dlhpc.commands import calibrate_machine
+from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import SCOPES
 from lib_dlhpc.spec.plain import as_json
@@ -79,15 +76,14 @@ def _io(options: argparse.Namespace) -> int:
     check(state, seconds, size, settings)
     check_folder(folder, size * (1 + WRITTEN))
     print(f"Reading in {folder} for about {seconds:g} s ...", file=sys.stderr)
-    with _ended_as_cancelled():
-        points = measure_io(folder, state=state, seconds=seconds, size=size, settings=settings)
+    points = measure_io(folder, state=state, seconds=seconds, size=size, settings=settings)
     fit = fit_io(points, name, options.scope)
     if not options.warm:
         fit = replace(fit, tier=replace(fit.tier, capacity=capacity(folder)))
     text = as_toml(fit, points, host(folder))
     if out:
         try:
-            out.write_text(text, encoding="utf-8")
+            write_text(out, text)
         except OSError as error:
             raise SpecError(f"--out {out}: {error.strerror}.") from None
         print(f"{out}: the storage tier {name!r}.", file=sys.stderr)
@@ -118,17 +114,3 @@ def _file(name: str) -> Path:
     if path.is_dir() or not path.parent.is_dir():
         raise SpecError(f"--out {name}: {'a folder' if path.is_dir() else 'no such folder'}.")
     return path
-
-
-@contextmanager
-def _ended_as_cancelled() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: the files are removed either way."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt("Ended; the files are removed.")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,11 +1,11 @@
 """`dlhpc calibrate`: this machine's computing and messages, in about a minute, as a machine for experiments."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores, default_path
 from lib_dlhpc.spec.plain import as_json
@@ -35,7 +35,6 @@ def _machine(options: argparse.Namespace) -> int:
     from lib_dlhpc.calibrate.machine import LEAST, MOST, fit_machine, measure_machine
     from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
     from lib_dlhpc.launch.mpi import mpiexec, run_to_end
-    from lib_dlhpc.launch.terminal import ends_alike
 
     seconds = parse_quantity(options.seconds, "s", "--seconds")
     if not LEAST <= seconds <= MOST:
@@ -62,13 +61,10 @@ def _machine(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     tier = _tier(Path(options.io)) if options.io else None
-    with ends_alike():
-        found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
+    found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-        temporary.write_text(as_toml(found), encoding="utf-8")
-        os.replace(temporary, out)
+        write_text(out, as_toml(found))
     except OSError as error:
         raise SpecError(f"--out {out}: {error.strerror}.") from None
     print(as_json(as_dict(found)) if options.json else "\n".join(as_lines(found)))

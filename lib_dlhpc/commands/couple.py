@@ -100,13 +100,11 @@ def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
 def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
     """Run a workflow, then predict and simulate it with the costs that the run has measured."""
     from lib_dlhpc.launch.coupled import run_coupled
-    from lib_dlhpc.launch.terminal import ends_alike
     from lib_dlhpc.predict.coupled import predict_coupled
     from lib_dlhpc.simulate.coupled import simulate_coupled
     from lib_dlhpc.timeline.coupled import mean_terms
 
-    with ends_alike():
-        result = run_coupled(workflow, ranks, folder)
+    result = run_coupled(workflow, ranks, folder)
     predicted = predict_coupled(workflow, result.costs, ranks)
     simulated = mean_terms(simulate_coupled(workflow, result.costs, ranks))
     measured = mean_terms(result.timeline, result.seconds)

@@ -1,6 +1,7 @@
 """The experiment that a command is about: a TOML file or a replay, and fields of it changed with --set."""
 
 import argparse
+import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,10 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
 
 
 def read(name: str, changes: Sequence[str]) -> Experiment:
-    """Return the experiment of a file or replay with `changes` (KEY=VALUE) made. Raises SpecError."""
+    """Return the experiment of a file or replay with `changes` (KEY=VALUE) made; warn of what they make void.
+
+    Raises SpecError.
+    """
     from lib_dlhpc.predict.what_if import what_if
 
     if Path(name).is_file() or name not in catalog.names("replays"):
@@ -43,7 +47,36 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
         from lib_dlhpc.predict.replays import replay
 
         experiment = replay(name).experiment
-    return what_if(experiment, dict(change(text) for text in changes)) if changes else experiment
+    return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
+
+
+def warned(experiment: Experiment) -> Experiment:
+    """Return the experiment, its warnings printed to standard error."""
+    for warning in experiment.warnings:
+        print(f"dlhpc: warning: {warning}", file=sys.stderr)
+    return experiment
+
+
+def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = None) -> int:
+    """Return the number of ranks of a run that can be trained on them. Raises SpecError.
+
+    Without `asked` a run has one rank for each device and server; one that goes on in the folder `resumed` has
+    those it had, unless the experiment has another number of devices now.
+    """
+    from lib_dlhpc.launch.folder import ranks_held
+    from lib_dlhpc.train.check import check, check_ranks
+
+    check(experiment)
+    ranks = int(experiment.devices + experiment.servers) if asked is None else asked
+    held = Path(resumed or "") / "experiment.toml"
+    if asked is None and resumed and held.is_file():
+        before = load(held)
+        if before.devices + before.servers == ranks:
+            ranks = ranks_held(Path(resumed)) or ranks
+    if ranks < 1:
+        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    check_ranks(experiment, ranks)
+    return ranks
 
 
 def change(text: str) -> tuple[str, Any]:

@@ -63,7 +63,14 @@ def _row(job: "BatchJob") -> tuple[str, str, str, str, str]:
 
 def _why(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import attach
+    from lib_dlhpc.launch.folder import told
+    from lib_dlhpc.launch.jobs import TICKET
 
+    folder = Path(options.folder)
+    if not (folder / TICKET).exists() and (status := told(folder)):  # of `dlhpc run`
+        reason = f": {status['reason']}" if "reason" in status else "."
+        print(f"The run in {folder} is {status['state']}{reason}")
+        return int(status["state"] == "failed")
     job = attach(options.folder)
     print(job.why())
     return int(job.state in ("failed", "out of memory", "out of time"))

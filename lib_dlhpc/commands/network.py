@@ -1,10 +1,10 @@
 """`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over a network as slow as you like."""
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import parse_quantity
@@ -49,7 +49,7 @@ def _network(options: argparse.Namespace) -> int:
             raise SpecError(f"{options.program[0]}: no such program.")
         with lab.network(options.ranks, options.bandwidth, options.latency) as net:
             words = net.command(options.ranks, *ends_all(options.program), *options.program)
-            return subprocess.run(words, env=net.environment(), check=False).returncode
+            return owned.run(words, env=net.environment()).returncode
     given = (
         *(options.ranks, options.bandwidth, options.latency),
         crossover.ALGORITHMS if options.algorithms is None else _list(options.algorithms),

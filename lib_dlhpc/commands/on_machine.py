@@ -4,9 +4,11 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lib_dlhpc.commands.experiment import change, read
+from lib_dlhpc.commands.experiment import change, read, warned
+from lib_dlhpc.spec import run_only
+from lib_dlhpc.spec.calibration import without
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Calibration, Experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import default_machine, foreign, load_measured, measured_on
 
@@ -56,14 +58,18 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     """
     measured, notes = _measured(options.machine)
     if measured is None:
-        return read(options.experiment, options.set), notes
+        experiment = read(options.experiment, options.set)
+        return experiment, [*notes, *run_only.warnings(experiment)]
     from lib_dlhpc.predict.what_if import what_if
 
     experiment = read(options.experiment, [])
-    # A rate that was measured for the whole run is that of the machine which the file names.
+    # What [calibration] has was measured on the machine that the file names.
+    named = experiment.machine.name or "the machine of the file"
+    experiment = without(experiment, f"it was measured on {named}, not on that of --machine")
     there = measured_on(experiment.machine, measured)
-    experiment = replace(experiment, machine=there, calibration=Calibration())
-    return what_if(experiment, dict(change(text) for text in options.set)), notes
+    experiment = replace(experiment, machine=there)
+    experiment = warned(what_if(experiment, dict(map(change, options.set))))
+    return experiment, [*notes, *run_only.warnings(experiment)]
 
 
 def known_of(experiment: Experiment, notes: list[str]) -> Known:

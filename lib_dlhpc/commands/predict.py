@@ -1,12 +1,16 @@
 """`dlhpc predict FILE`: what a run takes, in closed form."""
 
 import argparse
+from pathlib import Path
 
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import dump
+from lib_dlhpc.spec.experiment import Experiment, dump
 from lib_dlhpc.spec.plain import as_json
+from lib_dlhpc.spec.units import format_quantity
+
+SEARCHED, SECONDS = 150, 30.0  # configurations that are tried where a run does not fit, and s
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -30,7 +34,7 @@ def _predict(options: argparse.Namespace) -> int:
 
     experiment, notes = read_on_machine(options)
     prediction = predict(experiment)
-    known = known_of(experiment, notes)
+    known = known_of(experiment, [*_miss(options, float(prediction.time_to_train)), *notes])
     if options.save:
         try:
             dump(experiment, options.save)
@@ -43,5 +47,35 @@ def _predict(options: argparse.Namespace) -> int:
             table |= {"bands": known.bands, "calibration": known.calibration}
         print(as_json(table))
     else:
-        print("\n".join([as_text(prediction, options.explain, known.bands), *known.lines]))
+        lines = [as_text(prediction, options.explain, known.bands), *known.lines]
+        print("\n".join(lines), flush=True)
+        if not prediction.fits:
+            _search(experiment)
     return 0
+
+
+def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
+    """Return that the time of a historical run, predicted as it was, misses the published one."""
+    from lib_dlhpc.predict.replays import replay
+    from lib_dlhpc.spec import catalog
+
+    changed = options.set or options.machine or Path(options.experiment).is_file()
+    if changed or options.experiment not in catalog.names("replays"):
+        return []
+    run = replay(options.experiment)
+    published = f"Published: {format_quantity(run.published_time, 's')}."
+    return [f"{published} {run.miss(seconds)}"] if run.miss(seconds) else []
+
+
+def _search(experiment: Experiment) -> None:
+    """Print configurations that fit; Ctrl-C ends the search, and what it has found is printed."""
+    from lib_dlhpc.predict.fit import Search
+    from lib_dlhpc.predict.report import ways_text
+
+    search = Search(experiment)
+    try:
+        search.run(SEARCHED, SECONDS)
+    except KeyboardInterrupt:
+        print(ways_text(search), flush=True)
+        raise KeyboardInterrupt("Search cancelled; the prediction is complete.") from None
+    print(ways_text(search))

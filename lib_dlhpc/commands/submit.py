@@ -6,9 +6,11 @@ FILE may also be a notebook or a program: see `submit_task`.
 import argparse
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.experiment import add_experiment, change, read
+from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
 from lib_dlhpc.commands.submit_task import follow, is_task, task_of
 from lib_dlhpc.spec.errors import SpecError
 
@@ -40,7 +42,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="a TOML file with account, modules ..., or one of the catalog",
     )
     one.add_argument(
-        "-n", "--ranks", type=int, help="MPI ranks (default: the run's devices and servers)"
+        "-n",
+        "--ranks",
+        type=int,
+        help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
     )
     one.add_argument("--out", metavar="DIR", help="the run folder (default: a new one here)")
     one.add_argument("--time", metavar="T", help="ended after this, such as 10min or 2h")
@@ -54,7 +59,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--sweep",
         metavar="KEY=A,B",
-        help="one job for each value, such as strategy.batch=8,16,32, in folders below --out",
+        help="a run for each value, such as strategy.batch=8,16,32, in folders below --out: one job"
+        " array with Slurm, else one job each",
     )
     one.add_argument("--wait", action="store_true", help="until it has ended; tell what came of it")
     one.set_defaults(command=_submit)
@@ -62,6 +68,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _submit(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit
+    from lib_dlhpc.predict.on_ranks import check_fits
 
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
@@ -74,9 +81,14 @@ def _submit(options: argparse.Namespace) -> int:
     if options.sweep:
         return _sweep(options)
     experiment = read(options.experiment or f"{options.resume}/experiment.toml", options.set)
-    ranks = _ranks(experiment, options.ranks)
+    ranks = ranks_of(experiment, options.ranks, options.resume)
+    check_fits(experiment)
+    site, limit = _site(options)
     folder = options.resume or options.out
-    job = submit(experiment, ranks, options.to, _site(options), folder, **_more(options))
+    job = submit(
+        experiment, ranks, options.to, site, folder, bool(options.resume), limit,
+        options.snapshot_every, options.origin,
+    )  # fmt: skip
     return _follow(job, experiment) if options.wait else _told(job)
 
 
@@ -85,13 +97,14 @@ def _task(options: argparse.Namespace) -> int:
 
     job = submit_task(
         task_of(options), 1 if options.ranks is None else options.ranks,
-        options.to, _site(options), options.out, options.time,
+        options.to, _site(options)[0], options.out, options.time,
     )  # fmt: skip
     return follow(job) if options.wait else _told(job)
 
 
 def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_sweep
+    from lib_dlhpc.predict.on_ranks import check_fits
     from lib_dlhpc.predict.what_if import what_if
 
     key, equals, values = options.sweep.partition("=")
@@ -103,56 +116,49 @@ def _sweep(options: argparse.Namespace) -> int:
     runs = {}
     for value in values.split(","):
         runs[f"{key}={value}"] = what_if(base, dict([change(f"{key}={value}")]))
-    ranks = {name: _ranks(run, options.ranks) for name, run in runs.items()}
+    ranks = {name: ranks_of(run, options.ranks) for name, run in runs.items()}
+    for run in runs.values():
+        check_fits(run)
     if len(set(ranks.values())) > 1:
         raise SpecError(f"--sweep {options.sweep}: these have other numbers of ranks; give -n.")
     jobs = submit_sweep(
-        runs, next(iter(ranks.values())), options.out, to=options.to, site=_site(options), **_more(options)
+        runs, next(iter(ranks.values())), options.out, options.to, _site(options)[0], options.time,
+        options.snapshot_every,
     )  # fmt: skip
     for job in jobs:
         _told(job)
     return max(_follow(job, runs[job.folder.name]) for job in jobs) if options.wait else 0
 
 
-def _ranks(experiment: "Experiment", asked: int | None) -> int:
-    """Return the number of ranks, of a run that can be trained on them. Raises SpecError."""
-    from lib_dlhpc.predict import on_ranks
-    from lib_dlhpc.train.check import check, check_ranks
-
-    check(experiment)
-    on_ranks.check_fits(experiment)
-    ranks = int(experiment.devices + experiment.servers) if asked is None else asked
-    if ranks < 1:
-        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
-    check_ranks(experiment, ranks)
-    return ranks
-
-
-def _site(options: argparse.Namespace) -> "Site | None":
+def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
+    """Return the site and the time limit; a run that is resumed without either goes where it was."""
     from lib_dlhpc.launch import Site, load_site
+    from lib_dlhpc.launch.jobs import TICKET, read_ticket
 
     given = {
         name: getattr(options, name) for name in ("account", "partition") if getattr(options, name)
     }
     if options.site:
-        return load_site(options.site, **given)
+        return load_site(options.site, **given), options.time
+    if options.resume and Path(options.resume, TICKET).exists():
+        before = read_ticket(options.resume)
+        if options.to in (None, before.site.scheduler):
+            return replace(before.site, **given), options.time or before.time_limit
     if given:
-        return Site(name=options.to or "local", scheduler=options.to or "local", **given)
-    return None
-
-
-def _more(options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "resume": bool(options.resume),
-        "time_limit": options.time,
-        "snapshot_every": options.snapshot_every,
-        "origin": options.origin,
-    }
+        name = options.to or "local"
+        return Site(name=name, scheduler=name, **given), options.time
+    return None, options.time
 
 
 def _told(job: "BatchJob") -> int:
+    from lib_dlhpc.launch.limits import CHECKED
+
     print(f"{job.label} is {job.state}; all of it comes into {job.folder}")
     print(f"  dlhpc jobs why {job.folder}    how it is; cancel in place of why ends it", flush=True)
+    if job.ticket.site.scheduler not in CHECKED:
+        print(
+            "  not checked: whether its queue has so many nodes and allows so much time", flush=True
+        )
     return 0
 
 
@@ -163,12 +169,14 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
     from lib_dlhpc.launch.terminal import as_text
     from lib_dlhpc.predict import on_ranks
 
-    state = ""
+    state, told = "", ""
     try:
         while state not in ENDS:
-            if (now := job.state) != state:
-                state = now
-                print(f"dlhpc: {job.label} is {state}.", file=sys.stderr, flush=True)
+            state = job.state
+            words = job.why() if state == "queued" else f"{job.label} is {state}."
+            if words != told:  # a queued job may have another reason each time
+                told = words
+                print(f"dlhpc: {told}", file=sys.stderr, flush=True)
             time.sleep(PAUSE)
         result = job.wait()
         text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")

@@ -42,7 +42,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "analyse",
         help="what limits a run: waits, imbalance, slow links and disks, efficiencies",
         description="Says first what limits the run, then what was found and where to look. Whatever costs"
-        " less than 2 % of the run, or is within its scatter, is no finding.",
+        " less than 2 % of the run, or is within its scatter, is no finding. A trace of fewer than about 25 steps"
+        " may be too short for one, and then this is said.",
     )
     analyse.add_argument("files", nargs="+", metavar="FILE", help=FILE)
     analyse.add_argument("--json", action="store_true", help="print JSON in SI units")

@@ -1,12 +1,11 @@
 """`dlhpc trace run` and `gather`: a program on ranks, traced; and what the ranks of one left, put together."""
 
 import argparse
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 
 
@@ -44,16 +43,18 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch.trace_run import trace_run
 
     _check(Path(options.out))
-    folder = Path(tempfile.mkdtemp(prefix="dlhpc-trace-"))
+    folder = owned.make_folder("dlhpc-trace-")
     try:
         words = options.program if options.module is None else ["-m", *options.module]
         run = trace_run(options.n, words, folder)
         _write(run, options.out)
     except SpecError as error:
         if any(folder.iterdir()):
+            owned.keep_folder(folder)
             raise SpecError(f"{error} What the ranks took down is in {folder}.") from None
+        owned.remove_folder(folder)
         raise
-    shutil.rmtree(folder, ignore_errors=True)
+    owned.remove_folder(folder)
     return run.status if run.status >= 0 else 128 - run.status
 
 
@@ -71,8 +72,8 @@ def _check(out: Path) -> None:
 
     if not out.parent.is_dir():
         raise SpecError(f"{out}: there is no folder {out.parent}.")
-    with tempfile.TemporaryDirectory() as folder:
-        trial = Path(folder) / out.name
+    with owned.temporary_folder("dlhpc-trace-") as folder:
+        trial = folder / out.name
         try:
             write(from_rows([], 1, "measured"), trial)
         except SpecError as error:

@@ -3,7 +3,7 @@
 submit.py  submit(experiment, ranks, to="slurm"): a BatchJob; to="local": this machine in the same way
 jobs.py    BatchJob, attach(folder): the job of a run folder, found again by whomever
 task.py    what a job may do other than train: a program, a notebook (notebook.py), engines for one (engines.py);
-           program.py, execute.py, engines_job.py, engine.py are what then runs; family.py leaves nothing of it behind
+           program.py, execute.py, engines_job.py, engine.py are what then runs
 site.py    Site: account, partition, modules, launcher; what may stand in a job script
 local.py   start(experiment, ranks): a Job that can be watched and cancelled
 origin.py  where its snapshots go, and at whose version it begins

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
-from lib_dlhpc.launch.family import adopt, end_family, ends_with_parent
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
 from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
-from lib_dlhpc.launch.mpi import Overdue, command, end, environment
+from lib_dlhpc.launch.mpi import Overdue, command, environment
 from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
+from lib_dlhpc.lifetime import owned
 
 WORKER = "lib_dlhpc.train.worker"
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
@@ -76,22 +76,21 @@ def main(folder: Path, token: str) -> int:
     if here:
         threading.Thread(target=_watch_owner, args=(stop,), daemon=True).start()
     kills, task = _memory_kills(), read_task(folder)
-    if task is not None:
-        adopt()
-    process = subprocess.Popen(
+    process = owned.start(
         [*_words(ticket, task), str(folder), str(ticket.ranks)],
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-        start_new_session=os.name == "posix", preexec_fn=ends_with_parent(),
+        start_new_session=os.name == "posix",
     )  # fmt: skip
     status = _run(process, stop, Overdue(folder))
-    if task is not None:
-        end_family()
-        if status == 0 and task.kind == "program":
-            done(folder)
+    owned.ended(process)
+    if status == 0 and task is not None and task.kind == "program":
+        done(folder)
     if not stop.state:
         whole = status == 0 and (folder / RESULT).exists()
         short = not whole and _short_of_memory(folder, kills)
-        _tell(folder, "done" if whole else "out of memory" if short else "failed", exit=status)
+        state = "done" if whole else "out of memory" if short else "failed"
+        more = {} if whole else {"reason": run_folder.why_failed(folder, status)}
+        _tell(folder, state, exit=status, **more)
         return 0 if whole else status or 1
     return 128 + signal.SIGTERM
 
@@ -130,7 +129,7 @@ def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> in
             if stop.due:
                 stop.now("out of time", reason="its own time limit")
             if stop.state or overdue():
-                end(process)
+                owned.end(process)
 
 
 def _watch_owner(stop: Stop) -> None:
@@ -142,6 +141,8 @@ def _watch_owner(stop: Stop) -> None:
 def _write_native(folder: Path, ticket: Ticket) -> None:
     """Write down what the scheduler calls the job, in case whoever submitted it was ended before."""
     native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
+    if ticket.task is not None:  # its own number is for one of the tasks that of the whole array
+        native = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{ticket.task}"
     if native and not ticket.native:
         write_ticket(folder, replace(ticket, native=native))
 

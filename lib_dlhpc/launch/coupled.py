@@ -1,9 +1,7 @@
 """A coupled workflow on the ranks of this machine: a folder with its TOML goes in, result and timeline come out."""
 
 import json
-import os
 import subprocess
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.launch.folder import JobError
 from lib_dlhpc.launch.mpi import run_to_end
+from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.spec.workflow import Costs, Workflow, dumps
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
@@ -51,10 +50,10 @@ def run_coupled(
     workflow.sides(ranks)
     with ExitStack() as stack:
         if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlhpc-couple-")))
+            folder = stack.enter_context(temporary_folder("dlhpc-couple-"))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
-        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks), str(os.getpid()))
+        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks))
         try:
             done = run_to_end(ranks, *words, patience=patience)
         except subprocess.TimeoutExpired:

@@ -10,19 +10,20 @@ import signal
 import sys
 from pathlib import Path
 
-from lib_dlhpc.launch.family import ends_with_parent
 from lib_dlhpc.launch.mpi import RANK, told
 from lib_dlhpc.launch.task import failed
+from lib_dlhpc.lifetime.watching import end_with
 
 ENGINE = "ipyparallel.engine"
 
 
 def main(folder: Path, words: list[str]) -> None:
     """Be the parent of an engine, or in the child the engine itself."""
+    own = os.getpid()
     child = os.fork() if hasattr(os, "fork") else 0
     if child == 0:
-        if (prepare := ends_with_parent()) is not None:
-            prepare()
+        if os.getpid() != own:
+            end_with(own)
         sys.argv = [ENGINE, *words]
         runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
         return

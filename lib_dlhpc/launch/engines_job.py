@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch.batch import launch_words
-from lib_dlhpc.launch.family import adopt, asked_to_end, end_family, ends_with_parent
 from lib_dlhpc.launch.jobs import WORK, Ticket, read_ticket
 from lib_dlhpc.launch.task import done, failed
 
@@ -39,20 +37,18 @@ WORD = 32  # characters that open the line
 
 
 def main(folder: Path, ranks: int) -> int:
-    """Keep the engines until the line is closed; 1 if they ended before, or nobody took it."""
-    adopt()
-    signal.signal(signal.SIGTERM, asked_to_end)
+    """Keep the engines until the line is closed; 1 if they ended before, or nobody took it.
+
+    What it has started is ended by who has started it (batch.py).
+    """
     ticket, work, word = read_ticket(folder), folder / WORK, secrets.token_hex(WORD // 2)
     here = ticket.site.scheduler == "local"
     host = "127.0.0.1" if here else socket.gethostname()
-    try:
-        with socket.create_server(("127.0.0.1" if here else "0.0.0.0", 0)) as door:
-            controller = _start(_controller(work, host, here))
-            table = {"host": host, "port": door.getsockname()[1], "word": word}
-            run_folder.write(work / LINE, table, private=True)
-            return _keep(folder, ticket, controller, door, word)
-    finally:
-        end_family()
+    with socket.create_server(("127.0.0.1" if here else "0.0.0.0", 0)) as door:
+        controller = _start(_controller(work, host, here))
+        table = {"host": host, "port": door.getsockname()[1], "word": word}
+        run_folder.write(work / LINE, table, private=True)
+        return _keep(folder, ticket, controller, door, word)
 
 
 def _keep(
@@ -108,7 +104,6 @@ def _start(words: list[str]) -> "subprocess.Popen[bytes]":
         words,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "MPLBACKEND": "agg"},
-        preexec_fn=ends_with_parent(),
     )
 
 

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.launch.family import adopt, asked_to_end, end_family
 from lib_dlhpc.launch.notebook import SOURCE, read_notebook, with_parameters
 from lib_dlhpc.launch.task import done, failed, read_task
 
@@ -43,9 +42,7 @@ def execute(folder: Path) -> int:
     def begins(cell_index: int, **_: Any) -> None:
         nonlocal at
         at = cell_index
-        signal.signal(
-            signal.SIGTERM, asked_to_end
-        )  # nbclient has one of its own, that waits for the cell
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that of nbclient waits for the cell
         if numbers[at]:
             print(f"cell {numbers[at]} of {len(own)}", flush=True)
 
@@ -80,15 +77,10 @@ def _plain(text: str) -> str:
 
 
 def main(folder: Path) -> int:
-    """Execute, and leave neither kernel nor ranks behind, however it ends."""
-    adopt()
-    signal.signal(signal.SIGTERM, asked_to_end)
+    """Execute; kernel and ranks that it leaves behind are ended by who has started it (batch.py)."""
     beside = str(Path(sys.executable).parent)  # its own mpiexec, for cells
     os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
-    try:
-        return execute(folder)
-    finally:
-        end_family()
+    return execute(folder)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """A run folder: what may run there, one at a time, and what a run says of itself there, whoever started it."""
 
 import json
-import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from lib_dlhpc.launch.origin import check_snapshots, settle_snapshots
+from lib_dlhpc.lifetime.files import remove_unfinished, write_status
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
 STATUS, RESULT, LOG = "status.json", "result.json", "log.txt"
+LOST = "Its processes are gone; who started it was ended and could not say so."
+BLOCKS = 1 << 14  # B: with less space than that a rank may fail and not be able to say so
 
 
 class JobError(RuntimeError):
@@ -48,7 +51,8 @@ def prepare(
 
 
 def clear(folder: Path) -> None:
-    """Remove what the run before said of its end."""
+    """Remove what the run before said of its end, and what it had not finished to write."""
+    remove_unfinished(folder)
     for old in (*folder.glob("error-*.json"), *folder.glob("rank-*.json")):
         old.unlink()
     (folder / RESULT).unlink(missing_ok=True)
@@ -67,6 +71,38 @@ def lock(log: BinaryIO, folder: Path) -> None:
         raise SpecError(
             f"{folder}: a run is going on there; wait for it, or end its mpiexec, whose pid is in status.json."
         ) from None
+
+
+def ranks_held(folder: Path) -> int | None:
+    """Return on how many ranks the run of a folder was started last; None if it does not say."""
+    for name in ("job.json", STATUS, RESULT):
+        if ranks := read(folder / name).get("ranks"):
+            return int(ranks)
+    return None
+
+
+def held(folder: Path) -> bool:
+    """Whether someone holds the log: ranks, what started them, or who submits. Raises ImportError on Windows."""
+    from fcntl import LOCK_NB, LOCK_SH, flock
+
+    try:
+        with open(folder / LOG, "rb") as log:
+            flock(log, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """Return what the run of a folder says of itself; "failed" if its processes are gone and did not say so."""
+    table = read(folder / STATUS)
+    with suppress(ImportError):
+        if table.get("state") == "running" and not held(folder):
+            whole = (folder / RESULT).exists()
+            table |= {"state": "done"} if whole else {"state": "failed", "reason": LOST}
+    return table
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -99,9 +135,15 @@ def why_failed(folder: Path, status: int | None) -> str:
         who = first.get("where") or f"rank {first['rank']}"
         return f"{who}: {first['kind']}: {first['text']}{place}"
     log = (folder / LOG).read_text("utf-8", "replace")
-    last = (log.strip() or "no output").splitlines()[-1]
+    last = (log.strip() or _unsaid(folder)).splitlines()[-1]
     what = "it" if (folder / "task.json").exists() else "mpiexec"
     return f"{what} ended with status {status}: {last}"
+
+
+def _unsaid(folder: Path) -> str:
+    """Say why ranks may have said nothing at all."""
+    full = shutil.disk_usage(folder).free < BLOCKS
+    return f"no output, for there is no space left for it in {folder}" if full else "no output"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -116,11 +158,11 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, table: dict[str, Any], private: bool = False) -> None:
-    """Write a table at once or not at all; private: for no one else to read."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.touch(mode=0o600 if private else 0o666)
-    temporary.write_text(json.dumps(table), encoding="utf-8")
-    os.replace(temporary, path)
+    """Write a table at once or not at all, one that is there also on a full disk; private: for no one else to read.
+
+    Raises OSError that names the file.
+    """
+    write_status(path, json.dumps(table), mode=0o600 if private else 0o666)
 
 
 # Fields of [strategy] that say who does what: a snapshot holds whole tensors, so any of them may change.

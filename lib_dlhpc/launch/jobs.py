@@ -11,13 +11,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS, JobError, why_failed
+from lib_dlhpc.launch.limits import exceeds
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
@@ -34,7 +35,10 @@ GRACE = 10.0  # s that a job on this machine has to end when it is asked to
 
 @dataclass(frozen=True)
 class Ticket:
-    """What was handed in. token: drawn for this submission; native: the scheduler's name for it, once known."""
+    """What was handed in. token: drawn for this submission; native: the scheduler's name for it, once known.
+
+    array, task: what the job array is called and the number in it, where the job is a task of one.
+    """
 
     token: str
     site: Site
@@ -42,11 +46,13 @@ class Ticket:
     time_limit: float | None
     submitted: float
     native: str = ""
+    array: str = ""
+    task: int | None = None
 
     @property
     def name(self) -> str:
         """What the job is called in the scheduler: nothing of the experiment, so nothing to quote."""
-        return f"dlhpc-{self.token}"
+        return self.array or f"dlhpc-{self.token}"
 
 
 def read_ticket(folder: Path) -> Ticket:
@@ -145,7 +151,8 @@ class BatchJob:
         state, status = self.state, run_folder.read(self.folder / STATUS)
         reason = str(status.get("reason") or self._answer.reason)
         if state == "queued":
-            return f"{self.label} is queued" + (f": {reason}." if reason else ".")
+            told = f": {reason}." if reason not in ("", "None") else "."
+            return f"{self.label} is queued{told}{self._stuck()}"
         if state == "running":
             steps = [row for row in self.metrics() if "step" in row]
             far = f": step {steps[-1]['step']:,}, epoch {steps[-1]['epoch']:.1f}" if steps else ""
@@ -163,6 +170,15 @@ class BatchJob:
         told = self._failed(status, reason)
         return f"The run had too little memory: {told}" if state == "out of memory" else told
 
+    def _stuck(self) -> str:
+        """Say what to do about a job that waits for what its queue does not have."""
+        if not exceeds(self.ticket.site.scheduler, self._answer.reason):
+            return ""
+        return (
+            " It asks for more than its queue or account allows, and waits until that is changed:"
+            f" dlhpc jobs cancel {self.folder}, and ask for less."
+        )
+
     def _failed(self, status: dict[str, Any], reason: str) -> str:
         if run_folder.errors(self.folder) or "exit" in status:
             return why_failed(self.folder, status.get("exit"))
@@ -174,9 +190,9 @@ class BatchJob:
     def _native(self) -> str:
         """Return the scheduler's name; if the submitter was ended before it wrote it down, ask for it."""
         if not self.native_id and self.ticket.site.scheduler != "local":
-            native = schedulers.find(self.ticket.site.scheduler, self.ticket.name)
+            native = schedulers.find(self.ticket.site.scheduler, self.ticket.name, self.ticket.task)
             if native:
-                self.ticket = Ticket(**{**self.ticket.__dict__, "native": native})
+                self.ticket = replace(self.ticket, native=native)
                 write_ticket(self.folder, self.ticket)
         return self.ticket.native
 
@@ -207,17 +223,9 @@ class BatchJob:
         """Whether someone holds the log: the job on this machine, its ranks, or who submits."""
         _reap(self.ticket.token)
         try:
-            from fcntl import LOCK_NB, LOCK_SH, flock
+            return run_folder.held(self.folder)
         except ImportError:  # Windows has no such lock
             return _runs_on_windows(self.native_id)
-        try:
-            with open(self.folder / LOG, "rb") as log:
-                flock(log, LOCK_SH | LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            return False
-        return False
 
     def _end_here(self) -> None:
         pid = int(self.native_id or 0)

@@ -18,7 +18,9 @@ from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import mpi
-from lib_dlhpc.launch.folder import JobError, clear, prepare, why_failed, write
+from lib_dlhpc.launch.folder import RESULT, STATUS, JobError, clear, prepare, why_failed, write
+from lib_dlhpc.lifetime import owned
+from lib_dlhpc.lifetime.files import remove_unfinished
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -31,11 +33,17 @@ WORKER = "lib_dlhpc.train.worker"
 class Job:
     """A run that has been started: watch it, wait for it, cancel it."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
-        self.folder, self._process = folder, process
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], ranks: int) -> None:
+        self.folder, self._process, self._ranks = folder, process, ranks
         self._cancelled, self._ended = False, ""
         self._overdue = mpi.Overdue(folder)
-        self._status("running", pid=process.pid)
+        lost = {"state": "failed", "time": time.time(), "reason": run_folder.LOST}
+        owned.last_words(folder / STATUS, json.dumps(lost), folder / RESULT)
+        try:
+            self._status("running", pid=process.pid)
+        except BaseException:
+            owned.end(process)
+            raise
 
     @property
     def state(self) -> str:
@@ -43,7 +51,7 @@ class Job:
         if self._process.poll() is None:
             if not self._overdue():
                 return "running"
-            mpi.end(self._process)
+            owned.end(self._process)
         return self._settled()
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -57,14 +65,14 @@ class Job:
                 self._process.wait(1.0)
         if state != "done":
             raise JobError(self.why() if state == "failed" else "The run was cancelled.")
-        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text("utf-8"))
+        result: dict[str, Any] = json.loads((self.folder / RESULT).read_text("utf-8"))
         return result
 
     def cancel(self) -> None:
         """End all ranks; what the last snapshot holds stays."""
         if self._process.poll() is None:
             self._cancelled = True
-            mpi.end(self._process)
+            owned.end(self._process)
         self._settled()
 
     def why(self) -> str:
@@ -74,13 +82,20 @@ class Job:
     def _settled(self) -> str:
         """Return how an ended run ended; the first time, write it down."""
         if not self._ended:
-            whole = self._process.returncode == 0 and (self.folder / "result.json").exists()
+            whole = self._process.returncode == 0 and (self.folder / RESULT).exists()
             self._ended = "done" if whole else "cancelled" if self._cancelled else "failed"
-            self._status(self._ended)
+            owned.ended(self._process)
+            remove_unfinished(self.folder)
+            more = {"reason": self.why()} if self._ended == "failed" else {}
+            self._status(self._ended, **more)
+            owned.no_last_words(self.folder / STATUS)
         return self._ended
 
     def _status(self, state: str, **more: Any) -> None:
-        write(self.folder / "status.json", {"state": state, "time": time.time(), **more})
+        write(
+            self.folder / STATUS,
+            {"state": state, "time": time.time(), "ranks": self._ranks, **more},
+        )
 
 
 def start(
@@ -93,7 +108,7 @@ def start(
     place: mpi.Place = mpi,
     beside: float = 0.0,
 ) -> Job:
-    """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work.
+    """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work, and ends with it.
 
     folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then
     the run goes on from its snapshot; then only [machine], [storage], [calibration], run.epochs and
@@ -105,6 +120,7 @@ def start(
     be, for a folder that does not fit, and where MPI is missing; nothing is changed then.
     """
     mpi.check_here(ranks)
+    ranks = int(ranks)  # numpy's would not go into the status
     worker = place.command(ranks, "-m", WORKER)
     try:
         if folder is None:
@@ -115,8 +131,8 @@ def start(
     except OSError as error:
         raise SpecError(f"{folder}: {error.strerror}.") from None
     with log:
-        process = subprocess.Popen(
+        process = owned.start(
             [*worker, str(folder), str(ranks), f"{beside:g}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             env=place.environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
-    return Job(folder, process)
+    return Job(folder, process, ranks)

@@ -3,21 +3,18 @@
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from lib_dlhpc.launch.family import ends_with_parent
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores
 
 MOST = 32  # ranks a core: each is a process of its own that waits by looking again and again
-GRACE = 5.0  # s that ranks have to end when they are asked to
 LATE = 10.0  # s that mpiexec has to end the others when a rank has failed
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -95,35 +92,15 @@ def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.Compl
     """Run a Python program on ranks and return what came of it, its output as text.
 
     Raises SpecError for ranks that cannot be and where MPI is missing or does not start,
-    subprocess.TimeoutExpired after `patience` s. However it ends, no rank goes on; on Linux not even where this
-    process is killed.
+    subprocess.TimeoutExpired after `patience` s. However it ends, no rank goes on, not even where this process is
+    killed (lifetime/owned.py).
     """
     check_here(ranks)
     words = command(ranks, *arguments)
     try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        return owned.run(
+            words, patience, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environment(), start_new_session=os.name == "posix",
-            preexec_fn=ends_with_parent(),
         )  # fmt: skip
     except OSError as error:
         raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None
-    try:
-        output, errors = process.communicate(timeout=patience)
-    except BaseException:
-        end(process)
-        raise
-    return subprocess.CompletedProcess(words, process.returncode, output, errors)
-
-
-def end(process: "subprocess.Popen[Any]") -> None:
-    """End an mpiexec that leads a group of its own, and with it all its ranks: asked first, then killed."""
-    if os.name != "posix":
-        process.kill()
-        process.wait()
-        return
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)

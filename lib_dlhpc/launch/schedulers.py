@@ -25,6 +25,7 @@ from lib_dlhpc.spec.errors import SpecError
 PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "flux": "flux"}
 # The option that names a job: PSI/J 0.9.11 leaves JobSpec.name out of its scripts.
 NAMES = {"slurm": "job-name", "pbs": "N", "lsf": "J", "flux": "job-name"}
+ARRAYS = ("slurm",)  # whose job arrays were tried
 PATIENCE = 60  # s for a command of a scheduler
 NEVER = 10**8  # s between two looks of PSI/J's own thread
 DEFAULT_LIMIT = 600.0  # s, where neither submission nor site name a limit
@@ -91,15 +92,22 @@ def check_here(scheduler: str) -> None:
 
 
 def hand_in(
-    site: Site, ranks: int, limit: float | None, name: str, words: Sequence[str], work: Path
+    site: Site,
+    ranks: int,
+    limit: float | None,
+    name: str,
+    words: Sequence[str],
+    work: Path,
+    tasks: int = 0,
 ) -> str:
     """Give a scheduler a job that runs `words`, and return the scheduler's name for it.
 
-    work: a private folder for its script. The time limit is rounded up to a minute. Raises SpecError with what
-    the scheduler says against it.
+    work: a private folder for its script. tasks: it is a job array, which runs `words` once for each, with its
+    number from 0 in the scheduler's variable. The time limit is rounded up to a minute. Raises SpecError with
+    what the scheduler says against it.
     """
     psij = _psij()
-    job = psij.Job(_spec(site, ranks, limit, name, words, work))
+    job = psij.Job(_spec(site, ranks, limit, name, words, work, tasks))
     try:
         _executor(site.scheduler, work).submit(job)
         if job.native_id is None:  # Flux tells it later
@@ -116,12 +124,16 @@ def hand_in(
     return str(job.native_id)
 
 
-def find(scheduler: str, name: str) -> str:
-    """Return the scheduler's name for the job that we called `name`, "" if there is none or nobody says."""
+def find(scheduler: str, name: str, task: int | None = None) -> str:
+    """Return the scheduler's name for the job that we called `name`, "" if there is none or nobody says.
+
+    task: of a job array, the number of one of its tasks.
+    """
     if scheduler != "slurm":
         return ""
-    found = _run("squeue", "--me", "-h", "-t", "all", "-n", name, "-o", "%i")
-    return found.stdout.split()[0] if found and found.stdout.split() else ""
+    found = run("squeue", "--me", "-h", "-r", "-t", "all", "-n", name, "-o", "%i")
+    ending = "" if task is None else f"_{task}"
+    return next((job for job in found.stdout.split() if job.endswith(ending)), "") if found else ""
 
 
 def ask(scheduler: str, native: str) -> Answer:
@@ -145,30 +157,48 @@ def end(scheduler: str, native: str) -> None:
         "lsf": ["bkill", native],
         "flux": ["flux", "cancel", native],
     }[scheduler]
-    done = _run(*words)
+    done = run(*words)
     if done is None or (done.returncode and ask(scheduler, native).state in ("queued", "running")):
         told = done.stderr.strip() if done else "no answer"
         raise SpecError(f"{scheduler}: job {native} cannot be ended: {told}")
 
 
+def places(site: Site, ranks: int) -> tuple[int, int]:
+    """Return on how many nodes a job's ranks are, and how many cores it asks for on each."""
+    per_node = site.ranks_per_node or ranks
+    nodes = math.ceil(ranks / per_node)
+    return nodes, ranks if nodes == 1 else per_node
+
+
+def minutes(limit: float | None) -> int:
+    """Return the time limit that a scheduler is given, of one in s."""
+    return math.ceil((limit or DEFAULT_LIMIT) / 60)
+
+
 def _spec(
-    site: Site, ranks: int, limit: float | None, name: str, words: Sequence[str], work: Path
+    site: Site,
+    ranks: int,
+    limit: float | None,
+    name: str,
+    words: Sequence[str],
+    work: Path,
+    tasks: int,
 ) -> Any:
     psij = _psij()
-    nodes = 1 if site.ranks_per_node is None else math.ceil(ranks / site.ranks_per_node)
-    per_node = ranks if nodes == 1 else site.ranks_per_node
+    nodes, per_node = places(site, ranks)
     if nodes > 1 and site.scheduler == "flux":
         raise SpecError(f"flux: {nodes} nodes; PSI/J gives a job one, so ranks_per_node is all.")
     if site.scheduler == "flux":  # where PSI/J knows tasks only: one, that has a core for each rank
-        places = psij.ResourceSpecV1(process_count=1, cpu_cores_per_process=ranks)
+        resources = psij.ResourceSpecV1(process_count=1, cpu_cores_per_process=ranks)
     else:
-        places = psij.ResourceSpecV1(node_count=nodes, processes_per_node=per_node)
-    places.exclusive_node_use = site.exclusive
-    minutes = math.ceil((limit or site.time_limit or DEFAULT_LIMIT) / 60)
+        resources = psij.ResourceSpecV1(node_count=nodes, processes_per_node=per_node)
+    resources.exclusive_node_use = site.exclusive
     own: dict[str, object] = {f"{site.scheduler}.{NAMES[site.scheduler]}": name}
     own |= {f"{site.scheduler}.{key}": value for key, value in site.extra.items()}
+    if tasks:
+        own[f"{site.scheduler}.array"] = f"0-{tasks - 1}"
     attributes = psij.JobAttributes(
-        duration=timedelta(minutes=minutes),
+        duration=timedelta(minutes=minutes(limit)),
         queue_name=site.partition or None,
         account=site.account or None,
         custom_attributes=own,
@@ -176,7 +206,7 @@ def _spec(
     return psij.JobSpec(
         executable=words[0],
         arguments=list(words[1:]),
-        resources=places,
+        resources=resources,
         attributes=attributes,
         stdout_path=work / "out.txt",
         stderr_path=work / "err.txt",
@@ -209,7 +239,7 @@ def _executor(scheduler: str, work: Path) -> Any:
     return JobExecutor.get_instance(scheduler, config=config)
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str] | None:
+def run(*words: str) -> subprocess.CompletedProcess[str] | None:
     """Return what came of a scheduler's command, None if it cannot be had."""
     try:
         return subprocess.run(
@@ -220,22 +250,25 @@ def _run(*words: str) -> subprocess.CompletedProcess[str] | None:
 
 
 def _ask_slurm(native: str) -> Answer:
-    shown = _run("scontrol", "show", "job", "-o", native)
+    shown = run("scontrol", "show", "job", "-o", native)
     if shown is None:
         return Answer(None, "scontrol does not answer")
     if shown.returncode == 0:
         fields = dict(word.split("=", 1) for word in shown.stdout.split() if "=" in word)
         return Answer(SLURM[fields["JobState"]], fields.get("Reason", ""))
-    if "Invalid job id" not in shown.stderr:
+    told = (
+        f"{shown.stdout}\n{shown.stderr}"  # of a task that was cancelled before it began: not found
+    )
+    if "Invalid job id" not in told and "not found" not in told:
         return Answer(None, shown.stderr.strip())
-    kept = _run("sacct", "-n", "-X", "-P", "-j", native, "-o", "State")  # it forgets nothing
+    kept = run("sacct", "-n", "-X", "-P", "-j", native, "-o", "State")  # it forgets nothing
     if kept and kept.returncode == 0 and kept.stdout.strip():
         return Answer(SLURM[kept.stdout.split()[0]], "as sacct has it")
     return Answer("", "Slurm no longer knows it")
 
 
 def _ask_pbs(native: str) -> Answer:
-    shown = _run("qstat", "-x", "-f", "-F", "json", native)
+    shown = run("qstat", "-x", "-f", "-F", "json", native)
     if shown is None or not shown.stdout.strip():
         return Answer("" if shown and "Unknown Job" in shown.stderr else None, "qstat")
     (job,) = json.loads(shown.stdout)["Jobs"].values()
@@ -249,7 +282,7 @@ def _ask_pbs(native: str) -> Answer:
 
 
 def _ask_lsf(native: str) -> Answer:
-    shown = _run("bjobs", "-a", "-o", "stat exit_reason", "-json", native)
+    shown = run("bjobs", "-a", "-o", "stat exit_reason", "-json", native)
     if shown is None:
         return Answer(None, "bjobs does not answer")
     (job,) = json.loads(shown.stdout)["RECORDS"]
@@ -262,7 +295,7 @@ def _ask_lsf(native: str) -> Answer:
 
 
 def _ask_flux(native: str) -> Answer:
-    shown = _run("flux", "jobs", "-n", "-o", "{status}", native)
+    shown = run("flux", "jobs", "-n", "-o", "{status}", native)
     if shown is None:
         return Answer(None, "flux does not answer")
     if shown.returncode or not shown.stdout.strip():

@@ -1,7 +1,8 @@
 """Hand an experiment to a batch system, or to this machine in the same way; a BatchJob comes back.
 
-A sweep is as many jobs as it has experiments, each in a folder of its own: every scheduler has jobs, each can
-be cancelled and resumed alone, and one that fails takes no other with it.
+A sweep is one job array where the scheduler is Slurm, else one job for each experiment. Either way each
+experiment has a run folder of its own, can be cancelled and resumed alone, and one that fails takes no other
+with it.
 """
 
 import atexit
@@ -13,10 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
@@ -32,6 +34,7 @@ from lib_dlhpc.launch.jobs import (
     remember,
     write_ticket,
 )
+from lib_dlhpc.launch.limits import check_limits
 from lib_dlhpc.launch.mpi import check_here, mpiexec
 from lib_dlhpc.launch.notebook import keep_source
 from lib_dlhpc.launch.site import FILL_IN, SIGNS, Site, check_word, read_time
@@ -100,38 +103,18 @@ def _hand_over(
     time_limit: float | str | None,
 ) -> BatchJob:
     """Hand in what is to be done in a folder. ready: makes it ready, and returns its log, locked. more: the rest."""
-    site = settle_site(to, site)
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise SpecError(f"ranks = {ranks!r}: expected a whole number, at least 1.")
-    limit = site.time_limit if time_limit is None else read_time(time_limit, "time limit")
-    here = site.scheduler == "local"
-    if limit is None and not here:
-        limit = schedulers.DEFAULT_LIMIT
+    site, limit = _settle(ranks, to, site, time_limit)
     if folder is not None and not os.fspath(folder):
         raise SpecError(
             'folder = "": expected a path; "." is the current folder, None a new one in it.'
         )
     ticket = Ticket(secrets.token_hex(4), site, ranks, limit, time.time())
     folder = Path(os.path.abspath(ticket.name if folder is None else folder))
-    if not here:
+    if site.scheduler != "local":
         _check_path(folder)
-        schedulers.check_here(site.scheduler)
-    else:
-        check_here(ranks)
-        if site.launcher == "mpiexec":
-            mpiexec()
-    before = None if not folder.exists() else _held(folder)
-    log = ready(folder)
-    with log, _as_before(folder, before):
-        if before is None:
-            folder.chmod(0o700)
-        _make_work(folder)
-        (folder / MARK).unlink(missing_ok=True)
-        run_folder.write(folder / STATUS, {"state": "queued", "time": time.time()}, True)
-        write_ticket(folder, ticket)
-        more(folder)
+    with _staged(ready, more, folder, ticket) as log:
         words = _script(folder, ticket)
-        if here:
+        if site.scheduler == "local":
             native = _start_here(words, ticket, log)
         else:
             work = folder / WORK
@@ -142,24 +125,116 @@ def _hand_over(
 
 
 def submit_sweep(
-    experiments: Mapping[str, Experiment], ranks: int, folder: str | Path, **options: Any
+    experiments: Mapping[str, Experiment],
+    ranks: int,
+    folder: str | Path,
+    to: str | None = None,
+    site: Site | None = None,
+    time_limit: float | str | None = None,
+    snapshot_every: str | int | None = None,
 ) -> list[BatchJob]:
-    """Hand in one job for each experiment, in folders below `folder` of their names; options as of `submit`.
+    """Hand in a run of each experiment, in folders below `folder` of their names; all of them or none.
 
-    If one cannot be handed in, those before it are cancelled. Raises SpecError.
+    With Slurm they are the tasks of one job array, else one job each. The options are those of `submit`.
+    Raises SpecError.
     """
     if not os.fspath(folder):
         raise SpecError('folder = "": expected a path; "." is the current folder.')
+    site, limit = _settle(ranks, to, site, time_limit)
+    top = Path(os.path.abspath(folder))
+    runs = {top / check_word(name, "sweep"): each for name, each in experiments.items()}
+    if site.scheduler in schedulers.ARRAYS:
+        return _submit_array(runs, ranks, top, site, limit, snapshot_every)
     jobs: list[BatchJob] = []
     try:
-        for name, experiment in experiments.items():
-            check_word(name, "sweep")
-            jobs.append(submit(experiment, ranks, folder=Path(folder) / name, **options))
+        for place, experiment in runs.items():
+            jobs.append(
+                submit(
+                    experiment, ranks, None, site, place,
+                    time_limit=limit, snapshot_every=snapshot_every,
+                )
+            )  # fmt: skip
     except BaseException:
         for job in jobs:
             job.cancel()
         raise
     return jobs
+
+
+def _submit_array(
+    runs: Mapping[Path, Experiment],
+    ranks: int,
+    top: Path,
+    site: Site,
+    limit: float | None,
+    snapshot_every: str | int | None,
+) -> list[BatchJob]:
+    """Hand in one job array, each task of which does the run of one folder."""
+    array = f"dlhpc-{secrets.token_hex(4)}"
+    work, there = top / array, top.is_dir()  # one script folder an array: another may be queued
+    tickets = {
+        place: Ticket(secrets.token_hex(4), site, ranks, limit, time.time(), array=array, task=task)
+        for task, place in enumerate(runs)
+    }
+    try:
+        with ExitStack() as stack:
+            for place, ticket in tickets.items():
+                _check_path(place)
+                ready = partial(
+                    prepare, runs[place], resume=False, snapshot_every=snapshot_every, origin=None
+                )
+                stack.enter_context(_staged(ready, lambda folder: None, place, ticket))
+            work.mkdir(mode=0o700)
+            words = _array_script(work, site, tickets)
+            native = schedulers.hand_in(site, ranks, limit, array, words, work, len(tickets))
+            for place, ticket in tickets.items():
+                write_ticket(place, replace(ticket, native=f"{native}_{ticket.task}"))
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        if not there:
+            with suppress(OSError):
+                top.rmdir()
+        raise
+    for place, ticket in tickets.items():
+        remember(place, ticket.token)
+    return [BatchJob(place) for place in tickets]
+
+
+def _settle(
+    ranks: int, to: str | None, site: Site | None, time_limit: float | str | None
+) -> tuple[Site, float | None]:
+    """Return the site and the time limit in s of a submission. Raises SpecError for what cannot be run there."""
+    site = settle_site(to, site)
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise SpecError(f"ranks = {ranks!r}: expected a whole number, at least 1.")
+    limit = site.time_limit if time_limit is None else read_time(time_limit, "time limit")
+    if site.scheduler == "local":
+        check_here(ranks)
+        if site.launcher == "mpiexec":
+            mpiexec()
+        return site, limit
+    limit = schedulers.DEFAULT_LIMIT if limit is None else limit
+    schedulers.check_here(site.scheduler)
+    check_limits(site, ranks, limit)
+    return site, limit
+
+
+@contextmanager
+def _staged(
+    ready: Callable[[Path], BinaryIO], more: Callable[[Path], None], folder: Path, ticket: Ticket
+) -> Iterator[BinaryIO]:
+    """Hold a run folder, its log locked, while its job is handed in; leave it as it was if that fails."""
+    before = None if not folder.exists() else _held(folder)
+    log = ready(folder)
+    with log, _as_before(folder, before):
+        if before is None:
+            folder.chmod(0o700)
+        _make_work(folder)
+        (folder / MARK).unlink(missing_ok=True)
+        run_folder.write(folder / STATUS, {"state": "queued", "time": time.time()}, True)
+        write_ticket(folder, ticket)
+        more(folder)
+        yield log
 
 
 def settle_site(to: str | None, site: Site | None) -> Site:
@@ -190,17 +265,38 @@ def _check_path(folder: Path) -> None:
 def _script(folder: Path, ticket: Ticket) -> list[str]:
     """Write what a job does before the run, every word quoted; return the command that does it."""
     site = ticket.site
-    run = [site.python or sys.executable, "-m", "lib_dlhpc.launch.batch", str(folder), ticket.token]
+    run = [*_program(site), str(folder), ticket.token]
     if os.name != "posix":
         if site.lines():
             raise SpecError(f"site {site.name}: modules and setup need a shell.")
         return run
-    lines = [f"#!{SHELL}", "umask 077", f"cd -- {shlex.quote(os.getcwd())} || exit 96"]
+    return _write_script(folder / WORK, site, [], shlex.join(run))
+
+
+def _array_script(work: Path, site: Site, tickets: Mapping[Path, Ticket]) -> list[str]:
+    """Write what each task of a job array does: the run of its own folder."""
+    lines = ['case "$SLURM_ARRAY_TASK_ID" in']
+    for folder, ticket in tickets.items():
+        mine = f"dlhpc_run={shlex.quote(str(folder))} dlhpc_token={ticket.token}"
+        lines.append(f"{ticket.task}) {mine} ;;")
+    lines += ["*) exit 95 ;;", "esac"]
+    lines.append(f'exec >"$dlhpc_run/{WORK}/out.txt" 2>"$dlhpc_run/{WORK}/err.txt"')
+    run = f'{shlex.join(_program(site))} "$dlhpc_run" "$dlhpc_token"'
+    return _write_script(work, site, lines, run)
+
+
+def _program(site: Site) -> list[str]:
+    return [site.python or sys.executable, "-m", "lib_dlhpc.launch.batch"]
+
+
+def _write_script(work: Path, site: Site, first: list[str], run: str) -> list[str]:
+    """Write a script into a private folder: `first`, the site's lines, then `run`; return how it is started."""
+    lines = [f"#!{SHELL}", "umask 077", *first, f"cd -- {shlex.quote(os.getcwd())} || exit 96"]
     for line in site.lines():
         told = shlex.quote(f"dlhpc: failed: {line}")
         lines.append(f"{line} || {{ echo {told} >&2; exit 97; }}")
-    lines.append(f"exec {shlex.join(run)}")
-    path = folder / WORK / SCRIPT
+    lines.append(f"exec {run}")
+    path = work / SCRIPT
     path.touch(mode=0o700)
     path.chmod(0o700)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

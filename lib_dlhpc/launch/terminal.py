@@ -1,11 +1,10 @@
 """A run in a terminal: a line that says how far it is, Ctrl-C, and what came of it."""
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,9 @@ def run_here(
     """
     job = start(experiment, ranks, folder, resume, snapshot_every, origin)
     try:
-        with ends_alike():
-            while job.state == "running":
-                _line(job, float(experiment.run.epochs))
-                time.sleep(PAUSE)
+        while job.state == "running":
+            _line(job, float(experiment.run.epochs))
+            time.sleep(PAUSE)
         _clear()
         result = job.wait()
         lines = beside(result)
@@ -81,22 +79,6 @@ def as_text(
     lines += _exchanged(result)
     lines.append(f"  all of it is in {job.folder}")
     return "\n".join(lines)
-
-
-@contextmanager
-def ends_alike() -> Iterator[None]:
-    """A terminal that is closed, or `kill`, ends a run as Ctrl-C does: no rank is left behind."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), stop) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
 
 
 def _exchanged(result: dict[str, Any]) -> list[str]:

@@ -1,11 +1,11 @@
 """Start a program on ranks, traced, and put together what they took down: also where some of them failed."""
 
 import json
-import shutil
+import os
 import signal
 import subprocess
-import tempfile
-import threading
+import sys
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,14 @@ from lib_dlhpc.launch.traced import (
     RAISED_STATUS,
     part_of,
 )
+from lib_dlhpc.lifetime import owned, signals
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
 from lib_dlhpc.timeline.table import Timeline
 
 WORKER = "lib_dlhpc.launch.traced"
+# Until it has a handler, a rank ignores Ctrl-C: Python would print a traceback of what it was importing.
+DEAF = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"] if os.name == "posix" else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +47,13 @@ def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> Trace
         raise SpecError("No program to trace; expected a Python script, or -m and a module.")
     if words[0] != "-m" and not Path(words[0]).is_file():
         raise SpecError(f"{words[0]}: no such file; expected a Python script, or -m and a module.")
-    kept = folder is not None
-    folder = Path(tempfile.mkdtemp(prefix="dlhpc-trace-")) if folder is None else folder
-    try:
+    with ExitStack() as stack:
+        if folder is None:
+            folder = stack.enter_context(owned.temporary_folder("dlhpc-trace-"))
         folder.mkdir(parents=True, exist_ok=True)
-        status = _run(command(ranks, "-m", WORKER, str(folder.resolve()), *words))
+        *launcher, python = command(ranks)
+        status = _run([*launcher, *DEAF, python, "-m", WORKER, str(folder.resolve()), *words])
         return _put_together(folder, ranks, status)
-    finally:
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def put_together(folder: Path) -> TracedRun:
@@ -70,19 +71,23 @@ def put_together(folder: Path) -> TracedRun:
 
 
 def _run(words: list[str]) -> int:
-    """Run to the end, also where that is told from outside: the ranks end then, and what they wrote is there."""
-    process = subprocess.Popen(words, env=environment())
-    ours = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate()) if ours else None
+    """Run to the end, also where that is told from outside: the ranks end then, and what they wrote is there.
+
+    At a terminal the program can read, and Ctrl-C reaches it without us.
+    """
+    apart = os.name == "posix" and not (sys.stdin and sys.stdin.isatty())
+    process = owned.start(words, env=environment(), start_new_session=apart)
     try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:  # the ranks have had it too, and end
-                continue
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, before)
+        status = process.wait()
+    except KeyboardInterrupt:
+        if signals.by_keys():
+            if apart:
+                process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(owned.GRACE)
+        status = signals.status()
+    owned.end(process)
+    return status
 
 
 def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:

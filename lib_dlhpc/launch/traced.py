@@ -6,6 +6,7 @@ to anybody. `-m MODULE` may stand in place of SCRIPT. Started by trace_run, once
 
 import os
 import runpy
+import signal
 import sys
 import time
 import traceback
@@ -117,6 +118,7 @@ def main(words: list[str]) -> None:
     """Run `words`: a folder, then a script or `-m` and a module, then its arguments."""
     folder, (program, *arguments) = Path(words[0]), words[1:]
     traced = Traced(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # see trace_run.DEAF
     how = "done"
     try:
         _run(program, arguments)

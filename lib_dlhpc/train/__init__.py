@@ -4,7 +4,7 @@ trainer.py      train(experiment, comm): the steps of a run, equal to one rank
 hybrid.py       the same where the network is shared out;  microbatches.py: on their way through the stages
 stage.py        a rank's part of it;  groups.py: with whom;  pipe.py: messages between stages;  tied.py: weights
                 that stages share;  zero.py: what replicas share out;  whole.py: the parts put together
-worker.py       one rank of `dlhpc run`;  watching.py: it ends with whoever started it
+worker.py       one rank of `dlhpc run`;  watching.py: its shared memory ends with it
 check.py        what can be trained, told before any rank starts
 network.py      a model that can be trained, or a stage of one;  trainable.py: which;  graph.py: how its layers
                 hang together;  passes.py: what a microbatch leaves for its way back;  first.py: first weights
@@ -20,7 +20,7 @@ server.py       asynchronous updates with parameter servers;  staleness.py: how 
 together.py     sums and means over all ranks;  alone.py: a communicator of one;  threads.py: one thread
 snapshot.py     the state of a run in one file;  snapshot_parts.py: of a network that is shared out;
                 versions.py: in a store, while training goes on
-record.py       what a rank did and when
+record.py       what a rank did and when;  cores.py: how long it waited for a core
 probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py: out of memory and back;
                 probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others

@@ -5,7 +5,6 @@ are exchanged in the order in which they are filled, one at a time, by a schedul
 allreduce of the MPI library; ranks look after messages under way each time a bucket is filled.
 """
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,8 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.schedules import ALGORITHMS, prepared, schedule
+from lib_dlhpc.schedules import prepared
+from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.train.layers.kept import Array
 from lib_dlhpc.train.record import Recorder
@@ -194,11 +195,9 @@ def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Reduc
             add.Free()
             number.Free()
         return
-    options: dict[str, Any] = {}
-    here = int(experiment.devices_per_node)
-    if "node_size" in inspect.signature(ALGORITHMS[name]).parameters and comm.size % here == 0:
-        options["node_size"] = here
-    with prepared(schedule(name, comm.size, part.size, **options), comm, part) as run:
+    net = groups.group_network(experiment, "data")
+    chosen = plan("allreduce", float(part.nbytes), net, comm.size, part.size, name)
+    with prepared(chosen, comm, part) as run:
         yield run
 
 

@@ -4,14 +4,13 @@ Out of core about as much goes there as comes back, and one thread of a rank mov
 which one piece has been written and another one read: those of `size` B in each direction.
 """
 
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.train.disk import Disk
 
 SIZES = tuple(2**k for k in range(15, 24, 2))  # B, 32 KiB to 8 MiB; what is smaller stays in memory
@@ -47,8 +46,8 @@ def measure(comm: Any, seconds: float) -> list[dict[str, Any]]:
 def _opened(stack: ExitStack, arrays: Any) -> Disk | None:
     """Return a file that holds both arrays, all of it written once: from then on no room is asked for."""
     try:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dlhpc-disk-"))
-        disk = stack.enter_context(Disk(Path(folder), "probe"))
+        folder = stack.enter_context(temporary_folder("dlhpc-disk-"))
+        disk = stack.enter_context(Disk(folder, "probe"))
         disk.extend(arrays.nbytes)
         disk.wait(disk.write(0, arrays))
     except (OSError, RuntimeError):

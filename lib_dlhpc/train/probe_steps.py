@@ -9,6 +9,7 @@ other. Ranks of a run that is compared with its prediction do the same before an
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,9 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
         first = False
         for several, (table, ranks) in zip(found, runs, strict=True):
             if ranks is comm or comm.rank == 0:
-                timeline = train(read_experiment(table), ranks).timeline
-                if timeline is not None:
-                    several.append(by_step(timeline))
+                run = train(read_experiment(table), ranks)
+                if run.timeline is not None:
+                    several.append(by_step(run.timeline, run.core_wait))
             wait_until(comm.Ibarrier().Test)
     return [
         {
@@ -140,8 +141,12 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
     ]
 
 
-def by_step(timeline: Timeline) -> dict[str, list[float]]:
+def by_step(
+    timeline: Timeline, core_wait: Sequence[Sequence[float]] = ()
+) -> dict[str, list[float]]:
     """Return s of each steady step, mean of the ranks: busy, waiting, and of that waiting for who computes longest.
+
+    core_wait: s that each rank waited for a core in each step; their sum over the ranks is returned as well.
 
     A step goes from the end of an update to the end of the next; a rank is busy whenever it does not wait.
     """
@@ -159,7 +164,11 @@ def by_step(timeline: Timeline) -> dict[str, list[float]]:
     busy = np.diff(np.stack([end[:steps] for end in ends]), axis=1) - wait[:, 1:]
     behind = np.minimum(work.max(axis=0) - work, wait)
     columns = {"busy": busy, "behind": behind[:, 1:], "wait": wait[:, 1:]}
-    return {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+    told = {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+    lost = (
+        np.array([each[1:steps] for each in core_wait]) if core_wait else np.zeros((1, steps - 1))
+    )
+    return told | {"core_wait": lost.sum(axis=0)[WARM_UP:].tolist()}
 
 
 if __name__ == "__main__":

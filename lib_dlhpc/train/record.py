@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from lib_dlhpc.timeline import Timeline, clocks, from_rows
+from lib_dlhpc.train.cores import CoreWait
 
 MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
 
@@ -26,6 +27,7 @@ class Recorder:
         self._work: tuple[str, str] | None = None  # kind and name of what goes on
         self._since = 0.0
         self._left_out = 0.0
+        self.core_wait = CoreWait()
 
     def now(self) -> float:
         """Return the seconds of this rank's clock, which stands still for what is left out."""
@@ -34,11 +36,16 @@ class Recorder:
     def leave_out(self, seconds: float) -> None:
         """Cut out what has just been and is no part of training; the same seconds on all ranks."""
         self._left_out += seconds
+        self.core_wait.leave_out()
 
     def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
         """Take down something that this rank does, or stands still for."""
         if self.on and stop > start:
             self.rows.append((stream, kind, name, start, stop, 0, -1))
+            if kind == "update":
+                self.core_wait.step_ends()
+            elif kind == "checkpoint":
+                self.core_wait.leave_out()
 
     def begin_bucket(self, number: int, size: int) -> None:
         """A bucket sets out."""

@@ -18,8 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.unpack import check_npz
 from lib_dlhpc.train.layers.kept import Array, Tensors
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
@@ -143,22 +145,15 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """Give a file that takes the place of `path` when all is written; of a failure nothing is left."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(
-            missing_ok=True
-        )  # on a full disk there must be space to say what went wrong
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read(path: Path) -> Tensors:
     try:
+        check_npz(path)
         with np.load(path) as file:
             stored = {name: file[name] for name in file.files}
     except FileNotFoundError:

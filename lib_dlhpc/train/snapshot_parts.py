@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib import format as npy
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.unpack import check_npz, npy_header
 from lib_dlhpc.storage.snapshots import SnapshotStore, Stream, Version
 from lib_dlhpc.train.groups import Groups
 from lib_dlhpc.train.layers.kept import Array, Tensors
@@ -190,12 +191,12 @@ class Archive:
         found = {}
         for entry in self.file.namelist():
             with self.file.open(entry) as file:
-                found[entry.removesuffix(".npy")] = Like(*_header(file))
+                found[entry.removesuffix(".npy")] = Like(*npy_header(file))
         return found
 
     def chunks(self, name: str) -> Iterator[bytes]:
         with self.file.open(f"{name}.npy") as file:
-            _header(file)
+            npy_header(file)
             while data := file.read(PIECE):
                 yield data
 
@@ -226,6 +227,7 @@ def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | N
             if path is None or not path.exists():
                 yield None
             else:
+                check_npz(path)
                 yield Archive(stack.enter_context(zipfile.ZipFile(path)))
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, SpecError):
@@ -265,11 +267,3 @@ def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) ->
             target[start : start + count] = np.frombuffer(left[:count], np.uint8)
             left, start = left[count:], start + count
         yield flat
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], Any]:
-    """Read on to the numbers of an array; return its shape and type."""
-    version = npy.read_magic(file)
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype

@@ -40,8 +40,11 @@ TOLD = 0.5  # s between two reports of the loss, at least
 Report = Callable[[dict[str, Any]], None]
 
 
+FAR = 10  # times the loss of a guess: fresh weights begin near it, and only weights that grew are so sure and wrong
+
+
 class Diverged(ArithmeticError):
-    """The loss is no number any more."""
+    """The loss is no number any more, or FAR above that of a guess when the run is over."""
 
 
 @dataclass
@@ -58,6 +61,8 @@ class Run:
     sent: float = 0.0  # B that a rank gives to the exchange in a mean step
     updates: Updates | None = None  # asynchronous ones
     memory: list[Memory] = field(default_factory=list)  # of each rank, on rank 0
+    # s that each rank waited for a core, (ranks, steps), on rank 0; empty where that is not known
+    core_wait: list[list[float]] = field(default_factory=list)
 
     @property
     def gradients(self) -> int:
@@ -79,7 +84,7 @@ def train(
     called on rank 0 with what is new: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
     epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of a step that
     begins. Raises Diverged with rank, step and layer when the loss is no number, SpecError for what
-    cannot be trained.
+    cannot be trained; Diverged also where the loss on the test samples ends FAR above that of a guess.
     """
     check(experiment)
     peak = Peak()
@@ -91,7 +96,21 @@ def train(
         way = _train_replicas
     run = way(experiment, comm, data, folder, report, begins)
     run.memory = comm.gather(peak.memory(data.size)) or []
+    guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))
+    if run.test_loss > FAR * guess > 0:
+        raise Diverged(
+            f"the loss on the test samples ended at {run.test_loss:,.3g}, {run.test_loss / guess:,.3g} times that"
+            f" of a guess, {guess:.3g} (more than {FAR} times counts as diverged); take a smaller training.rate"
+            f" than {experiment.training.rate:g}, or a warm-up"
+        )
     return run
+
+
+def loss_of_a_guess(data: Data, outputs: int) -> float:
+    """Return the loss that is expected before training: all classes are as likely, or outputs are of size 1."""
+    if data.classes:
+        return float(np.log(outputs))
+    return 1.0 + float(np.mean(np.square(data.y, dtype=np.float64)))
 
 
 def _train_replicas(
@@ -183,7 +202,9 @@ class Ranks:
         self._unite()
         timeline = self._told(gather(self.recorder, self.comm, shift))
         sent = self._sent / max(place.step - first, 1)
-        return Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
+        run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
+        run.core_wait = self.comm.gather(self.recorder.core_wait.steps) or []
+        return run
 
     @property
     def _sent(self) -> float:

@@ -22,10 +22,13 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from lib_dlhpc.train.watching import end_with, unname_shared
+from lib_dlhpc.lifetime.files import naming, write_status, write_text
+from lib_dlhpc.lifetime.watching import end_with
+from lib_dlhpc.train.watching import unname_shared
 
 ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
 METRICS = "metrics.jsonl"
+MOST = 1200  # characters of a traceback that are kept: on a full disk all that is said must fit into one block
 
 
 class Whereabouts:
@@ -62,7 +65,8 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         at.set(comm.rank, -1)
         if comm.size != expected:
             raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
-        _write(folder / f"rank-{comm.rank}.json", {"rank": comm.rank, "process": os.getpid()})
+        who = {"rank": comm.rank, "process": os.getpid()}
+        write_text(folder / f"rank-{comm.rank}.json", json.dumps(who))
         unname_shared(comm)
         np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
         begins, report = _tellers(folder / METRICS, comm.rank, at)
@@ -76,7 +80,7 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         if comm.rank == 0 and run.timeline is not None:
             save(run.timeline, folder / "timeline.npz")
             others = {"beside": beside} if seconds else {}
-            _write(folder / "result.json", _result(run, comm.size) | others)
+            write_text(folder / "result.json", json.dumps(_result(run, comm.size) | others))
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
         echo = isinstance(error, MPI.Exception)
@@ -125,7 +129,7 @@ def _tellers(
         at.set(rank, step)
 
     def report(row: dict[str, Any]) -> None:
-        with open(path, "a", encoding="utf-8") as file:
+        with naming(path), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     return begins, report
@@ -144,9 +148,7 @@ def carry_on(path: Path, step: int) -> None:
         if row.get("step", 0) > step:
             break
         kept.append(line + "\n")
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, "".join(kept))
 
 
 def _layer(error: BaseException) -> str:
@@ -164,8 +166,10 @@ def _layer(error: BaseException) -> str:
 def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
     """Write down what went wrong, and when: the first to fail is what the others fail of."""
     table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
+    table |= {"trace": table["trace"][-MOST:], "text": table["text"][:MOST], "time": time.time()}
     with suppress(OSError):  # where it cannot be written, the others must still be ended
-        _write(folder / f"error-{rank}.json", table | {"time": time.time()})
+        spare = folder / f"rank-{rank}.json"
+        write_status(folder / f"error-{rank}.json", json.dumps(table), spare)
 
 
 def _result(run: Any, ranks: int) -> dict[str, Any]:
@@ -184,15 +188,10 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
         "terms": terms,
         "sent": run.sent,
         "gradients": run.gradients,
+        "core_wait": run.core_wait,
         "staleness": run.updates.as_dict() if run.updates else None,
         "memory": [asdict(each) | {"total": each.total} for each in run.memory],
     }
-
-
-def _write(path: Path, table: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(table), encoding="utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from planted import Planted
 
 from lib_dlhpc.calibrate.machine import STEPS, fit_machine
 from lib_dlhpc.calibrate.machine_report import as_lines
-from lib_dlhpc.calibrate.whole import expected, pace
+from lib_dlhpc.calibrate.whole import LEAST, expected, pace
 from lib_dlhpc.predict import predict
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.measured import at_pace
@@ -188,3 +188,51 @@ def test_updates_are_timed_and_move_nothing(number):
     assert np.array_equal(case.network.weights, before)
     one, other = (case.optimizers[name].state for name in ("adam", "momentum"))
     assert np.shares_memory(one["first"], other["velocity"])
+
+
+def with_core_wait(told, share, of=0):
+    """Return runs whose ranks had no core for some of each step from the `of`-th on, longer by that."""
+    runs = []
+    for run in told["runs"]:
+        lost = np.zeros(len(run["busy"]))
+        lost[of:] = share * np.add(run["busy"], run["wait"])[of:]
+        runs.append({**run, "busy": list(run["busy"] + lost), "core_wait": list(lost)})
+    return runs
+
+
+def alone_and_together(parts, ranks=2):
+    return moment(at_pace(parts, 1.3, 1.1), ranks=ranks, alone=1.0)
+
+
+def test_slowdown_factors_hold_no_time_in_which_a_lone_rank_had_no_core(parts):
+    idle = pace(moment(at_pace(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
+    for share in (0.0, 0.5, 3.0):
+        told = moment(at_pace(parts, 1.3, 1.1), ranks=1)
+        assert pace(with_core_wait(told, share), parts, 1) == pytest.approx(idle)
+
+
+def test_of_several_ranks_only_undisturbed_steps_tell_them(parts):
+    idle = pace(alone_and_together(parts)["runs"], parts, 2)
+    for disturbed_from in (LEAST, 19, 20):
+        told = with_core_wait(alone_and_together(parts), 5.0, disturbed_from)
+        assert pace(told, parts, 2) == pytest.approx(idle)
+
+
+def test_where_those_are_too_few_a_rank_by_itself_tells_them_or_none_does(parts):
+    told = with_core_wait(alone_and_together(parts), 5.0, LEAST - 1)
+    assert pace(told, parts, 2) == pace(told, parts, 1) is not None
+    together = [run for run in told if int(read_experiment(run["experiment"]).devices) == 2]
+    assert pace(together, parts, 2) is None
+
+
+def test_steps_of_a_run_have_the_core_waits_of_all_ranks():
+    rows = [
+        (rank, "compute", kind, kind, step + start, step + stop)
+        for rank in range(2)
+        for step in range(10)
+        for kind, start, stop in (("forward", 0.0, 0.5), ("update", 0.5, 1.0))
+    ]
+    waits = [[float(step) for step in range(10)], [0.5] * 10]
+    told = by_step(from_rows(rows, 2, "measured"), waits)
+    assert told["core_wait"] == pytest.approx([step + 0.5 for step in range(1 + WARM_UP, 10)])
+    assert by_step(from_rows(rows, 2, "measured"))["core_wait"] == [0.0] * (9 - WARM_UP)

@@ -390,20 +390,146 @@ def test_a_job_whose_folder_is_anothers_by_now_leaves_it_alone(tmp_path, closed)
     assert not (job.folder / "result.json").exists()
 
 
-def test_a_sweep_is_as_many_jobs(tmp_path, closed):
+def test_a_sweep_is_one_job_array_with_a_run_folder_for_each_task(tmp_path, closed):
     batches = {f"batch-{b}": SHORT.set({"strategy.batch": b}) for b in (10, 25, 50)}
     jobs = submit_sweep(batches, 2, tmp_path / "sweep", site=SLURM)
     assert [job.folder.name for job in jobs] == list(batches)
+    array = {job.native_id.partition("_")[0] for job in jobs}
+    assert len(array) == 1 and [job.native_id.partition("_")[2] for job in jobs] == ["0", "1", "2"]
+    assert all(f"ArrayJobId={next(iter(array))} " in of_slurm(job) for job in jobs)
+    assert [job.state for job in jobs] == ["queued"] * 3
     closed()
     assert [job.wait()["samples"] for job in jobs] == [2876] * 3
+    assert [read_ticket(job.folder).ranks for job in map(attach, batches_of(tmp_path))] == [2] * 3
+    again = submit(batches["batch-10"], 2, site=SLURM, folder=jobs[0].folder, resume=True)
+    assert again.native_id.isdigit() and again.wait()["samples"] == 0
 
 
-def test_of_a_sweep_all_are_handed_in_or_none_stays(tmp_path, closed):
+def of_slurm(job):
+    return control("show", "job", "-o", job.native_id)
+
+
+def batches_of(folder):
+    return sorted(path.parent for path in folder.glob(f"**/{TICKET}"))
+
+
+def test_tasks_of_an_array_end_each_in_its_own_way(tmp_path, closed):
+    """One is cancelled while it is queued, one while it runs, one fails, one is done; none takes another along."""
+    bad = SHORT.set({"training.rate": 1e30})
+    runs = {"queued": SHORT, "long": LONG, "bad": bad, "good": SHORT}
+    jobs = {job.folder.name: job for job in submit_sweep(runs, 2, tmp_path / "s", site=SLURM)}
+    attach(jobs["queued"].folder).cancel()
+    assert jobs["queued"].state == "cancelled" and jobs["long"].state == "queued"
+    closed()
+    saved(jobs["long"])
+    assert ended(jobs["good"]) == "done"
+    assert jobs["long"].state == "running"
+    pids = ranks_of(jobs["long"])
+    jobs["long"].cancel()
+    assert ended(jobs["long"]) == "cancelled" and not living(pids)
+    assert ended(jobs["bad"]) in ("done", "failed")
+    assert [attach(job.folder).state for job in jobs.values()][::3] == ["cancelled", "done"]
+
+
+def test_a_task_is_found_again_whose_number_nobody_wrote_down(tmp_path, closed):
+    jobs = submit_sweep({"a": SHORT, "b": SHORT}, 1, tmp_path / "s", site=SLURM)
+    names = [job.native_id for job in jobs]
+    for job in jobs:
+        path = job.folder / TICKET
+        path.write_text(json.dumps({**json.loads(path.read_text()), "native": ""}))
+    again = [attach(job.folder) for job in jobs]
+    assert [job.state for job in again] == ["queued"] * 2
+    assert [job.native_id for job in again] == names
+    again[0].cancel()
+    assert [job.state for job in again] == ["cancelled", "queued"]
+    again[1].cancel()
+
+
+def test_a_task_that_never_comes_to_its_run_says_what_it_said(tmp_path):
+    site = Site(setup=(f"source {tmp_path}/not-there.sh",))
+    for job in submit_sweep({"a": SHORT, "b": SHORT}, 1, tmp_path / "s", site=site):
+        assert ended(job) == "failed"
+        assert f"failed: source {tmp_path}/not-there.sh" in job.why()
+
+
+def test_of_a_sweep_all_are_handed_in_or_none(tmp_path, closed):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "experiment.toml").write_text("")
     with pytest.raises(SpecError, match="holds a run already"):
         submit_sweep({"a": SHORT, "b": SHORT}, 2, tmp_path, site=SLURM)
-    assert attach(tmp_path / "a").state == "cancelled"
+    assert not (tmp_path / "a").exists() and not list(tmp_path.glob("dlhpc-*"))
+    with pytest.raises(SpecError, match="slurm does not take the job"):
+        none = Site(partition="no-such")
+        submit_sweep({"a": SHORT, "c": SHORT}, 2, tmp_path / "new", site=none)
+    assert not (tmp_path / "new").exists()
+
+
+# Of what a partition has: 4 nodes of 4 cores, at most 3 nodes and 5 minutes for a job.
+TOO_MUCH = [
+    (5, None, "1min", r"5 ranks on 1 node: partition virtual has 4 nodes of 4 cores; site.ranks_"),
+    (17, 4, "1min", r"17 ranks on 5 nodes: .* 4 nodes of 4 cores; at most 16 ranks"),
+    (17, None, "1min", r"17 ranks on 1 node: .* at most 16 ranks"),
+    (4, 1, "1min", r"4 nodes: a job of partition virtual has 1 to 3"),
+    (1, None, "6min", r"time limit of 6 min: partition virtual allows 5 min"),
+]
+
+
+@pytest.fixture
+def narrow():
+    control("update", "PartitionName=virtual", "MaxNodes=3", "MaxTime=5")
+    yield
+    control("update", "PartitionName=virtual", "MaxNodes=UNLIMITED", "MaxTime=INFINITE")
+
+
+@pytest.mark.parametrize("partition", ["", "virtual"])
+def test_what_can_never_start_is_refused_and_what_can_is_not(tmp_path, narrow, closed, partition):
+    def site(per_node):
+        return Site(partition=partition, ranks_per_node=per_node)
+
+    for ranks, per_node, limit, told in TOO_MUCH:
+        for hand_in in (
+            lambda place, **more: submit(SHORT, folder=place, **more),
+            lambda place, **more: submit_sweep({"a": SHORT}, folder=place, **more),
+        ):
+            with pytest.raises(SpecError, match=told):
+                hand_in(tmp_path / "r", ranks=ranks, site=site(per_node), time_limit=limit)
+            assert not (tmp_path / "r").exists()
+    # The largest that is legal waits for its turn: nodes that are down or busy are no limit.
+    control("update", "NodeName=n[2-3]", "State=DRAIN", "Reason=test")
+    try:
+        job = submit(SHORT, 12, site=site(4), folder=tmp_path / "most", time_limit="5min")
+        assert job.state == "queued" and "cancel" not in job.why()
+        job.cancel()
+    finally:
+        control("update", "NodeName=n[2-3]", "State=RESUME")
+
+
+def test_a_queued_job_that_a_limit_of_later_holds_back_is_explained(tmp_path, closed):
+    job = submit(SHORT, 4, site=Site(ranks_per_node=1), folder=tmp_path / "run")
+    control("update", "PartitionName=virtual", "MaxNodes=2")
+    try:
+        closed()
+        until(lambda: "PartitionNodeLimit" in job.why(), job)
+        assert "more than its queue or account allows" in job.why()
+        assert f"dlhpc jobs cancel {job.folder}" in job.why()
+    finally:
+        control("update", "PartitionName=virtual", "MaxNodes=UNLIMITED")
+        job.cancel()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_run_that_is_resumed_asks_for_what_it_had(tmp_path, ranks):
+    """Ranks, scheduler, site and time limit are in the run folder; the experiment has two devices."""
+    folder, dlhpc = tmp_path / "run", [sys.executable, "-m", "lib_dlhpc.cli"]
+    dump(SHORT, tmp_path / "e.toml")
+    first = [str(tmp_path / "e.toml"), "-n", str(ranks), "--to", "slurm", "--out", str(folder)]
+    again = ["--resume", str(folder)]
+    for words in ([*first, "--partition", "virtual", "--time", "3min"], again):
+        subprocess.run([*dlhpc, "submit", *words, "--wait"], check=True, timeout=PATIENCE)
+        ticket = read_ticket(folder)
+        assert (ticket.ranks, ticket.time_limit) == (ranks, 180)
+        assert (ticket.site.scheduler, ticket.site.partition) == ("slurm", "virtual")
+        assert json.loads((folder / "result.json").read_text())["ranks"] == ranks
 
 
 def test_what_slurm_refuses_leaves_nothing(tmp_path):

@@ -140,3 +140,13 @@ def test_bands_of_the_command_are_those_of_compare(
     told = prints("predict", digits, "--machine", CALIBRATED, "--json", "--save", str(saved))
     known = {name: list(band) for name, band in bands(load(saved)).items()}
     assert json.loads(told)["bands"] == {name: pytest.approx(band) for name, band in known.items()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_said(
+    command: str, capsys: Any
+) -> None:
+    few = ("--set", "strategy.nodes=1", "strategy.devices_per_node=2", "storage.tier=")
+    assert main([command, "goyal-2017", "--machine", CALIBRATED, *few]) == 0
+    told = capsys.readouterr().err
+    assert "calibration.rate = 1089.4 is dropped: it was measured on bigbasin" in told

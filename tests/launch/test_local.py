@@ -354,8 +354,10 @@ def test_metrics_bear_a_line_half_written(experiment, tmp_path):
     assert again.metrics()[: len(whole)] == whole and len(again.metrics()) > len(whole)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how):
+@pytest.mark.parametrize(
+    ("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how, status):
     dump(experiment.set({"run.epochs": 10_000}), tmp_path / "long.toml")
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "lib_dlhpc.cli", "run", str(tmp_path / "long.toml")]
@@ -366,7 +368,7 @@ def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how):
     eventually((folder / "snapshot.npz").exists, what="a snapshot")
     process.send_signal(how)
     out, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130 and not out
+    assert process.returncode == status and not out
     assert told.count("\n") == 1 and "--resume" in told and "Traceback" not in told
     eventually(lambda: not left(folder), what="the end of all ranks")
 

@@ -64,8 +64,8 @@ if sys.platform == "linux":
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_end_with_a_command_that_is_told_to_or_killed(way, tmp_path):
     program = (
-        "import sys; from lib_dlhpc.launch import mpi; from lib_dlhpc.launch.terminal import ends_alike\n"
-        f"with ends_alike(): mpi.run_to_end(2, '-c', {SLEEPER!r}, sys.argv[1], patience=600)"
+        "import sys; from lib_dlhpc.launch import mpi\n"
+        f"mpi.run_to_end(2, '-c', {SLEEPER!r}, sys.argv[1], patience=600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, f"{tmp_path}{os.sep}"])
     pids = ranks_of(tmp_path, 2)

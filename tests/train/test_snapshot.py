@@ -5,6 +5,8 @@ import os
 
 import numpy as np
 import pytest
+from crafted import LARGE, SAFE, archive, reading, stated
+from crafted import array as as_array
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
@@ -176,3 +178,26 @@ def test_each_rank_gets_back_what_was_its_own(tmp_path, changes, own):
     if own:
         mean = np.mean([run[0].statistics for run in runs], axis=0, dtype=np.float32)
         np.testing.assert_allclose(fewer[0].statistics, mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_snapshot_that_states_more_than_its_file_has_is_refused_in_little_memory(tmp_path, split):
+    many = [
+        {"place": stated((LARGE // 8,), np.int64, LARGE)},
+        {"place": stated((10**13,), np.int64, 32)},
+        {"weights": stated((LARGE // 4,), np.float32, LARGE)},
+    ]
+    whole = "from pathlib import Path; from lib_dlhpc.train.snapshot import _read as take"
+    parts = (
+        "from pathlib import Path; from lib_dlhpc.train.snapshot_parts import _opened, _about\n"
+        "def take(path):\n    with _opened(path, None) as source:\n        _about(source)"
+    )
+    statements = []
+    for number, change in enumerate(many):
+        members = {"place": as_array(np.zeros(4, np.int64)), "weights": as_array([0.0])}
+        path = archive(tmp_path / f"{number}.npz", members | change)
+        statements.append(f"take(Path({str(path)!r}))")
+    said, peak = reading(parts if split else whole, *statements)
+    for number, text in enumerate(said):
+        assert text.startswith(f"SpecError {tmp_path / str(number)}.npz: not a snapshot"), text
+    assert peak < SAFE

@@ -8,7 +8,7 @@ from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown, span
 from lib_dlhpc.train import trainer
 from lib_dlhpc.train.alone import Alone
-from lib_dlhpc.train.data import load
+from lib_dlhpc.train.data import Data, load
 from lib_dlhpc.train.trainer import Diverged, train
 
 DIGITS = loads("""
@@ -194,3 +194,23 @@ def test_snapshots_are_taken_as_often_as_is_asked_for(tmp_path, monkeypatch):
 def test_what_cannot_be_trained_is_refused(changes, words):
     with pytest.raises(SpecError, match=words):
         run(changes)
+
+
+@pytest.mark.parametrize(("rate", "epochs"), [(10, 0.3), (100, 1.0), (100, 4.0), (1000, 0.3)])
+def test_a_run_that_ends_far_above_a_guess_has_diverged(rate, epochs, tmp_path):
+    """Its loss is a number, but that of weights which grew; to resume it changes nothing."""
+    changes = {"training.rate": rate, "run.epochs": epochs}
+    for _ in range(2):
+        with (
+            np.errstate(all="ignore"),
+            pytest.raises(Diverged, match=rf"guess, 2\.3 .*than {rate:g}"),
+        ):
+            run(changes, tmp_path)
+
+
+def test_chance_is_no_divergence():
+    """Who learns nothing has about the loss of a guess, and is done."""
+    done, *_ = run({"training.rate": 1e-9, "run.epochs": 0.5})
+    assert trainer.loss_of_a_guess(load(DIGITS), 10) / 2 < done.test_loss < 2 * np.log(10)
+    none = np.zeros((4, 1))
+    assert trainer.loss_of_a_guess(Data(none, none + 3.0, none, none), 1) == 1 + 9

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeAlias
 
 from lib_dlhpc.launch.mpi import ONE_THREAD, ends_all, mpiexec
 from lib_dlhpc.launch.network.switch import Link
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
@@ -73,9 +74,9 @@ class Network:
         where options of Python come first. Raises SpecError where ranks do not fit or MPI is missing,
         subprocess.TimeoutExpired after `patience` s.
         """
-        return subprocess.run(
-            self.command(ranks, *ends_all(arguments), *arguments), capture_output=True, text=True,
-            timeout=patience, env=self.environment(), stdin=subprocess.DEVNULL,
+        return owned.run(
+            self.command(ranks, *ends_all(arguments), *arguments), patience, text=True, env=self.environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def check(workflow: Workflow) -> None:
     legal = {
         "strategy.precision": (strategy.precision, ("fp64", "fp32")),
         "strategy.update": (strategy.update, ("synchronous",)),
-        "strategy.allreduce": (strategy.allreduce, ("ring",)),
+        "strategy.allreduce": (strategy.allreduce, ("auto", "ring")),
         "training.sparsity": (experiment.training.sparsity, (0.0,)),
         "training.collective": (experiment.training.collective, ("schedule",)),
         "training.shift": (experiment.training.shift, (0,)),

@@ -1,7 +1,6 @@
-"""What each MPI rank executes: python -m mpi4py -m lib_dlhpc.train.coupled.worker FOLDER RANKS STARTER.
+"""What each MPI rank executes: python -m mpi4py -m lib_dlhpc.train.coupled.worker FOLDER RANKS.
 
-Reads workflow.toml from the folder; rank 0 writes result.json, timeline.npz and weights.npy there. When the
-process STARTER is gone, in whatever way it went, so are the ranks.
+Reads workflow.toml from the folder; rank 0 writes result.json, timeline.npz and weights.npy there.
 """
 
 import json
@@ -9,7 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from lib_dlhpc.train.watching import end_with, unname_shared
+from lib_dlhpc.lifetime.files import write_text
+from lib_dlhpc.train.watching import unname_shared
 
 
 def main(folder: Path, expected: int) -> None:
@@ -41,9 +41,8 @@ def main(folder: Path, expected: int) -> None:
         "errors": result.errors,
         "diffusivity": result.diffusivity,
     }
-    (folder / "result.json").write_text(json.dumps(table), encoding="utf-8")
+    write_text(folder / "result.json", json.dumps(table))
 
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[3]))
     main(Path(sys.argv[1]), int(sys.argv[2]))

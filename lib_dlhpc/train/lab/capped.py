@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
@@ -66,12 +66,12 @@ def capped(experiment: Experiment, cap: float | None = None, steps: int = STEPS)
     """
     if not available():
         raise LabError("This system does not tell what a process holds (/proc); Linux does.")
-    with tempfile.TemporaryDirectory(prefix="dlhpc-capped-") as folder:
-        words = [sys.executable, "-m", __name__, folder, str(cap or 0.0), str(steps)]
+    with owned.temporary_folder("dlhpc-capped-") as folder:
+        words = [sys.executable, "-m", __name__, str(folder), str(cap or 0.0), str(steps)]
         try:
-            run = subprocess.run(
-                words, input=dumps(experiment), capture_output=True, text=True, timeout=PATIENCE,
-                env=os.environ | ALONE,
+            run = owned.run(
+                words, PATIENCE, dumps(experiment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, env=os.environ | ALONE,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise LabError(f"The run did not end in {PATIENCE:g} s; the machine is busy.") from None

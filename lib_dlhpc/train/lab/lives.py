@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.storage.snapshots import SnapshotStore
 from lib_dlhpc.train.lab.mistakes import LabError
 
@@ -114,12 +114,19 @@ def lived(file: Path, own: LivesTask, folder: Path | None = None) -> Told:
     """
     if not available():
         raise LabError("This system cannot fork a process; Linux, macOS and WSL can.")
-    with tempfile.TemporaryDirectory(prefix="dlhpc-lives-", dir=folder) as place:
-        words = [sys.executable, "-m", __name__, str(Path(file).resolve()), place, json.dumps(own)]
+    with owned.temporary_folder("dlhpc-lives-", folder) as place:
+        words = [
+            sys.executable,
+            "-m",
+            __name__,
+            str(Path(file).resolve()),
+            str(place),
+            json.dumps(own),
+        ]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         try:
-            run = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE,
-                                 env=os.environ | threads)  # fmt: skip
+            run = owned.run(words, PATIENCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=os.environ | threads)  # fmt: skip
         except subprocess.TimeoutExpired:
             raise LabError(f"The lives of the run did not end in {PATIENCE:g} s.") from None
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]

@@ -1,0 +1,69 @@
+"""Laws of files: whole or not there, an error names the file, and a status is told on a full disk as well."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from lib_dlhpc.lifetime import files
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_error_names_the_file_and_leaves_nothing(tmp_path, named):
+    path = tmp_path / "out.npz"
+    path.write_text("old")
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        files.replacing(path) as temporary,
+    ):
+        temporary.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device", *([str(temporary)] if named else []))
+    assert caught.value.filename == str(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["out.npz"] and path.read_text() == "old"
+
+
+def test_an_error_of_another_file_is_not_blamed_on_this_one(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, files.replacing(tmp_path / "out"):
+        open(tmp_path / "input").close()
+    assert caught.value.filename == str(tmp_path / "input") and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", files.FULL)
+@pytest.mark.parametrize("text", ["short", "x" * 3000])
+def test_a_status_is_written_into_the_space_it_has(tmp_path, monkeypatch, code, text):
+    path = tmp_path / "status.json"
+    path.write_text("what was there")
+    before = path.stat().st_ino
+
+    def write_text(self, *_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    files.write_status(path, text)
+    assert path.read_bytes().decode() == text and path.stat().st_ino == before
+    assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_one_that_is_not_there_takes_the_space_of_another(tmp_path, monkeypatch):
+    spare, path = tmp_path / "rank-0.json", tmp_path / "error-0.json"
+    spare.write_text("{}")
+    monkeypatch.setattr(Path, "write_text", full)
+    files.write_status(path, "told", spare)
+    assert path.read_bytes() == b"told" and not spare.exists()
+    with pytest.raises(OSError, match="No space left") as caught:
+        files.write_status(tmp_path / "none.json", "told")
+    assert caught.value.filename == str(tmp_path / "none.json")
+
+
+def test_only_a_full_disk_is_written_in_place(tmp_path, monkeypatch):
+    path = tmp_path / "status.json"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "touch", lambda *_: (_ for _ in ()).throw(PermissionError(13, "no")))
+    with pytest.raises(PermissionError):
+        files.write_status(path, "new")
+    assert path.read_text() == "old"
