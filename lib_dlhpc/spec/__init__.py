@@ -12,6 +12,7 @@ workflow.py     Workflow: a simulation that feeds training; Simulation, Coupling
 catalog.py      finds entries in lib_dlhpc/catalog
 plain.py        as_json: what is told as JSON, in SI units
 schema.py       TOML tables to dataclasses and back, with errors that help
+run_only.py     settings that only a real run reads, and which of them an experiment has set
 units.py        "100 Gb/s" to 12.5e9 B/s and back
 errors.py       SpecError
 """

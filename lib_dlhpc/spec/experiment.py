@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +13,10 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.calibration import Calibration as Calibration
+from lib_dlhpc.spec.calibration import after_change, check_calibration
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import (
@@ -76,15 +78,6 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What was measured on this machine, so that it need not be predicted."""
-
-    rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
-    devices: int = whole(default=1)
-    batch: int = whole(default=0, least=0)  # per device; 0: the strategy's
-
-
-@dataclass(frozen=True)
 class Run:
     """How long the run is, and how and how often it saves its state."""
 
@@ -108,6 +101,18 @@ class Experiment:
     calibration: Calibration = field(default_factory=Calibration)
     run: Run = field(default_factory=Run)
     training: Training = field(default_factory=Training)
+    # What a change made void, a sentence each: told beside a prediction, and no part of the file.
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def calibrated_machine(self) -> Machine:
+        """The machine as exchanges find it: the line rate between nodes at its measured share, if known."""
+        link, share = self.machine.inter_node, self.calibration.link_efficiency
+        if not np.any(share):
+            return self.machine
+        reached: Any = np.where(np.equal(share, 0), link.efficiency, share)
+        link = dataclasses.replace(link, efficiency=reached[()])
+        return dataclasses.replace(self.machine, inter_node=link)
 
     @property
     def devices_per_node(self) -> Any:
@@ -146,9 +151,9 @@ class Experiment:
     def set(self, changes: Mapping[str, Any]) -> "Experiment":
         """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; arrays are welcome.
 
-        A measured rate holds for the model, machine, device and precision it was measured with: it goes
-        when one of these changes, unless [calibration] is set as well. Raises SpecError that names the
-        field, what is wrong and what is legal.
+        A measured number of [calibration] is dropped, and `warnings` says so, where a change takes away what
+        it was measured with (model, machine, device, precision), unless [calibration] is set as well. Raises
+        SpecError that names the field, what is wrong and what is legal.
         """
         by_section: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
@@ -160,15 +165,16 @@ class Experiment:
                 )
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
-        if "calibration" not in by_section and any(map(_MEASURED_WITH.match, changes)):
-            nouns["calibration"] = Calibration()
         experiment = dataclasses.replace(self, **nouns)
+        if "calibration" in by_section:
+            experiment = dataclasses.replace(experiment, warnings=())
+        else:
+            experiment = after_change(self, experiment, changes)
         _check_together(experiment)
         return experiment
 
 
-_MEASURED_WITH = re.compile(r"model\.|machine\.(name$|device(\.|$))|strategy\.precision$")
-SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment))
+SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment) if item.name != "warnings")
 
 
 def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:
@@ -284,6 +290,7 @@ def _check_together(experiment: Experiment) -> None:
             f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices, which are"
             f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} in each."
         )
+    check_calibration(experiment.calibration)
     measured = experiment.calibration.devices
     if np.any(np.greater(measured, machine.nodes * machine.devices_per_node)):
         raise SpecError(
@@ -425,10 +432,4 @@ def dumps(experiment: Experiment) -> str:
 
 def dump(experiment: Experiment, path: str | Path) -> None:
     """Write the experiment as TOML, under a temporary name first so that no half file is ever seen."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(dumps(experiment), encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(Path(path), dumps(experiment))

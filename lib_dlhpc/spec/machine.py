@@ -76,7 +76,7 @@ class StorageTier:
     machines, and the slower limits; "one", by the same disk and kernel, and their times add up.
     """
 
-    bandwidth: float = number("B/s", positive=True)
+    bandwidth: float = number("B/s", positive=True, infinite=True)
     scope: str = choice(SCOPES, default="shared")
     write_bandwidth: float = number("B/s", default=math.inf, positive=True)
     metadata_rate: float = number("op/s", default=math.inf, positive=True)

@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 REQUIRED = dataclasses.MISSING
+LEARNING = "what a network learns, not the time of a step"
+# What a field that only a real run reads changes there (run_only.py), or what some of its values do; None: all engines
+# read it.
+RunOnly: TypeAlias = str | Mapping[str, str] | None
+# Sizes of numbers but 0: beyond, products of them leave what a float holds.
+SMALLEST, GREATEST = 1e-30, 1e30
 
 
 def number(
@@ -20,21 +26,34 @@ def number(
     least: float = 0.0,
     most: float = math.inf,
     positive: bool = False,
+    run_only: RunOnly = None,
+    divides: bool = False,
+    infinite: bool = False,
 ) -> Any:
-    """Declare a real field in SI `unit` within [least, most]; `positive` excludes zero. May hold an array."""
+    """Declare a real field in SI `unit` within [least, most]; `positive` excludes zero. May hold an array.
+
+    Other numbers than 0 have a size of SMALLEST to GREATEST; infinity is legal where it is the default, or
+    `infinite`. Of a field that may be 0 and has a `most`, smaller numbers are as good as 0, unless something is
+    divided by it.
+    """
     meta = {"kind": "number", "unit": unit, "least": least, "most": most, "positive": positive}
-    return dataclasses.field(default=default, metadata=meta)
+    meta["infinite"] = infinite or (isinstance(default, float) and math.isinf(default))
+    meta["tiny"] = math.isfinite(most) and not positive and not divides
+    return dataclasses.field(default=default, metadata={**meta, "run_only": run_only})
 
 
-def whole(default: Any = REQUIRED, least: int = 1, most: float = 1e15) -> Any:
+def whole(
+    default: Any = REQUIRED, least: int = 1, most: float = 1e15, run_only: RunOnly = None
+) -> Any:
     """Declare a whole-number field within [least, most]. May hold an array."""
     meta = {"kind": "whole", "unit": "", "least": least, "most": most, "positive": False}
-    return dataclasses.field(default=default, metadata=meta)
+    return dataclasses.field(default=default, metadata={**meta, "run_only": run_only})
 
 
-def choice(options: tuple[str, ...], default: Any = REQUIRED) -> Any:
+def choice(options: Collection[str], default: Any = REQUIRED, run_only: RunOnly = None) -> Any:
     """Declare a field that takes one of `options`."""
-    return dataclasses.field(default=default, metadata={"kind": "choice", "options": options})
+    meta = {"kind": "choice", "options": options, "run_only": run_only}
+    return dataclasses.field(default=default, metadata=meta)
 
 
 def flag(default: Any = REQUIRED) -> Any:
@@ -124,16 +143,29 @@ def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         wrong |= array == 0
     if meta["kind"] == "whole":
         wrong |= (array != np.floor(array)) | np.isinf(array)
+    else:
+        wrong |= (array != 0) & (np.abs(array) < SMALLEST) & (not meta["tiny"])
+        wrong |= (np.abs(array) > GREATEST) & ~(np.isinf(array) & meta["infinite"])
     if wrong.any():
-        bad = np.extract(wrong, array)[0]
-        raise SpecError(f"{path} = {_shown(bad, unit)}: {_range(meta)}.")
+        bad = float(np.extract(wrong, array)[0])
+        raise SpecError(f"{path} = {_shown(bad, unit)}: {_range(meta)}{_beyond(meta, bad)}.")
     if isinstance(value, np.ndarray):
         return value.astype(np.int64 if meta["kind"] == "whole" else np.float64)
     return int(array) if meta["kind"] == "whole" else float(array)
 
 
 def _shown(value: float, unit: str) -> str:
+    if value and not SMALLEST <= abs(value) <= GREATEST:
+        return f"{value!r} {unit}".rstrip()
     return format_quantity(float(value), unit) if unit else f"{value:g}"
+
+
+def _beyond(meta: Mapping[str, Any], value: float) -> str:
+    """Say which sizes numbers have, where that is what is wrong."""
+    if meta["kind"] == "whole" or value == 0 or SMALLEST <= abs(value) <= GREATEST:
+        return ""
+    unit = f" {meta['unit']}".rstrip()
+    return f"; its size, if not 0, is {SMALLEST:g} to {GREATEST:g}{unit}{' or infinite' * meta['infinite']}"
 
 
 def _range(meta: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ FACTORS: dict[str, dict[str, float]] = {
 }
 
 NO_TIME = 1e-12  # s; less is rounding, and shown as none
+COUNTABLE = 9  # digits before the point; numbers with more have an exponent
 LONGEST = 100  # characters; a quantity is short, and a long text must not keep the reader busy
 _NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*)?")
 
@@ -118,7 +119,7 @@ def format_plain(value: float) -> str:
     """Return three digits, or all of them before the point: 0.254, 25.4, 25,400; then 25.4 M."""
     if abs(value) >= 1e6:
         return format_quantity(value, "")
-    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def count(number: Any, noun: str) -> str:
@@ -143,6 +144,7 @@ def _format_time(value: float, digits: int) -> str:
 
 
 def _plain(number: float, digits: int) -> str:
-    """Format without an exponent: 1230, 12.3, 0.0123."""
+    """Format without an exponent: 1230, 12.3, 0.0123; but 1.23e+12, which nobody counts."""
     text = f"{number:.{digits}g}"
-    return f"{float(text):.0f}" if "e" in text and abs(number) >= 1 else text
+    short = 1 <= abs(number) < 10**COUNTABLE
+    return f"{float(text):.0f}" if "e" in text and short else text

@@ -2,16 +2,24 @@
 
 import threading
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from lib_dlhpc.spec.errors import suggest
 from lib_dlhpc.storage.errors import StoreError
+from lib_dlhpc.storage.fresh import fresh
+from lib_dlhpc.storage.memory import available
 
 CODECS = (
     "none",
     "zlib",
     "zstd",
 )  # an index stores the position: names may be added at the end only
+# By codec: a file has at most so many times the bytes that are stored of it. zlib makes at most 258 B of 2 bits
+# (RFC 1951), zstd a block of 128 KiB of 4 B (RFC 8878).
+MOST = (1, 1032, 32768)
+_PIECE = 1 << 20  # B that are decompressed at a time where none is needed
+_LARGE = 1 << 28  # B from which on the system is asked first whether it has them
 _WORTH = 0.95  # a file that stays larger than this share of itself is quicker to read as it is
 
 
@@ -32,21 +40,103 @@ def compress(data: bytes, code: int) -> tuple[bytes, int]:
 
 
 def decompress(data: bytes, code: int, size: int) -> bytes:
-    """Return the `size` bytes that were stored as `data` with `code`. Raises StoreError."""
+    """Return the `size` bytes that were stored as `data` with `code`. Raises StoreError.
+
+    Memory is taken for `size` bytes, whatever `data` would decompress to.
+    """
     if code == 0:
         return data
+    if size > _LARGE and size > available():
+        raise StoreError(f"there is no memory for its {size:,} B")
+    try:
+        found = _unzlib(data, size) if _name(code) == "zlib" else _unzstd(data, size)
+    except Exception as error:
+        raise _why(error) from None
+    _check_size(len(found), size)
+    return found
+
+
+def check(data: bytes, code: int, size: int) -> None:
+    """Raise StoreError unless `data` decompresses to `size` bytes. Only a piece of them is in memory at a time."""
+    found = 0
+    try:
+        for piece in _pieces(data, code):
+            found += len(piece)
+            if found > size:
+                break
+    except Exception as error:
+        raise _why(error) from None
+    _check_size(found, size)
+
+
+def _unzlib(data: bytes, size: int) -> bytes:
+    if size <= _PIECE:
+        unpack = zlib.decompressobj()
+        found = unpack.decompress(data, size + 1)  # a byte more, to see whether it ends there
+        if len(found) <= size and not unpack.eof:
+            raise ValueError("it ends in the middle")
+        return found
+    found, room = fresh(size)  # all at once, zlib would take twice the memory
+    start = 0
+    with room:
+        for piece in _inflated(data):
+            if start + len(piece) <= size:
+                room[start : start + len(piece)] = piece
+            start += len(piece)
+            if start > size:
+                break
+    _check_size(start, size)
+    return found
+
+
+def _unzstd(data: bytes, size: int) -> bytes:
+    from zstandard import frame_content_size
+
+    stated = frame_content_size(data)  # zstd would take memory for as much; -1: it is not stated
+    if stated >= 0:
+        _check_size(stated, size)
+    found: bytes = _zstd()[1].decompress(data, max_output_size=size)
+    return found
+
+
+def _pieces(data: bytes, code: int) -> Iterator[bytes]:
+    """Yield what `data` decompresses to."""
+    if _name(code) == "none":
+        yield data
+    elif _name(code) == "zstd":
+        with _zstd()[1].stream_reader(data) as reader:
+            while piece := reader.read(_PIECE):
+                yield piece
+    else:
+        yield from _inflated(data)
+
+
+def _inflated(data: bytes) -> Iterator[bytes]:
+    """Yield what zlib compressed, a piece at a time."""
+    unpack = zlib.decompressobj()
+    while not unpack.eof:
+        yield (piece := unpack.decompress(data, _PIECE))
+        data = unpack.unconsumed_tail
+        if not piece and not unpack.eof:
+            raise ValueError("it ends in the middle")
+
+
+def _name(code: int) -> str:
     if code >= len(CODECS):
         raise StoreError(f"it is stored with codec number {code}; this version knows {CODECS}")
-    try:
-        if CODECS[code] == "zlib":
-            found = zlib.decompress(data, bufsize=max(size, 1))
-        else:
-            found = _zstd()[1].decompress(data, max_output_size=size)
-    except Exception as error:
-        raise StoreError(f"it cannot be decompressed ({error})") from None
-    if len(found) != size:
-        raise StoreError(f"it has {len(found)} B decompressed, of {size} B")
-    return found
+    return CODECS[code]
+
+
+def _check_size(found: int, size: int) -> None:
+    if found != size:
+        many = f"more than {size}" if found > size else found
+        raise StoreError(f"it has {many} B decompressed, of {size} B")
+
+
+def _why(error: Exception) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    return StoreError(f"it cannot be decompressed ({str(error) or type(error).__name__})")
 
 
 _OF_THREAD = threading.local()

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.spec.unpack import check_npz
+from lib_dlhpc.storage.codecs import CODECS, MOST
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.names import check_all, to_bytes, to_text
 
@@ -149,6 +151,7 @@ def load(target: Path, manifest: Manifest) -> Index:
     try:
         if sha256(path) != manifest.index_sha256:
             raise StoreError(f"{path} is damaged: its SHA-256 is not the manifest's.")
+        check_npz(path)
         with np.load(path, allow_pickle=False) as arrays:
             columns = {name: arrays[name].astype(kind) for name, kind in COLUMNS.items()}
             blobs = [arrays[name].tobytes() for name in ("names", "folders")]
@@ -162,7 +165,38 @@ def load(target: Path, manifest: Manifest) -> Index:
     for blob in blobs:
         check_all(blob)
     names, folders = (tuple(to_text(blob).split("\0")) if blob else () for blob in blobs)
-    return Index(names, columns, ("", *folders), folder_mtime)
+    index = Index(names, columns, ("", *folders), folder_mtime)
+    _check(index, manifest, path)
+    return index
+
+
+def _check(index: Index, manifest: Manifest, path: Path) -> None:
+    """Raise StoreError at the first file that is not within its partition, or larger than its codec can make it.
+
+    Whoever reads may take memory for what an index states.
+    """
+    columns = index.columns
+    lengths = {name: len(column) for name, column in columns.items()}
+    lengths |= {"folder_mtime": len(index.folder_mtime) + len(index.names) - len(index.folders)}
+    wrong = [name for name, length in lengths.items() if length != len(index.names)]
+    if wrong:
+        raise StoreError(f"{path} is damaged: {len(index.names)} names, another length of {wrong}.")
+    part, offset, stored, size, codec = (
+        columns[name] for name in ("partition", "offset", "stored", "size", "codec")
+    )
+    known = (part >= 0) & (part < len(manifest.partitions)) & (codec < len(CODECS))
+    held = np.array([file.size for file in manifest.partitions] or [0], np.int64)
+    held = held[np.where(known, part, 0)]
+    times = np.array(MOST)[np.where(known, codec, 0)]
+    inside = (offset >= 0) & (stored >= 0) & (stored <= held) & (offset <= held - stored)
+    sound = (size >= 0) & (-(-size // times) <= stored) & ((codec > 0) | (size == stored))
+    bad = np.flatnonzero(~(known & inside & sound))
+    if bad.size:
+        row = index.entry(int(bad[0]))
+        raise StoreError(
+            f"{path} is damaged: {index.names[bad[0]]!r} cannot be as it says, of {held[bad[0]]:,} B"
+            f" of its partition: {row}."
+        )
 
 
 def sha256(path: Path) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lib_dlhpc.lifetime import owned
+
 HERE = (
     f"{zlib.crc32(platform.node().encode()):08x}"  # some file systems keep locks on their machine
 )
@@ -26,9 +28,9 @@ def unfinished(goal: Path) -> Iterator[Path]:
     beside.mkdir()
     lock = _lock(beside)
     try:
-        yield beside
+        with owned.unfinished(beside, guarded=True):
+            yield beside
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
         if lock is not None:
             os.close(lock)
 

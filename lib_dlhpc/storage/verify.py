@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from lib_dlhpc.storage.checksum import checksum
-from lib_dlhpc.storage.codecs import decompress
+from lib_dlhpc.storage.codecs import check
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.index import INDEX, MANIFEST, Index, Manifest, load, load_manifest, sha256
 from lib_dlhpc.storage.writing import FOLDER, LIST, load_list
@@ -74,7 +74,7 @@ def _of_file(data: bytes, stored: int, wanted: int, codec: int, size: int) -> st
     if checksum(data) != wanted:
         return "its checksum is not the one it was packed with"
     try:
-        decompress(data, codec, size)
+        check(data, codec, size)
     except StoreError as error:
         return str(error)
     return ""

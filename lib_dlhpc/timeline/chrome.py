@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError, suggest
-from lib_dlhpc.timeline.files import replacing
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
 from lib_dlhpc.timeline.lanes import in_order, lanes
 from lib_dlhpc.timeline.rows import LATEST, Rows
@@ -34,7 +34,7 @@ def export_chrome(timeline: Timeline, path: str | Path) -> None:
     path = Path(path)
     if not (np.abs([timeline.start, timeline.stop]) < LATEST).all():
         raise SpecError(f"{path}: an event begins or ends later than {LATEST:.3g} s: not written.")
-    with replacing(path) as temporary, _open(temporary, path.suffix == ".gz") as file:
+    with replacing(path, guarded=True) as temporary, _open(temporary, path.suffix == ".gz") as file:
         about = {"source": timeline.source, "ranks": timeline.ranks, "streams": list(STREAMS)}
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
         comma = "\n"

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.timeline.files import replacing
 from lib_dlhpc.timeline.lanes import in_order, lanes
+from lib_dlhpc.timeline.otf2_errors import as_os_errors
 from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
 
 ANCHOR = "traces.otf2"
@@ -72,10 +73,16 @@ def write_otf2(timeline: Timeline, path: Path) -> None:
     start, stop, zero = _ticks(timeline, path)
     order = in_order(timeline, start, stop)
     table = timeline.select(order)
-    with replacing(path) as temporary:
+    with replacing(path, guarded=True) as temporary, as_os_errors(otf2, path):
         temporary.mkdir()
-        with otf2.writer.open(str(temporary), **CHUNKS, timer_resolution=TICKS) as archive:
+        archive = otf2.writer.Writer(str(temporary), **CHUNKS, timer_resolution=TICKS)
+        try:
             _write(otf2, archive, table, (start[order], stop[order]), zero)
+            archive.close()
+        finally:
+            archive._handle = (
+                None  # or it would be closed once more, with an error of which nobody hears
+            )
 
 
 def is_archive(path: Path) -> bool:

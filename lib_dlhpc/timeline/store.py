@@ -1,17 +1,18 @@
 """A Timeline in a file: numpy's columns, compressed."""
 
-import os
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import is_zipfile
 
 import numpy as np
 
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.unpack import check_npz, most_unpacked
 from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, KINDS, STREAMS, Column, Timeline
 
 LATER = {"comm", "match"}  # columns that older files do not have
-MOST_RANKS = 10**7
+MOST_RANKS = 10**6  # of which some have columns of their own: 8 MB each
 # s, from 0 either way: what is further cannot tell microseconds, and may be nanoseconds
 LATEST = 10**12
 
@@ -20,13 +21,14 @@ def save(timeline: Timeline, path: Path) -> None:
     """Write a timeline under another name first, so that no half file is ever seen."""
     columns: dict[str, Any] = {name: getattr(timeline, name) for name in COLUMNS}
     about = np.array([timeline.source, str(timeline.ranks), *timeline.names])
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
+    with replacing(path) as temporary:
         with open(temporary, "wb") as file:
             np.savez_compressed(file, about=about, **columns)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        if sum(array.nbytes for array in (about, *columns.values())) > most_unpacked(
+            temporary.stat().st_size
+        ):  # so regular that a reader would take it for crafted
+            with open(temporary, "wb") as file:
+                np.savez(file, about=about, **columns)
 
 
 def load(path: Path) -> Timeline:
@@ -40,6 +42,7 @@ def load(path: Path) -> Timeline:
                 raise ValueError(
                     "a .npz file is a zip archive of columns, and this is none, or not whole"
                 )
+            check_npz(path, most_unpacked(path.stat().st_size))
             file.seek(0)
             about, columns = _read(file)
     except Exception as error:  # what is damaged in an archive fails in many ways

@@ -180,12 +180,11 @@ def from_rows(rows: Iterable[Sequence[Any]], ranks: int, source: str) -> Timelin
 def join(parts: Sequence[Timeline]) -> Timeline:
     """Return all rows of the parts, which must be of the same ranks and source."""
     first = parts[0]
-    names = {
-        name: number for number, name in enumerate(dict.fromkeys(sum((p.names for p in parts), ())))
-    }
-    renamed = [
-        np.array([names[name] for name in part.names], dtype=np.int32)[part.name] for part in parts
-    ]
+    names: dict[str, int] = {}
+    renamed = []
+    for part in parts:
+        numbers = [names.setdefault(name, len(names)) for name in part.names]
+        renamed.append(np.array(numbers, dtype=np.int32)[part.name])
     stacked = {
         column: np.concatenate([getattr(part, column) for part in parts]) for column in COLUMNS
     }

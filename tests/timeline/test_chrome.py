@@ -188,7 +188,7 @@ WRONG = {
     "match: negative": (trace_of(args={"match": -2}), "match = -2; legal: -1 to"),
     "ranks: none": (
         {**trace_of(), "otherData": {"ranks": 0, "source": "", "streams": list(STREAMS)}},
-        "ranks = 0: legal: from 1 to 10,000,000",
+        "ranks = 0: legal: from 1 to 1,000,000",
     ),
     "ranks: too many": (
         {**trace_of(), "otherData": {"ranks": 10**8, "source": "", "streams": list(STREAMS)}},

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from random_events import events
 
 from lib_dlhpc import SpecError
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.timeline import Event, from_rows
-from lib_dlhpc.timeline.files import replacing
 from lib_dlhpc.timeline.formats import FORMATS, read, write
 from lib_dlhpc.timeline.rows import Rows
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import re
 from collections import Counter
 
@@ -379,3 +380,35 @@ def test_convert_takes_the_files_of_several_ranks(tmp_path, capsys, monkeypatch)
     assert main(["trace", "convert", "0.json", "1.json", "both.npz"]) == 0
     assert capsys.readouterr().err == f"both.npz: {2 * len(STEP)} events of 2 ranks.\n"
     assert sorted(read("both.npz")) == sorted(read("0.json", "1.json"))
+
+
+def planted(folder, steps, buckets):
+    """The files of two ranks, 15 % of jitter; rank 1 computes 30 % longer, then all meet in each bucket."""
+    rng, clock, events = random.Random(steps), 100.0, ([], [])
+    for step in range(steps):
+        work = [1000 * pace * rng.uniform(0.85, 1.15) for pace in (1.0, 1.3)]
+        for rank, mine in enumerate(events):
+            mine.append(x("kernel", "gemm", clock, work[rank]))
+            came = clock + work[rank]
+            for bucket in range(buckets):
+                ends = clock + max(work) + 100 * (bucket + 1)
+                number = {"Seq": step * buckets + bucket}
+                mine.append(collective("allreduce", came, ends - came, **number))
+                came = ends
+            mine.append(x("user_annotation", f"ProfilerStep#{step}", clock, came - clock, pid=40))
+        clock = came
+    return [save(folder, f"{r}.json", trace(*mine, rank=r)) for r, mine in enumerate(events)]
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_a_straggler_of_few_steps_is_no_finding_but_a_reason_to_record_more(tmp_path, buckets):
+    short = analyse(read(*planted(tmp_path, 3, buckets)))
+    assert not short.findings
+    assert "too short to be sure (3 steps; it takes about 25); rank 1" in short.nothing
+    long = analyse(read(*planted(tmp_path, 25, buckets)))
+    assert {finding.rank for finding in long.findings} == {1} and not long.nothing
+
+
+def test_of_five_steps_of_several_buckets_each_it_is_the_steps_that_count(tmp_path):
+    found = analyse(read(*planted(tmp_path, 5, 8)))
+    assert "(5 steps; it takes about 25)" in found.nothing

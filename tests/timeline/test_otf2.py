@@ -401,7 +401,9 @@ def test_a_number_of_ranks_that_cannot_be_is_refused(tmp_path, said, why):
     written = file.read_bytes()
     assert written.count(b"123") == 1
     file.write_bytes(written.replace(b"123", said))
-    with pytest.raises(SpecError, match=rf"traces\.otf2: .*ranks = {why}: legal: from 1 to 10,000"):
+    with pytest.raises(
+        SpecError, match=rf"traces\.otf2: .*ranks = {why}: legal: from 1 to 1,000,000"
+    ):
         read(tmp_path / "a.otf2")
 
 

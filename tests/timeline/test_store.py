@@ -112,7 +112,7 @@ def damaged(path, about=None, **columns):
         ),
         ({"rank": [[0, 1], [1, 1]]}, "column rank is no list: its shape is (2, 2)."),
         ({"start": np.array([None] * 4)}, "column start is damaged, or of no numbers."),
-        ({"about": "10000000000"}, "ranks = 10000000000; legal: from 1 to 10,000,000."),
+        ({"about": "10000000000"}, "ranks = 10000000000; legal: from 1 to 1,000,000."),
         ({"about": "many"}, "ranks = many; legal: from 1"),
     ],
 )

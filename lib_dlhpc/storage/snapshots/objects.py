@@ -140,7 +140,7 @@ def table_of(path: Path) -> list[tuple[bytes, Spot]]:
         tail = file.read()
         length = LENGTH.unpack(tail)[0] if len(tail) == LENGTH.size else size
         start = size - LENGTH.size - length
-        if start >= len(MAGIC):
+        if start >= len(MAGIC) and length % ROW.size == 0:
             file.seek(start)
             table = file.read(length)
             file.seek(0)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.storage.memory import available
 from lib_dlhpc.storage.snapshots.chunks import Array
 from lib_dlhpc.storage.snapshots.files import SnapshotError
 from lib_dlhpc.storage.snapshots.objects import Damaged, Objects
@@ -14,7 +15,10 @@ def read_arrays(objects: Objects, version: Version) -> dict[str, Array]:
     """Return the arrays by name. Raises SnapshotError."""
     arrays = {}
     for name, stored in version.arrays.items():
-        flat, start = bytearray(stored.size), 0
+        if stored.size > available():
+            raise SnapshotError(f"{version.name}, {name}: no memory for its {stored.size:,} B.")
+        there = sum(objects.where[key].length for key in stored.chunks if key in objects.where)
+        flat, start = bytearray(min(stored.size, there)), 0
         for data in read_chunks(objects, version, name):
             flat[start : start + len(data)] = data
             start += len(data)

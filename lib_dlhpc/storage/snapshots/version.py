@@ -119,7 +119,7 @@ def read_version(path: Path) -> Version:
         whole = to_bytes(version) == data and content == version.id == path.stem
     except OSError as error:
         raise SnapshotError(f"version {path.stem[:SHORT]}: {path}: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SyntaxError):
         whole = False
     if not whole:
         raise SnapshotError(f"version {path.stem[:SHORT]}: {path}: cut short or changed.")
@@ -147,7 +147,13 @@ def _identity(parent: str, step: int, metrics: Metrics, arrays: Mapping[str, Sto
 def _stored(entry: dict[str, Any]) -> Stored:
     data = bytes.fromhex(entry["chunks"])
     chunks = tuple(data[start : start + HASH] for start in range(0, len(data), HASH))
-    return Stored(entry["dtype"], tuple(entry["shape"]), entry["chunk"], chunks)
+    stored = Stored(entry["dtype"], tuple(entry["shape"]), entry["chunk"], chunks)
+    whole = all(type(n) is int and n >= 0 for n in (*stored.shape, stored.chunk - 1))
+    if not whole or type(stored.dtype) is not str or np.dtype(stored.dtype).hasobject:
+        raise ValueError("no array of numbers")
+    if len(data) != HASH * -(-stored.size // stored.chunk):
+        raise ValueError("its chunks are more or less than the array")
+    return stored
 
 
 def _dumped(table: dict[str, Any]) -> bytes:

@@ -1,19 +1,24 @@
-"""Why there is no finding: one of three reasons, in a sentence; of what is there too seldom, who it seems to be.
+"""Why there is no finding: the trace is too short, or something in it too seldom (then who it seems to be is said),
+or the differences are small or scatter; then what was looked for is said.
 
 The raw differences are looked at as the findings see them: no rule is decided here, see scatter.py.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.analysis.busy import Busy
-from lib_dlhpc.timeline.analysis.calls import Calls, Floats
+from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
 from lib_dlhpc.timeline.analysis.imbalance import rounds
-from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST
+from lib_dlhpc.timeline.analysis.scatter import ENOUGH, LEAST
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, number_of
-from lib_dlhpc.timeline.table import KINDS
+from lib_dlhpc.timeline.table import KINDS, STREAMS
+
+PROFILER_STEP = re.compile(r"ProfilerStep#\d+")  # torch.profiler's mark, one a step
 
 
 class Suspect(NamedTuple):
@@ -27,14 +32,47 @@ class Suspect(NamedTuple):
 def why_nothing(found: Calls, when: Busy, late: AllWaits) -> str:
     """Return why nothing is found in a run."""
     suspects = [*_uneven(found, when), *_late(found, late)]
+    steps, unit = _steps(found)
+    looked = f"{f' in {count(steps, unit)}' if steps else ''}; looked for: {_looked_for(found)}."
     most = max((suspect.seconds for suspect in suspects), default=0.0)
     if not most >= LEAST * (when.end - when.begin):
-        return f"No finding: what differs between ranks is below {100 * LEAST:.0f} % of the run."
-    few = [one for one in suspects if one.times < FEW and one.seconds >= most / 2]
-    if not few:
-        return "No finding: what differs between ranks is within its scatter."
-    one = few[0]
-    return f"No finding: too few repeats ({one.times}; it takes {FEW}) to be sure; {one.words}."
+        small = f"below {100 * LEAST:.0f} % of the run"
+        return f"No finding: what differs between ranks is {small}{looked}"
+    large = [one for one in suspects if one.seconds >= most / 2]
+    if steps and steps < ENOUGH:
+        worst = max(large)
+        return (
+            f"No finding: the trace is too short to be sure ({count(steps, unit)}; it takes about {ENOUGH});"
+            f" {worst.words}."
+        )
+    few = [one for one in large if one.times < ENOUGH]
+    if few:
+        one = min(few, key=lambda suspect: suspect.times)
+        return f"No finding: too few repeats to be sure ({one.times}; it takes about {ENOUGH}); {one.words}."
+    return f"No finding: what differs between ranks is within its scatter{looked}"
+
+
+def _steps(found: Calls) -> tuple[int, str]:
+    """Return how many steps a trace has, or collectives of all ranks, and which; 0 where it has neither."""
+    table = found.table
+    marks = sum(PROFILER_STEP.fullmatch(name) is not None for name in table.names)
+    if marks:
+        return marks, "step"
+    updates = np.bincount(table.rank[table.kind == KINDS.index("update")])
+    if updates.any():
+        return int(updates.max()), "step"
+    return int(np.count_nonzero(found.of_all & (found.pattern == EACH_FOR_ALL))), "collective"
+
+
+def _looked_for(found: Calls) -> str:
+    """Return the kinds of findings that a trace can have, by what is recorded in it."""
+    there = {
+        "ranks that compute more than the others": found.table.ranks > 1,
+        "late at collectives": found.groups > 0,
+        "late senders and receivers, slow links": len(found.receives) > 0,
+        "slow storage": bool((found.table.stream == STREAMS.index("input")).any()),
+    }
+    return ", ".join(name for name, has in there.items() if has) or "nothing: there is one rank"
 
 
 def _uneven(found: Calls, when: Busy) -> Iterator[Suspect]:

@@ -69,6 +69,7 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
         "events": analysis.events,
         "span": analysis.span,
         "findings": [_finding(finding) for finding in analysis.findings],
+        "nothing": analysis.nothing,
         "efficiency": {
             name: getattr(told, name)
             for name in ("parallel", "load_balance", "communication", "serialisation", "transfer")

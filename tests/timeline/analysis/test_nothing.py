@@ -6,6 +6,7 @@ from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis.scatter import ENOUGH, FEW, student
 
 
 def said(world):
@@ -25,7 +26,8 @@ def test_who_is_late_too_seldom_is_named_and_how_often(times, tail):
         world.together()
     world.compute(tail)
     text = said(world)
-    assert text.startswith(f"No finding: too few repeats ({times}")
+    here = "1 collective" if times == 1 else f"{times} collectives"
+    assert text.startswith(f"No finding: the trace is too short to be sure ({here}; it takes")
     assert "rank 2 computes most" in text or "rank 2 is the last to join MPI_Allreduce" in text
 
 
@@ -44,7 +46,7 @@ def test_of_messages_too(eager, words):
     for _ in range(3):
         world.compute(0.3, 1 - eager)
         world.message(0, 1, 1000, eager)
-    assert f"too few repeats (3; it takes 4) to be sure; {words}." in said(world)
+    assert f"too few repeats to be sure (3; it takes about 25); {words}." in said(world)
 
 
 def test_what_is_little_is_said_to_be_little():
@@ -53,7 +55,10 @@ def test_what_is_little_is_said_to_be_little():
         world.compute(0.1)
         world.compute(0.001, 2)
         world.together()
-    assert said(world) == "No finding: what differs between ranks is below 2 % of the run."
+    assert said(world) == (
+        "No finding: what differs between ranks is below 2 % of the run in 3 collectives;"
+        " looked for: ranks that compute more than the others, late at collectives."
+    )
 
 
 def test_scatter_is_said_to_be_scatter():
@@ -61,12 +66,51 @@ def test_scatter_is_said_to_be_scatter():
     for work in np.maximum(rng.normal(0.1, 0.03, (30, 3)), 0.01).tolist():
         world.compute(work)
         world.together()
-    assert said(world) == "No finding: what differs between ranks is within its scatter."
+    assert said(world) == (
+        "No finding: what differs between ranks is within its scatter in 30 collectives;"
+        " looked for: ranks that compute more than the others, late at collectives."
+    )
+
+
+@pytest.mark.parametrize("source", ["updates", "collectives", "messages"])
+@pytest.mark.parametrize("steps", [2, 5, 12, 24, 25, 40])
+def test_of_scatter_a_short_trace_is_said_to_be_short_and_a_long_one_is_not(source, steps):
+    """Rank 1 is slower, by less than its own scatter: only many steps could tell."""
+    world, rng = Ranks(2), np.random.default_rng(steps)
+    for work in np.clip(rng.normal([0.1, 0.104], 0.02, (steps, 2)), 0.06, 0.14).tolist():
+        world.compute(work)
+        if source == "messages":
+            world.message(0, 1, 10)
+            world.message(1, 0, 10)
+        else:
+            world.together()
+        if source == "updates":
+            for rank, now in enumerate(world.clock):
+                world.rows.append((rank, "compute", "update", "update", now, now))
+    analysis = analyse(world.trace())
+    if analysis.findings:
+        assert steps > FEW  # a matter of luck, which no short trace has
+    elif steps < ENOUGH:
+        assert "to be sure" in analysis.nothing and f"about {ENOUGH}" in analysis.nothing
+        if source != "messages":
+            unit = "step" if source == "updates" else "collective"
+            assert f"too short to be sure ({steps} {unit}s;" in analysis.nothing
+        assert "looked for" not in analysis.nothing
+    else:
+        assert "looked for: ranks that compute more than the others" in analysis.nothing
+        there = "messages" if source == "messages" else "collectives"
+        assert ("late at collectives" in analysis.nothing) == (there == "collectives")
+        assert ("late senders" in analysis.nothing) == (there == "messages")
+
+
+def test_enough_steps_are_those_that_show_a_difference_as_large_as_its_scatter():
+    seen = {n: student(n - 1) / n**0.5 for n in (ENOUGH - 2, ENOUGH)}
+    assert seen[ENOUGH] <= 1 < seen[ENOUGH - 2]
 
 
 def test_one_rank_differs_from_nobody_and_a_run_with_findings_says_nothing_of_it():
     alone = analyse(from_rows([(0, "compute", "forward", "f", 0.0, 1.0)], 1, "measured"))
-    assert alone.nothing.endswith("below 2 % of the run.")
+    assert "below 2 % of the run" in alone.nothing
     world = Ranks(3)
     for _ in range(20):
         world.compute(0.1)
