@@ -6,7 +6,7 @@ nodes_and_nics()     the same algorithms where the devices of a node share its N
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ipywidgets
 import numpy as np
@@ -17,7 +17,7 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
-from lib_dlhpc.schedules import schedule
+from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.units import format_quantity
 
 FLAT = ("recursive_doubling", "rabenseifner", "ring", "torus_2d", "binomial")
@@ -213,8 +213,7 @@ def buffers_out(algorithm: str, nodes: int, devices: int) -> float:
     """Return how often the buffer leaves the busiest node, counted message by message."""
     ranks = nodes * devices
     elements = 4 * ranks  # so that halves and blocks are whole
-    own = algorithm in ("hierarchical", "torus_2d", "rabenseifner", "recursive_doubling")
-    options: dict[str, Any] = {"node_size": devices} if own else {}
+    options = COLLECTIVES["allreduce"][algorithm].on_nodes(ranks, devices)
     sent = np.zeros(nodes)
     for part in schedule(algorithm, ranks, elements, **options):
         home = part.source // devices

@@ -21,6 +21,7 @@ from lib_dlhpc.compare.comparison import (
     start_beside,
 )
 from lib_dlhpc.compare.placed import check_here, placed, why_not
+from lib_dlhpc.compare.text import NOT_MEASURED
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
@@ -134,13 +135,10 @@ def comparison_html(of: Comparison) -> str:
         errors = [f"{each / of.step['measured']:+.1%}" for each in off]
         times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         lines.append([name, *times, *errors])
-    flag = (
-        [
-            f"{count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}: errors are not judged."
-        ]
-        if of.oversubscribed
-        else []
-    )
+    for name, seconds in of.not_measured.items():
+        shown = {way: show(each, "s") for way, each in seconds.items()} | {"measured": NOT_MEASURED}
+        lines.append([name, *(shown.get(way, "") for way in ways), *("" for _ in foretold_ways)])
+    flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []
     notes = "".join(notice_html(note) for note in (*flag, *of.notes))
     words = "off: what is foretold less what was measured, of the measured step."
     words += f" This machine was {of.placed.calibration}." if of.placed.calibration else ""

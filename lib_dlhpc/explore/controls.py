@@ -11,21 +11,13 @@ from lib_dlhpc.explore.explorer_measured import OTHER, OWN, chosen, on_own, titl
 from lib_dlhpc.explore.steps import Steps
 from lib_dlhpc.explore.views import node_counts
 from lib_dlhpc.predict.what_if import what_if
+from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.measured import STAND_IN
-from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, TRAINING_PRECISIONS
+from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO, OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_quantity
 
-ALGORITHMS = {
-    "ring": "ring",
-    "recursive_doubling": "recursive doubling",
-    "rabenseifner": "Rabenseifner (halving-doubling)",
-    "binomial": "binomial reduce + broadcast",
-    "hierarchical": "hierarchical (node, then network)",
-    "torus_2d": "2-D torus",
-    "parameter_server": "parameter server",
-}
 BUCKETS = [1e6, 2e6, 5e6, 10e6, 25e6, 50e6, 100e6, 250e6, 1e9, 1e12]
 IN_MEMORY = "in memory (no input)"
 YOURS = "your own"
@@ -109,7 +101,7 @@ def show(controls: dict[str, Any], experiment: Experiment) -> None:
     precisions = [p for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(machine.device, p))]
     select(controls["precision"], [(p, p) for p in precisions], strategy.precision)
     select(controls["optimizer"], [(name, name) for name in OPTIMIZERS], strategy.optimizer)
-    select(controls["allreduce"], [(ALGORITHMS[a], a) for a in ALLREDUCES], strategy.allreduce)
+    select(controls["allreduce"], _allreduces(), strategy.allreduce)
     sizes = sorted({*BUCKETS, float(strategy.bucket)})
     labels = [(format_quantity(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
     controls["bucket"].offer(labels, float(strategy.bucket))
@@ -117,6 +109,12 @@ def show(controls: dict[str, Any], experiment: Experiment) -> None:
     select(controls["tier"], tiers, e.storage.tier)
     controls["overlap"].value = strategy.overlap
     controls["epochs"].value = e.run.epochs
+
+
+def _allreduces() -> list[tuple[str, str]]:
+    """Return labels and names of those that may be chosen."""
+    records = COLLECTIVES["allreduce"]
+    return [("cheapest for each size", AUTO), *((records[name].label, name) for name in ALLREDUCES)]
 
 
 def _titles(kind: str, now: str) -> list[tuple[str, str]]:

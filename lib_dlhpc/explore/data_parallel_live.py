@@ -142,6 +142,12 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
     )
 
 
+def times_as_fast(setting: Setting) -> float:
+    """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
+    one = predict(experiment(setting._replace(ranks=1)))
+    return float(predict(experiment(setting)).throughput / one.throughput)
+
+
 def calibrated(setting: Setting, rate: float) -> Experiment:
     """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
     return with_rate(experiment(setting), rate)

@@ -14,7 +14,7 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.data_parallel import ALLREDUCES, NICS, PER_NODE, goyal
 from lib_dlhpc.explore.data_parallel_charts import left_state, rate_state
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.validate import results, validate
@@ -114,7 +114,7 @@ def published() -> list[tuple[int, float, str]]:
     ]  # fmt: skip
 
 
-def published_table() -> ipywidgets.HTML:
+def published_table() -> Table:
     """Return what was published of this run beside what the library predicts, with the error."""
     told = {
         "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
@@ -126,7 +126,7 @@ def published_table() -> ipywidgets.HTML:
             name, shown = told[row.id]
             values = (shown.format(value) for value in (row.published, row.predicted))
             lines.append([name, *values, f"{row.error:+.1%}"])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def left_view(setting: Scaling, weak_curve: Curve, strong_curve: Curve) -> State:

@@ -20,6 +20,7 @@ from lib_dlhpc.explore.panels import (
     replay_html,
     walls_html,
 )
+from lib_dlhpc.explore.plain_text import Row
 from lib_dlhpc.explore.style import PAGE_STYLE, Labels
 from lib_dlhpc.explore.views import Views, views
 from lib_dlhpc.predict import Breakdown, predict
@@ -88,7 +89,9 @@ class Explorer:
         for name, figure in self.figures.items():
             figure.update(*shown.charts[name])
         self.headline.value = headline_html(shown.headline)
-        self.walls.value = walls_html(shown.walls) + "".join(map(notice_html, known.notes))
+        missed = self.replay.miss(float(prediction.time_to_train)) if self.replay else ""
+        notes = [*([missed] if missed else []), *self.experiment.warnings, *known.notes]
+        self.walls.value = walls_html(shown.walls) + "".join(map(notice_html, notes))
         self.story.value = replay_html(self.replay)
         self.file.text, self.file.problem = dumps(self.experiment), ""
         self.play.follow(prediction, known.bands)
@@ -139,7 +142,7 @@ class Explorer:
         below = (self.play.widget, self.run.widget, self.sweep.widget, self.opened, self.why)
         results = box([self.headline, self.walls, charts, *below])
         results.add_class("dlhpc-results")
-        page = ipywidgets.Box([controls, results])
+        page = Row([controls, results])
         page.add_class("dlhpc-page")
         return page
 

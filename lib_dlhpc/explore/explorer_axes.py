@@ -13,7 +13,7 @@ from lib_dlhpc.layout import is_shared_out
 from lib_dlhpc.predict.what_if import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import ALLREDUCES
+from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO
 from lib_dlhpc.spec.units import format_quantity
 
 RANKS = "ranks"  # that share out the samples of a step, as in `dlhpc compare --sweep ranks=1,2`
@@ -50,7 +50,7 @@ def axes_of(experiment: Experiment) -> list[Axis]:
     return [
         *found,
         Axis("Batch a device", BATCH, tuple(batches)),
-        Axis("Allreduce", ALLREDUCE, tuple(ALLREDUCES)),
+        Axis("Allreduce", ALLREDUCE, (AUTO, *ALLREDUCES)),
         Axis("Bucket", BUCKET, _buckets(experiment)),
     ]
 

@@ -1,14 +1,11 @@
-"""How much playing a page of the explorer can afford; the command line knows no such limits."""
-
-import inspect
-from functools import lru_cache
-from typing import Any
+"""How much a page of the explorer can simulate; the command line has wider limits (simulate/size.py)."""
 
 import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.schedules import ALGORITHMS, schedule
+from lib_dlhpc.simulate import estimate
+from lib_dlhpc.simulate.size import MOST_MESSAGES as MOST_IN_A_TERMINAL
 from lib_dlhpc.spec.experiment import Experiment
 
 MOST_RANKS = {"rounds": 4096, "events": 512}
@@ -39,7 +36,7 @@ def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
     ways += ["fidelity rounds"] * (fidelity == "events")
     return (
         f"Not played: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. The command dlhpc simulate"
-        " has no such limit."
+        f" goes further, to {MOST_IN_A_TERMINAL:,} messages with events."
     )
 
 
@@ -66,21 +63,8 @@ def steps_within(experiment: Experiment, fidelity: str, rows: float, sent: float
 
 
 def messages(experiment: Experiment, steps: int) -> int:
-    """Return how many messages the exchanges of that many steps take, with servers a push and a pull each."""
-    strategy, ranks = experiment.strategy, int(experiment.devices)
-    if ranks == 1:
-        return 0
-    if strategy.update == "asynchronous":
-        return 2 * ranks * int(strategy.servers) * steps
-    each = _messages(strategy.allreduce, ranks, int(experiment.devices_per_node))
-    return each * _buckets(experiment) * -(-steps // int(strategy.local_steps))
-
-
-@lru_cache(maxsize=64)
-def _messages(algorithm: str, ranks: int, node_size: int) -> int:
-    takes_nodes = "node_size" in inspect.signature(ALGORITHMS[algorithm]).parameters
-    options: dict[str, Any] = {"node_size": node_size} if takes_nodes else {}
-    return sum(len(part) for part in schedule(algorithm, ranks, ranks, **options))
+    """Return how many messages that many steps take as events; no more than a page could ever follow."""
+    return estimate.messages(experiment, steps, 100 * MOST_MESSAGES)
 
 
 def _buckets(experiment: Experiment) -> int:

@@ -170,7 +170,8 @@ def _controls() -> dict[str, Any]:
     return {
         "fidelity": ipywidgets.Dropdown(
             description="Fidelity",
-            tooltip="rounds: no contention beyond the NICs; events: messages share the links",
+            tooltip="rounds: messages of two ranks in order, no contention beyond the NICs;"
+            " events: messages share the links",
             options=[("rounds", "rounds"), ("events (links are shared)", "events")],
             style=style,
         ),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.failures_charts import Played, loss_state, phases_state
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.predict.intervals import young
 from lib_dlhpc.predict.resilience import Resilience, resilience
@@ -254,7 +254,7 @@ def interval_wall(setting: Setting) -> str:
     return f"Only {share:.1%} of the time becomes training: {why}."
 
 
-def published_table() -> ipywidgets.HTML:
+def published_table() -> Table:
     """Return published figures, predictions and errors, as a table."""
     known = {row.id: row for row in validate(["definitions"], PUBLISHED)}
     lines = [["", "published", "predicted", "error"]]
@@ -262,7 +262,7 @@ def published_table() -> ipywidgets.HTML:
         row = known[name]
         both = (shown.format(value) for value in (row.published, row.predicted))
         lines.append([words, *both, f"{row.error:+.1%}"])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def young_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:

@@ -1,19 +1,9 @@
-"""A temporary folder that goes when nobody needs it, and also when this process is killed.
+"""A temporary folder that goes when nobody needs it, and also when this process is killed (lifetime/guard.py)."""
 
-A page's kernel may end without a word. A shell waits at the other end of a pipe, which the system closes
-when the kernel is gone, and removes the folder then. Where there is no such shell (Windows) the folder of a
-kernel that is killed stays.
-"""
-
-import os
-import shutil
-import subprocess
-import tempfile
 import weakref
 from pathlib import Path
 
-SHELL = "/bin/sh"
-LATE = 30  # s in which ranks end that still write into it
+from lib_dlhpc.lifetime import owned
 
 
 class Folder:
@@ -23,22 +13,5 @@ class Folder:
     """
 
     def __init__(self, name: str, path: Path | None = None) -> None:
-        self.path = path or Path(tempfile.mkdtemp(prefix=f"dlhpc-{name}-"))
-        self.remove = weakref.finalize(self, _remove, self.path, _watcher(self.path))
-
-
-def _watcher(path: Path) -> "subprocess.Popen[bytes] | None":
-    if not os.access(SHELL, os.X_OK):
-        return None
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        [SHELL, "-c", f'read -r _; rm -rf -- "$0" || {{ sleep {LATE}; rm -rf -- "$0"; }}', str(path)],
-        stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True,
-    )  # fmt: skip
-
-
-def _remove(path: Path, watcher: "subprocess.Popen[bytes] | None") -> None:
-    shutil.rmtree(path, ignore_errors=True)
-    if watcher is not None and watcher.stdin is not None:
-        watcher.stdin.close()
-        watcher.wait()
+        self.path = owned.make_folder(f"dlhpc-{name}-") if path is None else owned.own_folder(path)
+        self.remove = weakref.finalize(self, owned.remove_folder, self.path)

@@ -17,9 +17,10 @@ import anywidget
 import traitlets
 from ipywidgets import widget_serialization
 
+from lib_dlhpc.explore.plain_text import PAGE_HAS_VEGA, Readable
+
 HERE = Path(__file__).parent
 VEGA = HERE / "voila" / "templates" / "dlhpc" / "static" / "vega.js"
-PAGE_HAS_VEGA = "DLHPC_PAGE_HAS_VEGA"  # environment variable; set by serve.py for its kernels
 
 Columns = Mapping[str, Iterable[Any]]
 
@@ -41,7 +42,7 @@ def runtime() -> Runtime:
     return Runtime()
 
 
-class Figure(anywidget.AnyWidget):
+class Figure(Readable, anywidget.AnyWidget):
     """A Vega-Lite drawing with named datasets whose columns may change at any time.
 
     spec: a Vega-Lite 6 specification; its data are named (`{"name": "bars"}`) and empty.
@@ -114,9 +115,19 @@ class Figure(anywidget.AnyWidget):
                 raise ValueError(f"columns of dataset {name!r} differ in length: {lengths}")
         return plain
 
-    def __repr__(self) -> str:
+    @property
+    def title(self) -> str:
+        """The caption."""
         title = self.spec.get("title", "")
-        return f"Figure({title.get('text', '') if isinstance(title, dict) else title!r})"
+        return str(title.get("text", "") if isinstance(title, dict) else title)
+
+    def plain_text(self) -> str:
+        """Return caption and summary; "" as long as nothing is drawn."""
+        title = f"{self.title}{'' if self.title.endswith('?') else '.'} " if self.title else ""
+        return f"{title}{self.summary}" if self.summary else ""
+
+    def __repr__(self) -> str:
+        return f"Figure({self.title!r})"
 
 
 def _plain(values: Iterable[Any]) -> list[Any]:

@@ -11,20 +11,20 @@ from lib_dlhpc.explore import hybrid_parallel_cosmos as cosmos
 from lib_dlhpc.explore import hybrid_parallel_deep as deep
 from lib_dlhpc.explore import hybrid_parallel_map as ways
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.validate import results
 
 DEEP = {"hypar20-mem224": 224, "hypar20-mem720": 720}
 
 
-def published_table() -> ipywidgets.HTML:
+def published_table() -> Table:
     """Return what was published beside what is predicted, with the error, and from what it starts."""
     lines = [["publication", "published", "predicted", "error", "the prediction starts from"]]
     for name, shown, told, found, start in comparisons():
         values = (shown.format(value) for value in (told, found))
         lines.append([name, *values, f"{found / told - 1:+.0%}", start])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def comparisons() -> list[tuple[str, str, float, float, str]]:

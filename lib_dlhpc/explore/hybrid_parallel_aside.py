@@ -18,6 +18,7 @@ import ipywidgets
 from lib_dlhpc.explore.hybrid_parallel_charts import Way
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import workbench
+from lib_dlhpc.lifetime import owned
 
 REST = 0.15  # s that controls rest before a process is started
 PAUSE = 0.3  # s between two pictures
@@ -31,7 +32,7 @@ def aside(kind: str) -> Compute:
 
     def compute(setting: Any) -> Iterator[Way]:
         asked = json.dumps([kind, *setting])
-        process = subprocess.Popen(
+        process = owned.start(
             [sys.executable, "-m", __spec__.name, asked], stdout=subprocess.PIPE, text=True
         )
         try:
@@ -43,6 +44,7 @@ def aside(kind: str) -> Compute:
         finally:
             process.kill()
             process.wait()
+            owned.ended(process)
 
     return compute
 
@@ -112,6 +114,7 @@ class Later:
                 self.box.children = (self._make(),)
             return answer() if callable(answer) else answer
 
+        opened.answer = answer  # type: ignore[attr-defined]
         return opened
 
 

@@ -86,6 +86,12 @@ def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> i
     return workbench(controls, [asked, wall, *run], ask, note)
 
 
+def times_as_fast(setting: Setting) -> float:
+    """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
+    one, many = (predict(experiment(each)).throughput for each in (setting.alone, setting))
+    return float(many / one)
+
+
 def cores_html(setting: Setting, count: int) -> str:
     """Say whether every rank has a core, as the prediction supposes."""
     if problem_of(setting):

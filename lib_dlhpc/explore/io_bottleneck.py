@@ -14,7 +14,7 @@ import numpy as np
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.io_bottleneck_charts import limits_state, reader_state
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.io import Reading, needed_bandwidth, nodes_needed, reading
@@ -120,6 +120,12 @@ def found(setting: Setting) -> Reading:
     return reading(experiment(setting))
 
 
+def bytes_read(setting: Setting) -> float:
+    """Return the B/s that the run reads: what input allows, or what the GPUs train if that is less."""
+    rate = min(float(found(setting).rate), demand(setting))
+    return rate * float(experiment(setting).dataset.sample_bytes)
+
+
 @lru_cache(maxsize=256)
 def hours(setting: Setting) -> Profile:
     """Return the counts and the time of the run."""
@@ -170,7 +176,7 @@ def size_words(size: float) -> str:
     return f"{size / 1e3:.0f} KB" if size < 1e6 else f"{size / 1e6:g} MB"
 
 
-def profile_table() -> ipywidgets.HTML:
+def profile_table() -> Table:
     """Return the slides' profile: what they count, what the library says."""
     own, slow = profile(slides_run()), slowed_to(slides_run(), HOURS * 3600)
     ours, eight = slides_run(access="cooperative"), own.implied(HOURS * 3600)
@@ -193,20 +199,20 @@ def profile_table() -> ipywidgets.HTML:
         ["FanStore's weak scaling, 512 nodes", f"over {_published('eff'):.0%}",
          f"{weak_scaling(skylake_run()):.0%}"],
     ]  # fmt: skip
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def _published(name: str) -> float:
     return float(results()[f"fanstore18-{name}"]["value"])
 
 
-def demand_table() -> ipywidgets.HTML:
+def demand_table() -> Table:
     """Return what MLPerf Storage asks for one accelerator: the B/s that its published step needs."""
     lines = [["for one accelerator", "A100", "H100"]]
     for name, (key, size, batch) in WORKLOADS.items():
         steps = [float(results()[f"mlps-{key}-{device}"]["value"]) for device in ("a100", "h100")]
         lines.append([name, *(show(bandwidth(size, batch, step), "B/s") for step in steps)])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def bandwidth(size: float, batch: int, step: float) -> float:

@@ -61,7 +61,7 @@ def the_cache() -> ipywidgets.Box:
         verdict.value = f'<p class="dlhpc-verdict">{cache_words(setting)}</p>'
         wall.value = wall_html(cache_wall(setting), cache_fine(setting))
 
-    note = "which rule gets above the dashed line, and what it has to know for that."
+    note = "which rules reach the dashed line; then, on many nodes, which gets above it, and what it has to know."
     return workbench(controls, [verdict, wall, line, bars], update, note)
 
 

@@ -6,13 +6,9 @@ read_them()    the experiment: what a click reads, what came of it
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +24,7 @@ from lib_dlhpc.explore.live_run import ranks_in_words
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.mpi import command, environment
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
@@ -52,7 +49,7 @@ Run = Callable[[Setting, threading.Event, Callable[[str], None]], Came]
 
 def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) -> Came:
     """Make files, calibrate, read. Raises ReadError, SpecError, Cancelled; nothing is left in any case."""
-    folder = Path(tempfile.mkdtemp(prefix="dlhpc-input-"))
+    folder = owned.make_folder("dlhpc-input-")
     try:
         task = setting._asdict() | {"copies": setting.held}
         (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
@@ -66,13 +63,13 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
     except OSError as error:
         raise ReadError(f"{folder}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        owned.remove_folder(folder)
 
 
 def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
     """Run a program to its end, or until it is cancelled, or too late."""
     with open(folder / "log.txt", "wb") as log:
-        process = subprocess.Popen(
+        process = owned.start(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
             start_new_session=os.name == "posix",
         )  # fmt: skip
@@ -81,7 +78,7 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
         cancelled = stop.wait(PAUSE)
         waited += PAUSE
         if cancelled or waited > PATIENCE:
-            _end(process)
+            owned.end(process)
             if cancelled:
                 raise Cancelled
             raise ReadError(f"It took more than {PATIENCE:g} s: this machine is busy.")
@@ -89,20 +86,6 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
         lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
         errors = [line for line in lines if ERROR.match(line)] or lines or ["no output"]
         raise ReadError(f"It ended with an error: {errors[0]}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all that it started."""
-
-    def tell(how: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, how) if os.name == "posix" else process.kill()
-
-    tell(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE)
-    tell(getattr(signal, "SIGKILL", signal.SIGTERM))
-    process.wait()
 
 
 def read_them(read: Run = run, thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:

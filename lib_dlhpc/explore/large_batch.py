@@ -7,6 +7,7 @@ growth_table()      a growing batch in place of a falling rate
 
 import csv
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets
@@ -16,12 +17,15 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.figure import Figure
 from lib_dlhpc.explore.large_batch_charts import Point, accuracy_state, error_state, tuning_state
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict.validate import results
 from lib_dlhpc.spec.catalog import ROOT
+from lib_dlhpc.spec.training import Training
 from lib_dlhpc.train.large_batch import MNIST
 from lib_dlhpc.train.large_batch_results import Mean, batches, mean_of, paired, stored, tuning
+from lib_dlhpc.train.optimizers import Optimizer
+from lib_dlhpc.train.weights import Parameter
 
 NAMES = {
     "linear": "linear scaling",
@@ -176,13 +180,13 @@ def batch_wall(batch: int) -> str:
     return f"{words} LARS is {lost:.1f} points below the base."
 
 
-def growth_table() -> ipywidgets.HTML:
+def growth_table() -> Table:
     """Return a falling rate beside a growing batch: accuracy and steps (Smith et al. 2018)."""
     rows = [("the rate falls tenfold, twice", mean("decay", MNIST.base_batch)),
             ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch))]  # fmt: skip
     lines = [["from batch 32 and rate 0.02", "steps", "right"]]
     lines += [[name, f"{m.steps:,}", f"{m.mean:.1%} ± {m.deviation:.1%}"] for name, m in rows]
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def lars_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
@@ -197,6 +201,32 @@ def lars_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
         answer=answer,
         hint="The gradient's length cancels: local rate times gradient is trust times |w|, then times the rate.",
     )
+
+
+def longer_step(rule: str, times: float) -> float:
+    """Return how many times as long the first step of a layer is if its gradient is `times` as long.
+
+    The layer has 1,000 weights and a gradient of about their length; the rule is that of the trainer.
+    """
+    lengths = []
+    for factor in (1.0, times):
+        draw = np.random.default_rng(0)
+        weights, gradients = draw.normal(size=1000), factor * draw.normal(size=1000)
+        layer = Layer(
+            weights.copy(), gradients, [Parameter("dense.weight", 0, 0, 1000, (1000,), True)]
+        )
+        Optimizer(rule, Training()).update(layer, rate=1.0)
+        lengths.append(float(np.linalg.norm(layer.weights - weights)))
+    return lengths[1] / lengths[0]
+
+
+@dataclass
+class Layer:
+    """One layer as an optimiser sees it."""
+
+    weights: Any
+    gradients: Any
+    parameters: list[Parameter]
 
 
 def lars_step(weights: float, gradient: float, rate: float, trust: float = 1e-3) -> float:

@@ -105,8 +105,8 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
             learn(experiment_of_setting(chosen), told, stop)
         except Cancelled:
             words = f"Cancelled after epoch {epochs[-1]:.0f}."
-        except Diverged:
-            words = f"Diverged after epoch {epochs[-1]:.0f}: the loss is no number any more."
+        except Diverged as error:
+            words = f"Diverged after epoch {epochs[-1]:.0f}: {error}."
             told(min(epochs[-1] + 1, EPOCHS), CHANCE)
         finally:
             runs.update(*runs_state(curves, EPOCHS, None))
@@ -157,7 +157,7 @@ def learn(
 ) -> None:
     """Train on one rank in this process; told(epoch, accuracy) after each epoch.
 
-    Raises Cancelled soon after `stop` is set, Diverged when the loss is no number any more.
+    Raises Cancelled soon after `stop` is set, Diverged as `train` does.
     """
 
     def report(row: dict[str, Any]) -> None:

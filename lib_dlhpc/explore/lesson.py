@@ -16,6 +16,7 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.explore.plain_text import Line, Readable, text_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import parse_quantity
 
@@ -38,7 +39,7 @@ class Lesson:
     """The guesses of one visitor, in the order in which they were made."""
 
     guesses: list[Guess] = field(default_factory=list)
-    _summary: ipywidgets.HTML = field(default_factory=ipywidgets.HTML)
+    _summary: Line = field(default_factory=Line)
 
     def predict(
         self,
@@ -62,7 +63,10 @@ class Lesson:
             value = float(result() if callable(result) else result)
             return Guess(question, _shown(guess, unit), _shown(value, unit), _factor(guess, value))
 
-        return self._ask(question, entry, judge, explanation, then)
+        def answer() -> str:
+            return _shown(float(_value(result)), unit)
+
+        return self._ask(question, entry, judge, explanation, then, answer)
 
     def predict_choice(
         self,
@@ -81,7 +85,9 @@ class Lesson:
             value = str(result() if callable(result) else result)
             return Guess(question, text, value, 1.0 if text == value else math.inf)
 
-        return self._ask(question, entry, judge, explanation, then)
+        return self._ask(
+            question, entry, judge, explanation, then, answer=lambda: str(_value(result))
+        )
 
     def choose(self, question: str, answers: Mapping[str, str], right: str) -> ipywidgets.VBox:
         """Ask a check question; each answer has its own feedback, given at once, and may be tried again.
@@ -97,7 +103,9 @@ class Lesson:
             button.on_click(lambda _, a=answer: _tell(feedback, a == right, answers[a]))
             buttons.append(button)
         row = ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap"})
-        return _card(question, [row, feedback])
+        return Card(
+            question, [row, feedback], lambda: [question, *(f"- {answer}" for answer in answers)]
+        )
 
     def compute(
         self, question: str, answer: float, unit: str = "", hint: str = "", tolerance: float = 0.02
@@ -123,7 +131,10 @@ class Lesson:
 
         check = ipywidgets.Button(description="Check")
         check.on_click(judge)
-        return _card(question, [ipywidgets.HBox([entry, check]), feedback])
+        # Its numbers are those of one learner.
+        return Card(
+            question, [ipywidgets.HBox([entry, check]), feedback], lambda: ["A number to work out."]
+        )
 
     def surprises(self) -> ipywidgets.HTML:
         """Return a table of all guesses against results, the largest surprise first; it fills as guesses come."""
@@ -137,6 +148,7 @@ class Lesson:
         judge: Callable[[str], Guess],
         explanation: str,
         then: ipywidgets.Widget | None,
+        answer: Callable[[], str],
     ) -> ipywidgets.VBox:
         commit = ipywidgets.Button(description="Commit", tooltip="Your guess stays as it is")
         feedback = _feedback()
@@ -157,7 +169,11 @@ class Lesson:
             below.children = (then,) if then is not None else ()
 
         commit.on_click(committed)
-        return _card(question, [ipywidgets.HBox([entry, commit]), feedback, below])
+        return Card(
+            question,
+            [ipywidgets.HBox([entry, commit]), feedback, below],
+            lambda: [question, f"Answer: {answer()}. {explanation}", text_of(then)],
+        )
 
     def _refresh(self) -> None:
         if not self.guesses:
@@ -174,10 +190,23 @@ class Lesson:
         )
 
 
-def _card(question: str, parts: list[Any]) -> ipywidgets.VBox:
-    card = ipywidgets.VBox([ipywidgets.HTML(f"<p><b>{escape(question)}</b></p>"), *parts])
-    card.add_class("dlhpc-question")
-    return card
+class Card(Readable, ipywidgets.VBox):
+    """A question with what belongs to it. lines: what a reader of the notebook sees where no kernel runs."""
+
+    def __init__(self, question: str, parts: list[Any], lines: Callable[[], list[str]]) -> None:
+        super().__init__([ipywidgets.HTML(f"<p><b>{escape(question)}</b></p>"), *parts])
+        self.add_class("dlhpc-question")
+        self._lines = lines
+
+    def plain_text(self) -> str:
+        """Return the lines that are not empty."""
+        return "\n".join(line.strip() for line in self._lines() if line.strip())
+
+
+def _value(result: Any) -> Any:
+    """Return a result, computed now if it is not there yet; an experiment that comes Later stays unmade."""
+    result = getattr(result, "answer", result)
+    return result() if callable(result) else result
 
 
 def _feedback() -> ipywidgets.HTML:

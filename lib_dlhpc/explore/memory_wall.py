@@ -12,7 +12,7 @@ import ipywidgets
 from lib_dlhpc.explore.charts import State, chart, memory_state
 from lib_dlhpc.explore.controls import DATASETS
 from lib_dlhpc.explore.memory_wall_charts import course_state
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.course import Course, course
@@ -150,7 +150,7 @@ def ledger_words(setting: Setting) -> str:
     )
 
 
-def published_table() -> ipywidgets.HTML:
+def published_table() -> Table:
     """Return published figures, predictions and errors, as a table."""
     known = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"], PUBLISHED)}
     lines = [["", "published", "predicted", "error"]]
@@ -158,4 +158,4 @@ def published_table() -> ipywidgets.HTML:
         row = known[name]
         both = (shown.format(value) for value in (row.published, row.predicted))
         lines.append([words, *both, f"{row.error:+.1%}"])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)

@@ -4,11 +4,9 @@ The cap is the system's: a process that asks for more gets none. What a run take
 resident memory, above what Python takes before (train/lab/capped.py).
 """
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ipywidgets
@@ -16,6 +14,7 @@ import numpy as np
 
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.ledger import peak
 from lib_dlhpc.simulate import simulate
@@ -80,8 +79,8 @@ def disk_rates() -> tuple[float, float]:
     """Return the B/s at which pieces leave memory for a file, and come back, as a run does it."""
     array, found = np.ones(PIECE, np.uint8), []
     with (
-        tempfile.TemporaryDirectory(prefix="dlhpc-disk-") as folder,
-        Disk(Path(folder), "rate") as disk,
+        temporary_folder("dlhpc-disk-") as folder,
+        Disk(folder, "rate") as disk,
     ):
         for move in (disk.write, disk.write, disk.read):  # places that were written before
             begin = time.perf_counter()

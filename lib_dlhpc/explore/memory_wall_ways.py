@@ -13,20 +13,23 @@ from lib_dlhpc.explore.memory_wall_charts import ways_state
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.predict import Breakdown, predict
-from lib_dlhpc.predict.fit import ways_to_fit
+from lib_dlhpc.predict.fit import Search
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
 
 PER_NODE = 8
 MODELS = {"GPT-2, 1.5 G weights": "gpt2-1.5b", "GPT, 22 G weights": "gpt-22b"}
-MEMORIES = (8e9, 16e9, 24e9, 40e9, 80e9, 160e9)
+A100 = tuple(float(read_device(f"a100-sxm-{n}gb").memory) for n in (40, 80))  # as in experiment 1
+MEMORIES = (8e9, 16e9, 24e9, *A100, 160e9)
 NETWORKS = {
     "one 25 Gb/s Ethernet": ("ethernet-25g", 1),
     "one 100 Gb/s Ethernet": ("ethernet-100g", 1),
     "eight 200 Gb/s InfiniBand": ("ib-hdr", 8),
 }
 SEARCHED, LISTED = 150, 5  # predictions of a search, and ways that it lists
+PATIENCE = 5.0  # s after which a search ends, for a page answers to nothing meanwhile
 WORDS = {
     "as it is": "each GPU has all weights, all state, and keeps all activations of its samples",
     "scores again": "attention's scores are made again in backward",
@@ -50,7 +53,7 @@ class Setting(NamedTuple):
     model: str = "gpt2-1.5b"
     gpus: int = 16
     batch: int = 64
-    memory: float = 40e9
+    memory: float = A100[0]
     network: str = "one 100 Gb/s Ethernet"
 
 
@@ -79,7 +82,7 @@ def four_ways() -> ipywidgets.Box:
         "gpus": slider("GPUs", "In nodes of 8", [(str(n), n) for n in (8, 16, 32, 64)], 16),
         "batch": slider("Batch", "Samples of a step, all GPUs together",
                         [(str(n), n) for n in (64, 128, 256)], 64),
-        "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], 40e9),
+        "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
         "network": dropdown("Out of node", "Between nodes; inside a node it is NVLink", [(n, n) for n in NETWORKS],
                             "one 100 Gb/s Ethernet"),
     }  # fmt: skip
@@ -176,6 +179,15 @@ def quickest(setting: Setting, names: tuple[str, ...]) -> str:
     return next(each.name for each in fitting(setting) if each.name in names)
 
 
+def sent(zero: int, microbatches: int) -> float:
+    """Return the s of a step in which bytes of gradients and weights are on their way between replicas.
+
+    In proportion to the bytes: the same links carry them all.
+    """
+    changes = {"zero": zero, "microbatches": microbatches}
+    return float(predict(experiment(Setting(), **changes)).communication.bandwidth)
+
+
 def ways_view(setting: Setting) -> State:
     """Return the columns of the chart "memory_ways"."""
     found = [(each.name, each.kind, each.memory, each.seconds) for each in ways(setting)]
@@ -224,9 +236,11 @@ def ways_wall(setting: Setting) -> str:
 
 def search_html(setting: Setting) -> str:
     """Return the quickest ways to fit that the library finds, as a table."""
-    found = ways_to_fit(experiment(setting), most=SEARCHED)
+    search = Search(experiment(setting))
+    search.run(SEARCHED, PATIENCE)
+    found = search.ordered()
     if not found:
-        return problem_html(f"Nothing fits among {SEARCHED} ways tried: take more GPUs.")
+        return problem_html(f"Nothing fits among {search.tried} ways tried: take more GPUs.")
     lines = [["the quickest that fit, one way or two at once", "memory of a GPU", "step"]]
     for each in found[:LISTED]:
         size, took = float(each.prediction.memory_total), float(each.prediction.step_time)

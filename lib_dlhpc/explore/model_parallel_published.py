@@ -2,9 +2,7 @@
 
 from functools import cache
 
-import ipywidgets
-
-from lib_dlhpc.explore.panels import table_html
+from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -17,7 +15,7 @@ GPIPE = {  # row -> stages, microbatches
 HYPAR = "hypar20-512"
 
 
-def published_table() -> ipywidgets.HTML:
+def published_table() -> Table:
     """Return the published figures, predictions and errors, as a table."""
     lines = [["times as fast", "published", "predicted", "error"]]
     known = {row.id: row for row in validate(["gpipe"])}
@@ -27,7 +25,7 @@ def published_table() -> ipywidgets.HTML:
         lines.append([what, *_shown(row.published, row.predicted, row.error)])
     told, foretold = float(results()[HYPAR]["value"]), nodes_gain(512)
     lines.append(["HyPar-Flow, 512 nodes over 1", *_shown(told, foretold, foretold / told - 1)])
-    return ipywidgets.HTML(table_html(lines))
+    return Table(lines)
 
 
 def hypar(nodes: int) -> Experiment:

@@ -38,6 +38,8 @@ LAYERS = {
 }
 WIDTHS = tuple(2**k for k in range(3, 13))
 BATCHES = tuple(2**k for k in range(13))
+# FLOP a byte and TFLOP/s of the check: the end of the slope is at 10 to 52 FLOP a byte.
+ASKED, PEAK = (2, 4, 8, 24, 48, 96), 15.7
 FASTER = [("as it is", 1.0), ("2 ×", 2.0), ("4 ×", 4.0), ("8 ×", 8.0)]
 START, MEMORY, ARITHMETIC = "start", "memory", "arithmetic"
 BOUND = {START: "launch-bound", MEMORY: "memory-bound", ARITHMETIC: "compute-bound"}
@@ -192,13 +194,13 @@ def percent(share: float) -> str:
 
 
 def intensity_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask what a memory-bound layer reaches, with numbers of the learner's own."""
+    """Ask what a layer reaches, with numbers of the learner's own: under the slope or under the flat roof."""
     dice = np.random.default_rng(seed)
-    intensity, bandwidth = int(dice.integers(2, 9)), int(dice.integers(3, 16)) * 100
+    intensity, bandwidth = int(dice.choice(ASKED)), int(dice.integers(3, 16)) * 100
     return lesson.compute(
-        f"A layer makes {intensity} FLOP of each byte. Memory gives {bandwidth} GB/s, the peak is 15.7 TFLOP/s."
+        f"A layer makes {intensity} FLOP of each byte. Memory gives {bandwidth} GB/s, the peak is {PEAK} TFLOP/s."
         " How many TFLOP/s does it reach at most?",
-        intensity * bandwidth / 1e3,
+        min(intensity * bandwidth / 1e3, PEAK),
         "TFLOP/s",
         "Bytes a second times FLOP a byte, unless the peak is less.",
     )

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from subprocess import CompletedProcess, TimeoutExpired
 
 from lib_dlhpc.launch import mpi
-from lib_dlhpc.launch.family import ends_with_parent
 from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 
 PAUSE = 0.05  # s between two looks
@@ -25,10 +25,9 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
         # A file: a pipe that nobody reads meanwhile would hold up who writes much.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
             try:
-                process = subprocess.Popen(
+                process = owned.start(
                     words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                     env=mpi.environment(), start_new_session=os.name == "posix",
-                    preexec_fn=ends_with_parent(),
                 )  # fmt: skip
             except OSError as error:
                 raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None
@@ -39,8 +38,9 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
                     if time.monotonic() > until:
                         raise TimeoutExpired(words, patience)
             except BaseException:
-                mpi.end(process)
+                owned.end(process)
                 raise
+            owned.ended(process)
             out.seek(0)
             return CompletedProcess(words, process.returncode, "", out.read())
 

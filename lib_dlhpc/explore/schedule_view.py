@@ -6,7 +6,7 @@ rounds_and_chunks()                             an experiment with controls
 try_out(my_allreduce)                           proof or mistake, price, drawing, animation
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,12 @@ import traitlets
 from lib_dlhpc.explore.allreduce_charts import messages_state, name_of
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.figure import Figure
+from lib_dlhpc.explore.plain_text import Column
 from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.schedules import COLLECTIVES, ProofError, Round, Schedule, price, prove, schedule
 from lib_dlhpc.schedules.checks import checked
-from lib_dlhpc.schedules.rounds import Algorithm
+from lib_dlhpc.schedules.rounds import Rounds
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity
 
@@ -143,9 +144,7 @@ def rounds_and_chunks() -> ipywidgets.Box:
 def example(algorithm: str, ranks: int, elements: int) -> Schedule:
     """Return the schedule of an allreduce; those that know of nodes get nodes of NODE ranks, or fewer."""
     node = max(n for n in range(1, min(NODE, ranks) + 1) if ranks % n == 0)
-    options: dict[str, Any] = (
-        {"node_size": node} if algorithm in ("hierarchical", "torus_2d") else {}
-    )
+    options = COLLECTIVES["allreduce"][algorithm].on_nodes(ranks, node)
     return schedule(algorithm, ranks, elements, **options)
 
 
@@ -159,7 +158,7 @@ def empty_wall(rounds: Sequence[Round]) -> str:
 
 
 def try_out(
-    algorithm: Algorithm, ranks: int = TRIED["ranks"], elements: int = TRIED["elements"]
+    algorithm: Callable[..., Rounds], ranks: int = TRIED["ranks"], elements: int = TRIED["elements"]
 ) -> ipywidgets.VBox:
     """Prove, price, draw and animate your own allreduce, or show where it goes wrong.
 
@@ -186,7 +185,7 @@ def try_out(
     except Exception as error:  # whatever a learner's function may raise is told, not thrown
         told = f"Your function stopped with {type(error).__name__}: {error}"
         parts.append(ipywidgets.HTML(wall_html(told, "")))
-    box = ipywidgets.VBox(parts)
+    box = Column(parts)
     box.add_class("dlhpc-results")
     return box
 
@@ -195,7 +194,7 @@ def _picture(plan: Schedule, now: int) -> Any:
     return messages_state(_seen(plan), plan.ranks, plan.elements, now, name_of(plan.name))
 
 
-def _compared(algorithm: Algorithm, ranks: int) -> str:
+def _compared(algorithm: Callable[..., Rounds], ranks: int) -> str:
     """Say what the algorithm costs at two sizes, beside a ring."""
     told = []
     for size in PRICED:

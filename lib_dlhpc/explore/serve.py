@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from lib_dlhpc.explore.figure import PAGE_HAS_VEGA
+from lib_dlhpc.explore.plain_text import PAGE_HAS_VEGA
+from lib_dlhpc.explore.visitors import add_visitor_options
 
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
@@ -41,12 +43,16 @@ def serve(
     browser: bool = True,
     preheat: int = 1,
     first: str = "",
+    token: str = "",
+    allow_hosts: Sequence[str] = (),
 ) -> None:
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
     first: the notebook of the folder to open; the default is the gallery itself.
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
     preheat: kernels kept ready for each notebook, about 100 MB each; 0 starts them on demand.
+    token: what visitors have to bring, in the address that is printed; "": nothing.
+    allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
     """
     path = Path(target).resolve()
@@ -57,6 +63,8 @@ def serve(
     _prepare_environment()
     from voila.app import Voila
     from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+
+    from lib_dlhpc.explore.door import TemplateFiles, behind_door
 
     class Farewell(VoilaShutdownKernelHandler):
         def check_xsrf_cookie(self) -> None:
@@ -69,25 +77,35 @@ def serve(
 
     class Server(Voila):
         def init_handlers(self) -> list[Any]:
-            return [(f"{self.base_url}voila/api/shutdown/(.*)", Farewell), *super().init_handlers()]
+            own = [
+                (f"{self.base_url}voila/api/shutdown/(.*)", Farewell),
+                (f"{self.base_url}voila/templates/(.*)", TemplateFiles),
+            ]
+            theirs = super().init_handlers()
+            # What lists files for JupyterLab's gallery; ours does without.
+            theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
+            return behind_door([*own, *theirs])
 
         def launch_browser(self) -> None:
             # Voila calls this once it listens: the moment when the address is known to be right.
             home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
             address = f"{home}voila/render/{first}" if first else home
+            address += f"?token={quote(token)}" if token else ""
             print(f"{first or path.name} is at {address}   (Ctrl-C ends it)", flush=True)
             if browser:
                 webbrowser.open(address)
 
-    server = Server(config=_configuration(path, port or _free_port(ip), ip, preheat))
+    port = port or _free_port(ip)
+    server = Server(config=_configuration(path, port, ip, preheat, token, allow_hosts))
     server.initialize([str(path)])
     server.start()
 
 
 @contextmanager
-def served(target: str | Path, preheat: int = 0) -> Iterator[tuple[str, int]]:
+def served(target: str | Path, preheat: int = 0, *options: str) -> Iterator[tuple[str, int]]:
     """Serve from a process of its own; yields (address, process id) and ends it, kernels included.
 
+    options: more of the command line.
     Raises RuntimeError with what the process said if it does not come up.
     """
     command = [
@@ -97,6 +115,7 @@ def served(target: str | Path, preheat: int = 0) -> Iterator[tuple[str, int]]:
         str(target),
         "--no-browser",
         f"--preheat={preheat}",
+        *options,
     ]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -132,11 +151,21 @@ def _prepare_environment() -> None:
     logging.getLogger("tornado.general").addFilter(lambda said: PINGS not in said.getMessage())
 
 
-def _configuration(path: Path, port: int, ip: str, preheat: int) -> Any:
+def _configuration(
+    path: Path,
+    port: int,
+    ip: str,
+    preheat: int,
+    token: str = "",
+    allow_hosts: Sequence[str] = (),
+) -> Any:
     from traitlets.config import Config
+
+    from lib_dlhpc.explore.door import ANY_ADDRESS, NAMES, Nowhere, Visitors, is_local, own_names
 
     config = Config()
     config.Voila.update(ip=ip, port=port, open_browser=True, log_level="ERROR")
+    config.Voila.update(token=token, identity_provider_class=Visitors)
     config.VoilaConfiguration.update(
         template="dlhpc",
         allow_template_override="NO",
@@ -153,8 +182,12 @@ def _configuration(path: Path, port: int, ip: str, preheat: int) -> Any:
     )
     if os.name == "posix":
         config.KernelManager.transport = "ipc"  # sockets that only this user can open
-    if ip not in ("127.0.0.1", "localhost", "::1"):
-        config.Voila.tornado_settings = {"compress_response": True}  # pages are a third as heavy
+    config.Voila.tornado_settings = {
+        NAMES: own_names(ip, allow_hosts),
+        ANY_ADDRESS: not is_local(ip),
+        "default_handler_class": Nowhere,
+        "compress_response": not is_local(ip),  # pages are a third as heavy
+    }
     return config
 
 
@@ -214,10 +247,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("target", nargs="?", default=".")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--ip", default="127.0.0.1", help="0.0.0.0 lets other machines in")
+    add_visitor_options(parser)
     parser.add_argument("--preheat", type=int, default=1, help="kernels kept ready, a notebook")
     parser.add_argument("--no-browser", action="store_true")
     given = parser.parse_args(arguments)
-    serve(given.target, given.port, given.ip, not given.no_browser, given.preheat)
+    serve(
+        given.target, given.port, given.ip, not given.no_browser, given.preheat,
+        token=given.token or "", allow_hosts=given.allow_host,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

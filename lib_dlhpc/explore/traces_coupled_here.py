@@ -4,12 +4,9 @@ couple_here()    the experiment: ranks, how much a sample costs, buffer, placeme
 """
 
 import json
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ipywidgets
@@ -23,6 +20,7 @@ from lib_dlhpc.explore.traces_coupled import workflow as described
 from lib_dlhpc.explore.traces_live import RealRun, ways_html
 from lib_dlhpc.explore.traces_process import RunError, through
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.predict.coupled import predict_coupled
 from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
@@ -50,7 +48,7 @@ def workflow(setting: Setting) -> Workflow:
 
 def run(setting: Setting, stop: threading.Event) -> Told:
     """Run it, and then the placement that promises to be quicker. Raises Cancelled, RunError; leaves nothing."""
-    folder = Path(tempfile.mkdtemp(prefix="dlhpc-coupled-"))
+    folder = owned.make_folder("dlhpc-coupled-")
     try:
         (folder / "workflow.toml").write_text(dumps(workflow(setting)), encoding="utf-8")
         words = ("couple", str(folder / "workflow.toml"), "-n", str(setting.ranks), "--json")
@@ -59,7 +57,7 @@ def run(setting: Setting, stop: threading.Event) -> Told:
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        owned.remove_folder(folder)
 
 
 def couple_here(

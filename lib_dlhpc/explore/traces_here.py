@@ -6,8 +6,6 @@ ways()       the time of the mean rank, and what the late one costs: predicted, 
 
 import base64
 import io
-import shutil
-import tempfile
 import threading
 import zipfile
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.traces_charts import rank_parts
 from lib_dlhpc.explore.traces_process import RunError, through
+from lib_dlhpc.lifetime import owned
 from lib_dlhpc.predict.neighbours import predict_neighbours
 from lib_dlhpc.simulate.neighbours import play_neighbours, program, ring
 from lib_dlhpc.spec.machine import Machine, load_machine
@@ -59,7 +58,7 @@ class Came:
 
 def run(setting: Setting, stop: threading.Event) -> Came:
     """Trace the program. Raises Cancelled and RunError; nothing is left of it in any case."""
-    folder = Path(tempfile.mkdtemp(prefix="dlhpc-traced-"))
+    folder = owned.make_folder("dlhpc-traced-")
     try:
         through((*words_of(setting, folder / "trace.npz"), "--told", str(folder)), folder, stop)
         slept = np.stack([np.load(folder / f"slept-{rank}.npy") for rank in range(RANKS)], axis=1)
@@ -67,7 +66,7 @@ def run(setting: Setting, stop: threading.Event) -> Came:
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}.") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        owned.remove_folder(folder)
     return Came(from_meeting(whole), slept[..., 0], slept[..., 1])
 
 
@@ -149,8 +148,7 @@ def cost_of(setting: Setting, analysis: Analysis) -> float:
 
 def files(timeline: Timeline) -> dict[str, bytes]:
     """Return a trace as files to keep: for Perfetto and Chrome, and an OTF2 archive in a zip."""
-    with tempfile.TemporaryDirectory(prefix="dlhpc-traced-") as name:
-        folder = Path(name)
+    with owned.temporary_folder("dlhpc-traced-") as folder:
         write(timeline, folder / "trace.json")
         write(timeline, folder / "trace.otf2")
         packed = io.BytesIO()

@@ -6,7 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
-from lib_dlhpc.launch.mpi import end, environment
+from lib_dlhpc.launch.mpi import environment
+from lib_dlhpc.lifetime import owned
 
 DLHPC = (sys.executable, "-m", "lib_dlhpc.cli")
 PAUSE, PATIENCE = 0.1, 150.0  # s
@@ -28,7 +29,7 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
     """
     output, log = folder / "output.txt", folder / "log.txt"
     with open(output, "wb") as out, open(log, "wb") as errors:
-        process = subprocess.Popen(
+        process = owned.start(
             [*DLHPC, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
             env={**environment(), "TMPDIR": str(folder)}, start_new_session=os.name == "posix",
         )  # fmt: skip
@@ -41,8 +42,9 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
             if waited > PATIENCE:
                 raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.")
     except BaseException:
-        end(process)
+        owned.end(process)
         raise
+    owned.ended(process)
     if process.returncode:
         raise RunError(f"It ended with an error: {_last_words(log)}")
     return output.read_text("utf-8", "replace")

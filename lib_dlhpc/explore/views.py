@@ -110,10 +110,14 @@ def _headline(
 ) -> tuple[tuple[str, str, str], ...]:
     e = prediction.experiment
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
-    time = show(float(prediction.time_to_train), "s")
+    seconds = float(prediction.time_to_train)
+    time = show(seconds, "s")
     if replay:
-        error = float(prediction.time_to_train) / replay.published_time - 1
+        error = replay.error(seconds)
         remark = f"published {show(replay.published_time, 's')}, prediction {error:+.0%}"
+        if replay.miss(seconds):
+            time = f"{time}, {abs(error):.0%} too {'long' if error > 0 else 'short'}"
+            remark = f"a miss: published {show(replay.published_time, 's')}"
     else:
         remark = f"{int(prediction.steps):,} steps, {e.run.epochs:g} epochs"
     bounds = f"bounds {low} to {high}"

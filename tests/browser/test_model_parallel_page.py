@@ -33,14 +33,14 @@ DROPDOWNS = {
     1: [("Schedule", "1F1B"), ("Activations", "made again")],
     2: [("Cut into", "equal weights"), ("Network", "VGG-16")],
 }
-GUESSES = {0: "1.8", 1: "8", 2: "10", 3: 3}  # a number: that choice of a list
+GUESSES = {0: "1.8", 1: "4", 2: "10", 3: 3}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "HyPar-Flow, 512 nodes over 1"
-    a_guess_unlocks(closed, eventually, GUESSES, 1, before, "it is 4.0", "a factor of 1.9")
+    a_guess_unlocks(closed, eventually, GUESSES, 1, before, "it is 2.7", "a factor of 1.4")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
@@ -70,9 +70,9 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
     shared.get_by_role("button", name="Yes, model parallel is for speed").click()
-    eventually(lambda: shared.get_by_text("It is for what does not fit").count() == 1)
+    eventually(lambda: shared.get_by_text("It is where the batch may not grow.").count() == 1)
     shared.get_by_role("button", name="No: replicas first").click()
-    eventually(lambda: shared.get_by_text("Yes: split within a node only").count() == 1)
+    eventually(lambda: shared.get_by_text("Yes, while the batch may grow.").count() == 1)
 
 
 def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(

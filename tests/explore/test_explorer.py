@@ -1,5 +1,7 @@
 """The explorer without a browser: whatever is chosen next can be chosen, and mistakes change nothing."""
 
+import html
+
 import pytest
 
 from lib_dlhpc.explore.controls import FIELDS, change
@@ -16,7 +18,10 @@ RUNS = {run.name: run.experiment for run in replays()}
 @pytest.mark.parametrize("run", RUNS)
 def test_every_machine_can_be_chosen_from_every_run(run, machine):
     there = change(RUNS[run], "machine", machine)
-    assert there.machine.name == machine and there.calibration.rate == 0
+    assert there.machine.name == machine
+    kept = machine == RUNS[run].machine.name and RUNS[run].calibration.rate > 0
+    assert bool(there.calibration.rate) == kept
+    assert bool(there.warnings) == (RUNS[run].calibration.rate > 0 and not kept)
     assert views(predict(there)).headline
 
 
@@ -45,6 +50,26 @@ def test_every_control_sets_a_field_and_shows_it():
     page.controls["replay"].value = "ying-2018"
     assert page.controls["nodes"].value == RUNS["ying-2018"].strategy.nodes
     assert page.experiment == RUNS["ying-2018"]
+
+
+@pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
+def test_a_prediction_that_misses_its_publication_says_so_in_the_headline(run):
+    page = Explorer()
+    page.controls["replay"].value = run.name
+    missed = run.miss(float(predict(run.experiment).time_to_train))
+    for words in (" too short", " too long"):
+        assert (words in page.headline.value) == (words in missed)
+    assert html.escape(missed) in page.walls.value
+    page.controls["nodes"].value = 4
+    assert not missed or html.escape(missed) not in page.walls.value
+
+
+def test_a_choice_that_drops_a_measured_rate_says_so():
+    page = Explorer()
+    page.controls["model"].value = "vgg16"
+    assert "calibration.rate = 1089.4 is dropped" in page.walls.value
+    page.controls["replay"].value = "goyal-2017"
+    assert "is dropped" not in page.walls.value
 
 
 def test_a_mistake_is_told_and_changes_nothing():

@@ -1,7 +1,6 @@
 """Versions on the page: what is clicked is gone on from, what was there is not written again, and all is cleared."""
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -14,7 +13,6 @@ from experiment_page import Now, button, click, controls, told
 from patience import eventually
 
 from lib_dlhpc.explore import failures_versions
-from lib_dlhpc.explore.failures_folder import SHELL
 from lib_dlhpc.explore.failures_network import LAST, Learner
 from lib_dlhpc.explore.failures_tree import VersionTree, tree_rows
 from lib_dlhpc.explore.failures_versions import (
@@ -175,7 +173,6 @@ def test_a_store_goes_with_what_held_it() -> None:
     assert not path.exists()
 
 
-@pytest.mark.skipif(not os.access(SHELL, os.X_OK), reason="no shell that would watch")
 def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
     program = (
         "import time; from lib_dlhpc.explore.failures_folder import Folder;"

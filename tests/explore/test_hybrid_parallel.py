@@ -116,7 +116,7 @@ def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
     ("changes", "wall"),
     [
         ({}, ""), ({"slabs": 1}, "Memory"), ({"slabs": 2}, "Memory"), ({"tier": "gpfs"}, "Input"),
-        ({"tier": "nvme"}, ""), ({"edge": 256, "slabs": 32}, "The surface"),
+        ({"tier": "nvme"}, ""), ({"edge": 256, "slabs": 32, "samples": 4}, "The surface"),
         ({"edge": 128, "slabs": 8}, "The sum of the gradients"),
     ],
 )  # fmt: skip

@@ -154,19 +154,23 @@ def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mi
     assert "✓ Compute-bound: 79% of the peak; large products reach 80%." in told(page)
 
 
-def test_the_check_asks_for_bytes_times_intensity():
-    card = intensity_check(Lesson(), seed=2)
-    text = card.children[0].value
-    intensity, bandwidth = (
-        float(text.split(word)[0].split()[-1]) for word in (" FLOP of each", " GB/s,")
-    )
-    entry, check = card.children[1].children
-    entry.value = f"{intensity * bandwidth / 1e3:.6g}"
-    check.click()
-    assert "✓" in words(card)
-    entry.value = "15.7"
-    check.click()
-    assert "Bytes a second times FLOP a byte" in words(card)
+def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
+    flat = []
+    for seed in range(40):
+        card = intensity_check(Lesson(), seed)
+        text = card.children[0].value
+        intensity, bandwidth, peak = (
+            float(text.split(word)[0].split()[-1])
+            for word in (" FLOP of each", " GB/s,", " TFLOP/s.")
+        )
+        slope = intensity * bandwidth / 1e3
+        flat.append(slope > peak)
+        entry, check = card.children[1].children
+        for answer, right in ((min(slope, peak), True), (max(slope, peak), False)):
+            entry.value = f"{answer:.6g}"
+            check.click()
+            assert ("✓" in words(card)) is right
+    assert 0.25 < np.mean(flat) < 0.75  # neither roof can be guessed
 
 
 # what if ----------------------------------------------------------------------------------------------

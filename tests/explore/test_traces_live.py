@@ -156,7 +156,7 @@ def test_a_run_that_is_cancelled_leaves_no_rank_and_no_file(
 ) -> None:
     pytest.importorskip("mpi4py")
     monkeypatch.setattr(traces_here, "STEPS", 100_000)
-    monkeypatch.setattr(traces_here.tempfile, "mkdtemp", lambda prefix: str(made(tmp_path)))
+    monkeypatch.setattr(traces_here.owned, "make_folder", lambda prefix: made(tmp_path))
     stop, ended = threading.Event(), []
 
     def work() -> None:

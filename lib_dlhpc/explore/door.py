@@ -1,0 +1,122 @@
+"""The door of the dashboards: what every request passes before anything answers it.
+
+Host name. A page of another site can have its own name resolve to this server's address (DNS rebinding); a browser
+then lets its scripts read what is here. So a request must name the server by a name of its list, or by an address,
+which nobody can make lead elsewhere. Token. Where there is one, a request must bring it, or the cookie that a request
+with it was given. Voila asks for neither on its static files and on one of its WebSockets; here all handlers do.
+"""
+
+import html
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from http.client import responses
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from tornado.web import HTTPError
+from voila.static_file_handler import TemplateStaticFileHandler
+from voila.voila_identity_provider import VoilaIdentityProvider
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+NAMES, ANY_ADDRESS = "dlhpc_names", "dlhpc_any_address"  # settings of the server
+
+# Nothing on it is fetched from anywhere: whoever sees it may not be allowed to fetch.
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><link rel="icon" href="data:,">
+<style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 38rem;
+margin: 15vh auto; padding: 0 1rem }} input, button {{ font: inherit; padding: .3rem .6rem }}</style>
+</head><body><h1>{title}</h1><p>{why}</p>{more}</body></html>
+"""
+ASK = """<form><label>Token <input name="token" autocomplete="off" autofocus></label> <button>Open</button></form>"""
+
+
+def is_local(ip: str) -> bool:
+    """Return whether only this machine can reach a server that listens there."""
+    return ip in LOOPBACK
+
+
+def own_names(ip: str, more: Iterable[str] = ()) -> set[str]:
+    """Return the names that a server which listens on `ip` goes by, and `more`, in lower case."""
+    names = {"localhost", ip, *more}
+    if not is_local(ip):
+        host = socket.gethostname()
+        names |= {host, f"{host.split('.')[0]}.local", socket.getfqdn()}
+    return {name.lower().rstrip(".") for name in names}
+
+
+class Visitors(VoilaIdentityProvider):
+    """Who comes with the token. There is no login page, on which a visitor could set a password for the others."""
+
+    def get_handlers(self) -> list[tuple[str, object]]:
+        return []
+
+
+class Door(JupyterHandler):
+    """Mixed into every handler, before all else that it is."""
+
+    def check_host(self) -> bool:
+        name = self.request.host_name.rstrip(".")
+        try:
+            address = ip_address(name.strip("[]"))
+        except ValueError:
+            return name in self.settings[NAMES]
+        return address.is_loopback or self.settings[ANY_ADDRESS] or name in self.settings[NAMES]
+
+    async def prepare(self, **options: Any) -> None:
+        if not self.check_host():
+            raise HTTPError(403, "host")
+        if await ensure_async(self.identity_provider.get_user(self)) is None:
+            raise HTTPError(403, "token")
+        if re.search(r"[\x00-\x1f\x7f]", unquote(self.request.path)):
+            raise HTTPError(404)
+        parent: Any = super().prepare(**options)
+        await ensure_async(parent)
+
+    def write_error(self, status_code: int, **about: Any) -> None:
+        error = about.get("exc_info", (None, None))[1]
+        which = error.log_message if isinstance(error, HTTPError) else ""
+        if isinstance(self, APIHandler) and which not in ("host", "token"):
+            super().write_error(status_code, **about)
+            return
+        why, more = {
+            "host": (
+                f"This server does not go by the name {self.request.host_name!r}. Whoever started it can"
+                f" allow the name: dlhpc explore --allow-host {self.request.host_name}",
+                "",
+            ),
+            "token": ("These pages need a token, which is in the address that was printed.", ASK),
+        }.get(which or "", ("", f'<a href="{html.escape(self.base_url)}">All modules</a>'))
+        title = f"{status_code} {responses.get(status_code, '')}"
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(PAGE.format(title=title, why=html.escape(why), more=more))
+
+
+class Nowhere(Door):
+    """What answers an address that nothing else does."""
+
+    async def prepare(self, **options: Any) -> None:
+        await super().prepare(**options)
+        raise HTTPError(404)
+
+
+class TemplateFiles(TemplateStaticFileHandler):
+    """Files of a page's template. Voila's own takes any other form of address for an error of the server."""
+
+    def parse_url_path(self, path: str) -> str:
+        parts = path.split("/")
+        if len(parts) < 3 or parts[1] != "static" or not set(parts).isdisjoint({"", ".", ".."}):
+            raise HTTPError(404)
+        return str(super().parse_url_path(path))
+
+
+def behind_door(handlers: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Return routes (pattern, handler, ...) whose handlers all have the door before them."""
+    guarded: dict[type, type] = {}
+    for _, handler, *_ in handlers:
+        guarded[handler] = type(handler.__name__, (Door, handler), {})
+    return [(pattern, guarded[handler], *rest) for pattern, handler, *rest in handlers]

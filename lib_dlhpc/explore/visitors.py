@@ -1,0 +1,28 @@
+"""Options of the command line that say who may visit the dashboards; light, as every command reads them."""
+
+import argparse
+import secrets
+
+
+def add_visitor_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say who may come."""
+    parser.add_argument(
+        "--token",
+        nargs="?",
+        type=_token,
+        const=secrets.token_urlsafe(16),
+        help="let in only who has the address with this token (default: one made for this run)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which others may ask for this server, such as that of a proxy; may be repeated",
+    )
+
+
+def _token(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a token is not empty; --token alone makes one")
+    return text
