@@ -159,6 +159,17 @@ def test_the_small_network_of_a_check_takes_171_and_176_us():
     assert both == pytest.approx([171e-6, 176e-6], abs=0.5e-6)
 
 
+def test_what_the_check_tells_leaves_starting_only():
+    setting = layers.Setting(model="mlp-digits")
+    own = layers.device_of(setting, MINE)
+    weights = 4 * layers.experiment(setting, own).model.parameters
+    assert (weights, own.memory_bandwidth) == (pytest.approx(26e3, rel=0.02), 20e9)
+    assert weights / own.memory_bandwidth == pytest.approx(1.3e-6, rel=0.02)
+    assert 10 * weights / own.memory_bandwidth < 0.1 * steps(model="mlp-digits")[0]
+    _, bounds, _ = steps(model="mlp-digits")
+    assert {bound for name, bound in bounds.items() if name != "update"} == {"launch-bound"}
+
+
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     has_every_part(repository / "modules" / "01_one_step.ipynb", 4, 4)
 

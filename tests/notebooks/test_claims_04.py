@@ -7,6 +7,8 @@ from module_text import has_every_part
 
 from lib_dlhpc.explore.model_parallel_cuts import NETWORKS, WAYS, Cut, cut_wall, seconds, stages
 from lib_dlhpc.explore.model_parallel_cuts import unevenness as uneven
+from lib_dlhpc.explore.model_parallel_live import QUICKEST, quickest
+from lib_dlhpc.explore.model_parallel_live import Setting as Live
 from lib_dlhpc.explore.model_parallel_pipeline import (
     Pipe,
     bubble_of,
@@ -31,6 +33,7 @@ from lib_dlhpc.explore.model_parallel_products import predicted as split
 from lib_dlhpc.explore.model_parallel_products import seconds as lasts
 from lib_dlhpc.explore.model_parallel_published import nodes_gain
 from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import breakdown
 
 HERE = Products()
@@ -96,6 +99,30 @@ def test_the_formula_of_the_text_is_that_of_the_library(gpus: int):
 
 
 # between the layers ---------------------------------------------------------------------------------
+
+
+def test_the_question_is_about_the_pipeline_that_the_page_opens_with():
+    opens = Pipe()
+    assert (opens.ranks, opens.microbatches, opens.batch, opens.recompute) == (4, 8, 16, "none")
+    assert speed_up(opens) == pytest.approx(2.8, abs=0.05)
+
+
+def test_gpipe_as_published_makes_activations_again_and_so_does_its_prediction():
+    for row in catalog.read("published", "gpipe")["rows"]:
+        if row["id"].startswith("gpipe19-tpu"):
+            assert "strategy.recompute" not in row["set"]
+    assert catalog.read("published", "gpipe")["experiment"]["strategy"]["recompute"] == "full"
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_which_split_is_the_quickest_here_depends_on_the_microbatches(ranks: int):
+    found = [quickest(Live(ranks=ranks, microbatches=m)) for m in (4, 8)]
+    assert found == ["every layer (tensor)", "the row of layers (pipeline)"]
+    assert set(found) < set(QUICKEST)
+
+
+def test_inside_a_node_a_split_is_several_times_as_fast():
+    assert 4 < gain(1, 8) < 8
 
 
 def test_8_stages_and_8_microbatches_are_about_4_times_as_fast_and_56_would_be_7():

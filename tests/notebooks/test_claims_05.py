@@ -11,8 +11,10 @@ from lib_dlhpc.explore import hybrid_parallel_map as ways
 from lib_dlhpc.explore.hybrid_parallel import comparisons
 from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way
 from lib_dlhpc.explore.hybrid_parallel_cosmos import Cubes, finer, step_of
+from lib_dlhpc.explore.hybrid_parallel_live import Setting, times_as_fast
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.validate import results
+from lib_dlhpc.spec.experiment import read_experiment
 
 
 def part(way: Way, name: str) -> float:
@@ -160,6 +162,49 @@ def test_six_sums_a_layer_and_microbatch_where_activations_are_made_again():
         assert told == pytest.approx(sums * many * one, rel=0.06)  # beside it the two ends
 
 
+@pytest.mark.parametrize("tensor", [2, 4, 8])
+def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tensor: int):
+    """Korthikanti et al. 2022, equations 2 and 4, by the ledger: what eight more layers keep."""
+    q, h, a, b = 1024, 2048, 16, 1
+
+    def kept(layers: int, t: int, **strategy) -> float:
+        network = {"family": "gpt", "layers": layers, "hidden": h, "heads": a, "sequence": q}
+        shared = {"nodes": 1, "devices_per_node": t, "tensor": t, "batch": b, "precision": "bf16"}
+        run = read_experiment(
+            {
+                "model": {**network, "vocabulary": 64, "dropout": 0.1},
+                "dataset": "webtext", "machine": "selene", "storage": {"tier": ""},
+                "strategy": {**shared, **strategy},
+            }
+        )  # fmt: skip
+        return float(predict(run).memory["activations"])
+
+    def each_layer(**strategy) -> float:
+        return (kept(16, tensor, **strategy) - kept(8, tensor, **strategy)) / 8
+
+    plain = q * b * h * (10 + 24 / tensor + 5 * a * q / (h * tensor))
+    assert each_layer() == pytest.approx(plain, rel=0.02)
+    split = q * b * h * (34 + 5 * a * q / h) / tensor
+    assert each_layer(sequence_parallel=True) == pytest.approx(split, rel=0.02)
+    assert each_layer(recompute="full") == pytest.approx(2 * q * b * h, rel=0.02)
+
+
+def test_past_the_critical_batch_only_a_finer_cut_shortens_the_step():
+    now, cut, more = (
+        float(step_of(each).step_time) for each in (Cubes(), finer(Cubes()), Cubes(gpus=1024))
+    )
+    assert cut / now == pytest.approx(0.53, abs=0.01) and 0.99 < more / now < 1.05
+    assert 1 / cosmos.strong_gain() == pytest.approx(1 / 5, abs=0.02)  # "about a fifth"
+    assert float(step_of(finer(Cubes(), 8)).throughput) > float(
+        step_of(finer(Cubes(), 4)).throughput
+    )
+
+
+def test_eight_ranks_of_a_small_gpt_are_three_times_as_fast_by_the_formula():
+    assert times_as_fast(Setting("words", 2, 2, 2, 4)) == pytest.approx(3.1, abs=0.1)
+    assert times_as_fast(Setting("words", 1)) == 1
+
+
 def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
     there = ways.predicted(ways.Ways(), 8, 12)
     passes = sum(part(there, name) for name in ("compute", "made again", "tensor sums"))
@@ -167,4 +212,4 @@ def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 4, 5)
+    has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 4, 6)

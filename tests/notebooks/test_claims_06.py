@@ -12,6 +12,7 @@ from lib_dlhpc.explore.large_batch import (
     base,
     batch_wall,
     lars_step,
+    longer_step,
     mean,
     published,
     times_base,
@@ -28,6 +29,39 @@ from lib_dlhpc.train.large_batch_results import (
     tuning,
 )
 from lib_dlhpc.train.threads import one_thread
+
+
+def spread(rate: float, batch: float, sigma: float = 1.0, steps: int = 4000) -> tuple[float, float]:
+    """Steps down a valley of curvature 1, far from its floor and on it.
+
+    Returned: noise of a step over the step, where the gradient is 1; variance of the weights in the end.
+    """
+    noise = sigma / batch**0.5 * np.random.default_rng(0).standard_normal((steps, 500))
+    step = rate * (1 + noise)
+    w = np.zeros(500)
+    for each in noise:
+        w = w - rate * (w + each)
+    return float(step.std() / step.mean()), float(w.var())
+
+
+def test_a_lower_rate_leaves_the_noise_of_a_step_against_the_step_and_a_larger_batch_does_not():
+    (usual, left), (slow, fallen), (large, grown) = (
+        spread(0.1, 10),
+        spread(0.01, 10),
+        spread(0.1, 100),
+    )
+    assert slow == pytest.approx(usual) and large == pytest.approx(usual / 10**0.5, rel=0.01)
+    for variance, rate, batch in ((left, 0.1, 10), (fallen, 0.01, 10), (grown, 0.1, 100)):
+        assert variance == pytest.approx(
+            rate / batch / 2, rel=0.15
+        )  # in proportion to rate / batch
+
+
+def test_gradients_that_are_summed_and_not_divided_lengthen_a_step_of_sgd_and_not_of_lars():
+    assert longer_step("sgd", 4) == pytest.approx(4) and longer_step(
+        "momentum", 4
+    ) == pytest.approx(4)
+    assert longer_step("lars", 4) == pytest.approx(1)
 
 
 def t(batch: int, first: str = "lars", second: str = "tuned") -> float:

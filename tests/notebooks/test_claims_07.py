@@ -15,10 +15,11 @@ from lib_dlhpc.explore import io_bottleneck_nodes as nodes
 from lib_dlhpc.explore.io_bottleneck import Setting, demand, experiment, found, hours
 from lib_dlhpc.explore.io_bottleneck_live import questions
 from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.caching import least_recently_used
+from lib_dlhpc.predict.caching import best, least_recently_used
 from lib_dlhpc.predict.io import nodes_needed
 from lib_dlhpc.predict.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
 from lib_dlhpc.predict.validate import results
+from lib_dlhpc.simulate.caching import orders
 
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 QUICK, THOROUGH = "2 : 1, quick (1 GB/s a reader)", "3 : 1, thorough (40 MB/s a reader)"
@@ -97,6 +98,41 @@ def test_half_a_cache_finds_15_percent_by_the_usual_rule_and_half_by_the_simples
     assert cache.found("keep", 0.5) == pytest.approx(0.5)
     online = [cache.found(rule, 0.5) for rule in cache.RULES if rule != "belady"]
     assert max(online) <= 0.51
+
+
+def test_early_reads_of_an_epoch_hit_best_and_none_after_the_cached_share():
+    """Least recently used, half cached: (c - v) / (1 - v) at v of an epoch, as the text and the notes have it."""
+    samples, share, parts = 400, 0.5, 10
+    read = orders(samples, 200)
+    hits = np.zeros((len(read), samples))
+    stack = list[int]()  # distances of reuse: how many others were read since
+    for epoch, order in enumerate(read):
+        for at, sample in enumerate(order):
+            if sample in stack:
+                hits[epoch, at] = len(stack) - 1 - stack.index(sample) < share * samples
+                stack.remove(sample)
+            stack.append(sample)
+    by_part = hits[4:].reshape(-1, parts, samples // parts).mean(axis=(0, 2))
+    v = (np.arange(samples) + 0.5) / samples
+    told = np.maximum(0, (share - v) / (1 - v)).reshape(parts, -1).mean(axis=1)
+    np.testing.assert_allclose(by_part, told, atol=0.01)
+    assert [round(100 * each) for each in told[:5]] == [47, 41, 33, 23, 9] and not by_part[5:].any()
+    assert by_part.mean() == pytest.approx(least_recently_used(share), abs=0.005)
+
+
+def test_one_reader_finds_no_more_than_the_cached_share_even_if_it_knows_the_order():
+    rates = {rule: cache.found(rule, 0.5) for rule in cache.RULES}
+    assert max(rates.values()) == pytest.approx(best(0.5), abs=0.005)
+    assert rates["belady"] == pytest.approx(rates["keep"], abs=0.005)
+
+
+def test_the_first_question_has_a_small_part_of_the_bandwidth_for_an_answer():
+    assert input_.bytes_read(Setting()) == pytest.approx(0.73e9, rel=0.01)
+    assert input_.bytes_read(Setting()) < 0.05 * 20e9
+    fed = Setting(access="cooperative")  # nothing waits: what the GPUs train
+    assert input_.bytes_read(fed) == pytest.approx(
+        demand(fed) * float(experiment(fed).dataset.sample_bytes)
+    )
 
 
 def test_on_16_nodes_rules_differ_little_and_who_knows_the_order_finds_more():

@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.memory_wall import PUBLISHED, Setting, experiment, fullest, in_time, shares
+from lib_dlhpc.explore.memory_wall import (
+    PUBLISHED,
+    Setting,
+    capacity,
+    experiment,
+    fullest,
+    in_time,
+    shares,
+)
+from lib_dlhpc.explore.memory_wall_live import Setting as Capped
+from lib_dlhpc.explore.memory_wall_live import experiment as live
+from lib_dlhpc.explore.memory_wall_live import ledger
 from lib_dlhpc.explore.memory_wall_outside import LINKS, crossing, forward_share, needed, seconds
 from lib_dlhpc.explore.memory_wall_outside import Setting as Away
 from lib_dlhpc.explore.memory_wall_ways import Setting as Step
-from lib_dlhpc.explore.memory_wall_ways import fitting, quickest, way
+from lib_dlhpc.explore.memory_wall_ways import fitting, quickest, sent, way
 from lib_dlhpc.predict import predict
 from lib_dlhpc.predict.offload import PAGE_FAULT
 from lib_dlhpc.predict.validate import results, validate
@@ -34,6 +45,8 @@ def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_perc
 def test_activations_of_resnet_are_some_fifty_times_the_weights():
     weights, _, activations = shares(Setting("resnet50", 64, "fp32", "momentum"))
     assert 40 < activations / weights < 70
+    weights, _, activations = shares(Setting())  # the question is about what the page opens with
+    assert (round(weights / 1e9, 1), round(activations / weights)) == (3.1, 12)
 
 
 def test_of_gpt_2_activations_are_the_most_and_with_one_sample_the_optimiser():
@@ -78,6 +91,23 @@ def test_zero_3_gains_more_than_zero_1_and_pays_on_the_slow_network_only():
     assert way(slow, "ZeRO 3").memory < way(slow, "ZeRO 1").memory
     assert way(slow, "ZeRO 3").seconds > 1.2 * way(slow, "ZeRO 1").seconds
     assert way(fast, "ZeRO 3").seconds < 1.1 * way(fast, "ZeRO 1").seconds
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 4])
+def test_plain_replicas_sum_once_a_step_and_zero_3_gathers_in_each_microbatch(microbatches: int):
+    plain = sent(0, microbatches)
+    assert plain == pytest.approx(sent(0, 1)) == pytest.approx(sent(1, microbatches))
+    assert sent(2, microbatches) / plain == pytest.approx((1 + microbatches) / 2, rel=0.1)
+    assert sent(3, microbatches) / plain == pytest.approx(1.5 * microbatches, rel=0.1)
+
+
+def test_a_gpu_of_40_gb_is_the_same_in_both_experiments():
+    assert Step().memory == capacity(Setting()) == pytest.approx(42.4e9, rel=1e-3)
+
+
+def test_the_question_before_the_real_run_is_about_a_tenth_of_what_it_takes_in_core():
+    inside, outside = (ledger(live(Capped(), way)) for way in ("none", "all"))
+    assert (round(inside / 1e6), round(outside / 1e6, 1)) == (81, 10.6)
 
 
 def test_making_again_costs_next_to_nothing_where_the_exchange_is_longer():

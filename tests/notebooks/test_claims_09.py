@@ -3,6 +3,7 @@
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 from module_text import has_every_part
 
@@ -16,6 +17,8 @@ from lib_dlhpc.explore.failures import (
     found,
     interval_wall,
 )
+from lib_dlhpc.explore.failures_live import EXAMPLE, expected, mtbf_of, total_of
+from lib_dlhpc.explore.failures_machine import Setting as Failing
 from lib_dlhpc.explore.failures_network import WIDTHS, Learner
 from lib_dlhpc.explore.failures_versions import last_layer_bytes
 from lib_dlhpc.explore.failures_ways import BEST, WAYS, ways_walls
@@ -70,6 +73,25 @@ def test_dalys_terms_take_away_two_thirds_of_the_cost():
     assert 1 - float(goodput(exact(cost, mtbf), Saving(0.0, 0.0, cost), mtbf)) == pytest.approx(
         sqrt(2 * cost / mtbf), rel=0.01
     )
+
+
+def test_a_run_of_four_seconds_that_fails_every_two_takes_six():
+    """The question before the failure machine: start and training undisturbed, then by the formula."""
+    assert total_of(EXAMPLE) == 4 and mtbf_of(Failing(), EXAMPLE) == 2
+    assert expected(Failing(), EXAMPLE) == pytest.approx(6.3, abs=0.05)
+    draw, every = np.random.default_rng(0), EXAMPLE.seconds * Failing().every / EXAMPLE.steps
+    walls = []
+    for _ in range(
+        4000
+    ):  # the same, drawn: a failure takes what was trained since the last snapshot
+        wall, left, starting = 0.0, EXAMPLE.seconds, 0.0  # the first start is spared
+        while left > 0:
+            ahead = starting + min(every, left) + EXAMPLE.copying
+            strike = draw.exponential(2.0)
+            wall += min(strike, ahead)
+            left, starting = (left - every, 0.0) if strike > ahead else (left, EXAMPLE.startup)
+        walls.append(EXAMPLE.startup + wall)
+    assert np.mean(walls) == pytest.approx(expected(Failing(), EXAMPLE), rel=0.05)
 
 
 def test_from_5_minutes_to_20_the_loss_falls_and_to_a_day_it_is_nearly_all():

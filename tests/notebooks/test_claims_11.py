@@ -85,6 +85,29 @@ def test_a_buffer_helps_where_both_sides_take_as_long_and_vary():
     assert waits(p, p, spread, depth)[0] == pytest.approx(spread**2 / (2 * depth * p), rel=0.05)
 
 
+def waits_of(depth: int, sigma: float, batches: int = 100_000) -> np.ndarray:
+    """What each side waits a batch, played: both take 1 s on the mean, and vary by sigma each."""
+    draw = np.random.default_rng(0)
+    make, train = draw.normal(1.0, sigma, (2, batches)).tolist()
+    taken = [0.0] * batches
+    made = trained = for_samples = for_room = 0.0
+    for i in range(batches):
+        made += make[i]
+        room = taken[i - depth] if i >= depth else 0.0  # a place is free once a batch is taken out
+        for_room, made = for_room + max(room - made, 0.0), max(made, room)
+        for_samples, taken[i] = for_samples + max(made - trained, 0.0), max(made, trained)
+        trained = taken[i] + train[i]
+    return np.array([for_samples, for_room]) / batches
+
+
+@pytest.mark.parametrize(("depth", "sigma"), [(2, 0.05), (4, 0.1), (8, 0.1)])
+def test_where_both_sides_vary_by_s_each_waits_s_squared_over_d_p(depth: int, sigma: float):
+    """The formula of the text, p = c = 1 s, held against a run, and the library's with it."""
+    told = sigma**2 / depth
+    assert waits_of(depth, sigma) == pytest.approx([told, told], rel=0.1)
+    assert waits(1.0, 1.0, 2**0.5 * sigma, depth)[0] == pytest.approx(told, rel=0.1)
+
+
 def test_sending_late_costs_800_ms_and_the_training_rank_waits_78_percent():
     assert longer_if_late(Planted(how="sends late")) == pytest.approx(0.8)
     assert waiting_share(Workflow()) == pytest.approx(78, abs=1)
