@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test lint format bench lock clean
+.PHONY: help install explore test notebooks lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -48,8 +48,12 @@ $(READY): requirements.lock pyproject.toml
 explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser prints the address)
 	$(BIN)/dlhpc explore $(ARGS)
 
-test: $(READY) ## run every test and notebook
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(NBVAL) tests $(NOTEBOOKS) $(ARGS)
+# What runs by default is a setting, so that pytest itself tells paths in ARGS, which replace it, from options.
+test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
+
+notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
+	$(BIN)/python modules/store.py $(ARGS)
 
 lint: $(READY) ## check style, types and which room imports which
 	$(BIN)/ruff check .
@@ -64,13 +68,17 @@ format: $(READY) ## rewrite the sources in the project's style
 # The peers have needs of their own, so they live apart from the locked environment.
 bench: .venv-bench/.ready ## measure speed and accuracy beside a named peer
 	@ls benchmarks/*.py >/dev/null
-	for file in benchmarks/[!_]*.py; do .venv-bench/bin/python $$file $(ARGS) || exit 1; done
+	status=0; for file in benchmarks/[!_]*.py; do \
+	    echo "== $$file"; .venv-bench/bin/python $$file $(ARGS) || status=1; done; exit $$status
 
 .venv-bench/.ready: pyproject.toml
 	@test -n "$(PYTHON)"
 	@$(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python -m pip install --quiet --editable '.[bench]'
 	@touch $@
+
+soak: $(READY) ## thirty visitors, long pages, many runs: what is left? (half an hour; ARGS="--minutes 1")
+	$(BIN)/python tests/soak/soak.py $(ARGS)
 
 # Versions stay as they are unless pyproject.toml asks for others; ARGS=--upgrade renews them all.
 lock: ## remake requirements.lock (ARGS=--upgrade takes the newest versions)

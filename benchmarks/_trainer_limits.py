@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -24,7 +24,17 @@ from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.optimizers import Optimizer
 from lib_dlhpc.train.record import Recorder
 
-ROUNDS, SPELL = 7, 0.4  # turns, and s of each
+
+class Effort(NamedTuple):
+    """How much is measured: turns, s of each, how many convolutions, which share of the batches that need memory."""
+
+    rounds: int = 7
+    spell: float = 0.4
+    convolutions: int = 5
+    share: float = 1.0
+
+
+QUICK = Effort(1, 0.002, 1, 0.02)
 
 
 def line(name: str, ours: str, peer: str, ratio: str, wanted: str) -> None:
@@ -58,7 +68,7 @@ def stepper(model: Model, batch: int, recorder: Recorder | None = None) -> Calla
     return step
 
 
-def seconds(step: Callable[[], None], spell: float = SPELL) -> float:
+def seconds(step: Callable[[], None], spell: float) -> float:
     """Return the mean CPU seconds of a step over a spell."""
     step()
     steps, start = 0, time.process_time()
@@ -68,19 +78,19 @@ def seconds(step: Callable[[], None], spell: float = SPELL) -> float:
     return (time.process_time() - start) / steps
 
 
-def of_sgemm() -> None:
+def of_sgemm(effort: Effort) -> None:
     """Print which share of the rate of a large product a dense layer's step reaches."""
     a, b = (np.ones((1024, 1024), np.float32) for _ in range(2))
     out = np.empty_like(a)
     model = read_model({"family": "mlp", "widths": [1024, 1024, 1024, 10]})
-    batch = 512
+    batch = int(512 * effort.share) + 1
     step = stepper(model, batch)
     # The first layer's input has no gradient.
     flop = batch * (3 * model.forward_flop - model.layers[0].forward_flop)
     rates, peaks = [], []
-    for _ in range(ROUNDS):
-        peaks.append(2 * 1024**3 / seconds(lambda: np.matmul(a, b, out=out)))
-        rates.append(flop / seconds(step))
+    for _ in range(effort.rounds):
+        peaks.append(2 * 1024**3 / seconds(lambda: np.matmul(a, b, out=out), effort.spell))
+        rates.append(flop / seconds(step, effort.spell))
     share = median(rate / peak for rate, peak in zip(rates, peaks, strict=True))
     rate, peak = (f"{median(values) / 1e9:.0f} GFLOP/s" for values in (rates, peaks))
     line("dense 1024 x 1024", rate, peak, f"{share:.0%}", "60 % of sgemm")
@@ -96,9 +106,9 @@ CONVOLUTIONS = (
 )
 
 
-def of_textbook() -> None:
+def of_textbook(effort: Effort) -> None:
     """Print how much faster a convolution's forward and backward are than in their textbook form."""
-    for inputs, outputs, space, kernel, padding, batch in CONVOLUTIONS:
+    for inputs, outputs, space, kernel, padding, batch in CONVOLUTIONS[: effort.convolutions]:
         entry = {"kind": "conv", "channels": outputs, "kernel": kernel, "padding": padding}
         entry |= {"bias": False}
         shape = [inputs, space, space]
@@ -113,7 +123,8 @@ def of_textbook() -> None:
         textbook = partial(_textbook, images, weights["weight"], errors, padding)
         for found, expected in zip(own(), textbook(), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
-        pairs = [(seconds(own, 0.2), seconds(textbook, 0.2)) for _ in range(ROUNDS)]
+        spell = effort.spell / 2
+        pairs = [(seconds(own, spell), seconds(textbook, spell)) for _ in range(effort.rounds)]
         ours, theirs = (f"{1e3 * median(times):.2f} ms" for times in zip(*pairs, strict=True))
         name = f"conv {inputs}-{outputs}, {space} x {space}, {kernel} x {kernel}"
         line(name, ours, theirs, f"{median(t / o for o, t in pairs):.1f}x", "3x textbook")
@@ -143,23 +154,24 @@ def _windows(x: Any, kernel: int, padding: int) -> Any:
     return sliding_window_view(np.pad(x, border), (kernel, kernel), axis=(2, 3))
 
 
-def recorder() -> None:
+def recorder(effort: Effort) -> None:
     """Print what taking down a step's events costs."""
     model = read_model("mlp-mnist")
     plain, noted = stepper(model, 128), stepper(model, 128, Recorder())
-    pairs = [(seconds(noted), seconds(plain)) for _ in range(2 * ROUNDS + 1)]
+    both = (noted, plain)
+    pairs = [[seconds(step, effort.spell) for step in both] for _ in range(2 * effort.rounds + 1)]
     ours, without = (f"{1e3 * median(times):.2f} ms" for times in zip(*pairs, strict=True))
     line("step recorded", ours, without, f"{median(a / b for a, b in pairs) - 1:+.1%}", "below 3 %")
 
 
-def memory(cases: dict[str, tuple[Any, int]]) -> None:
+def memory(cases: dict[str, tuple[Any, int]], effort: Effort) -> None:
     """Print the peak of three steps, as numpy reports it to tracemalloc, beside the ledger's prediction.
 
     Nothing is left out, such as what convolutions take to compute; each case at two sizes of batch. The
     first step's arrays, which tracemalloc does not see, are no more at once than those of the others.
     """
-    for name, (entry, largest) in cases.items():
-        model = read_model(entry)
+    for name, (entry, most) in cases.items():
+        model, largest = read_model(entry), max(2, int(most * effort.share))
         for batch in (largest, largest // 2):
             tracemalloc.start()
             step = stepper(model, batch)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from _quick import add_quick
 
 ALGORITHMS = ("ring", "rabenseifner")
 MOST = 2.0  # times the library
@@ -29,7 +30,10 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=16)
     parser.add_argument("--repeat", type=int, default=40)
     parser.add_argument("--rank-of-many", action="store_true", help=argparse.SUPPRESS)
+    add_quick(parser)
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.ranks, arguments.megabytes, arguments.repeat = 2, 0.1, 3
     if arguments.rank_of_many:
         return measure(int(arguments.megabytes * 1e6), arguments.repeat)
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import simpy
+from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, simgrid, textbook
 
 from lib_dlhpc.schedules import Schedule, schedule
@@ -105,8 +106,8 @@ def incast(ranks: int, elements: int) -> Iterator[list[tuple[int, int, int, int,
     yield [(r, 0, 0, elements, "copy") for r in range(1, ranks)]
 
 
-def growth() -> None:
-    """Print the CPU time of a message, and over log2(messages), where n doubles and doubles."""
+def growth(quick: bool) -> None:
+    """Print the CPU time of a message, and over log2(messages), where n doubles and doubles; quick: n once."""
     print(f"\n{'':<44} {'messages':>10} {'us a message':>13} {'/ log2 n':>9} {'rates set':>10}")
     cases = (
         ("ring", "ring", (32, 64, 128, 256), {}),
@@ -117,7 +118,7 @@ def growth() -> None:
         ("incast, one after another", incast, (65, 257, 1025), {}),
     )
     for name, algorithm, sizes, topology in cases:
-        for ranks in sizes:
+        for ranks in sizes[:1] if quick else sizes:
             step = 0.0 if name == "incast, all at once" else 1e-5
             arrival = np.random.default_rng(0).exponential(step, ranks)
             _, sim = simulation(schedule(algorithm, ranks, BLOCK * ranks), arrival, **topology)
@@ -133,8 +134,10 @@ def main() -> None:
     """Print the rates, then the growth."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=256)
-    against_textbook(parser.parse_args().ranks)
-    growth()
+    add_quick(parser)
+    given = parser.parse_args()
+    against_textbook(16 if given.quick else given.ranks)
+    growth(given.quick)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Predicted against measured I/O: python benchmarks/io.py [FOLDER] [SECONDS].
+"""Predicted against measured I/O: python benchmarks/io.py [FOLDER] [--seconds 90].
 
 A storage tier is fitted to what `dlhpc calibrate io` measures; then file sizes and numbers of readers that the
 fit has not seen are predicted, with the formula of `dlhpc predict`, and measured: one file a sample, and parts
@@ -6,9 +6,12 @@ of packed partitions; cold, and warm with a tier of its own. All settings take t
 machine does meanwhile slows them alike. Exits 1 if a line is off by more than 25 %.
 """
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
+
+from _quick import add_quick
 
 from lib_dlhpc.calibrate import cold
 from lib_dlhpc.calibrate.expected import expected
@@ -18,7 +21,7 @@ from lib_dlhpc.calibrate.io import KiB, MiB, Setting, default_settings, measure_
 from lib_dlhpc.calibrate.points import COLD, WARM, Point
 from lib_dlhpc.calibrate.report import as_toml, how
 
-AIM, SECONDS, SIZE = 0.25, 90.0, 512.0 * MiB
+AIM, SECONDS, SIZE, QUICK = 0.25, 90.0, 512.0 * MiB, 48.0 * MiB
 SIZES = (
     ("file", 8 * KiB), ("file", 16 * KiB), ("file", 128 * KiB), ("file", 512 * KiB),
     ("random", 32 * KiB), ("random", 64 * KiB), ("random", 256 * KiB),
@@ -38,7 +41,7 @@ def line(point: Point, predicted: float) -> tuple[str, float]:
     return text, abs(error)
 
 
-def compare(folder: Path, state: str, seconds: float) -> list[float]:
+def compare(folder: Path, state: str, seconds: float, size: float) -> list[float]:
     """Measure everything in this state, print the table of what the fit has not seen; returns its errors."""
     seen = default_settings()
     unseen = [Setting(*kind, readers) for readers in READERS for kind in SIZES]
@@ -48,7 +51,7 @@ def compare(folder: Path, state: str, seconds: float) -> list[float]:
         for each in seen
         if each.what in FITTED and each.readers == 1
     ]
-    points = measure_io(folder, state=state, seconds=seconds, size=SIZE, settings=[*seen, *unseen])
+    points = measure_io(folder, state=state, seconds=seconds, size=size, settings=[*seen, *unseen])
     fit = fit_io(points[: len(seen)])
     print(
         f"\n{state}: {how(points[0])}; medians of the calmer half of {len(points[0].seconds)}, us a sample"
@@ -65,21 +68,26 @@ def compare(folder: Path, state: str, seconds: float) -> list[float]:
     return errors
 
 
-def main(folder: Path, seconds: float) -> int:
+def main() -> int:
     """Print the comparison; 1 if a line is off by more than AIM."""
-    print("; ".join(host(folder).values()))
-    states = [WARM] if cold.ways()[0] == cold.NONE else [COLD, WARM]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each state, about")
+    add_quick(parser)
+    given = parser.parse_args()
+    print("; ".join(host(given.folder).values()))
+    states = [WARM] if given.quick or cold.ways()[0] == cold.NONE else [COLD, WARM]
+    seconds, size = (1.0, QUICK) if given.quick else (given.seconds, SIZE)
     worst = 0.0
     for state in states:
-        errors = sorted(compare(folder, state, seconds))
+        errors = sorted(compare(given.folder, state, seconds, size))
         within, worst = sum(error <= AIM for error in errors), max(worst, errors[-1])
         middle = errors[len(errors) // 2]
         print(
             f"{within} of {len(errors)} lines within {AIM:.0%}; median {middle:.1%}, worst {errors[-1]:.1%}"
         )
-    return int(worst > AIM)
+    return int(worst > AIM and not given.quick)
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.gettempdir())
-    sys.exit(main(place, float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS))
+    sys.exit(main())

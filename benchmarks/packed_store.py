@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _quick import add_quick
 
 FILES, SIZE, BATCH = 20_000, 16 << 10, 64
 # So many that the first question, which wakes a sleeper, is one of many.
@@ -37,20 +38,24 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--folder", help="where the files are made; else a temporary folder")
     parser.add_argument("--rank-of-many", help=argparse.SUPPRESS)
+    add_quick(parser)
     options = parser.parse_args()
     if options.rank_of_many:
         return measure(Path(options.rank_of_many), options.repeat)
     from lib_dlhpc.launch.mpi import command, environment
 
+    large = LARGE
+    if options.quick:
+        options.ranks, options.repeat, options.files, large = [2], 1, 200, LARGE // 100
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        make(Path(folder), options.files)
+        make(Path(folder), options.files, large)
         for ranks in options.ranks:
             words = [__file__, "--rank-of-many", folder, "--repeat", str(options.repeat)]
             subprocess.run(command(ranks, *words), env=environment(), check=True)
 
 
-def make(home: Path, files: int) -> None:
-    """Write both trees and pack them."""
+def make(home: Path, files: int, large: int) -> None:
+    """Write both trees and pack them; large: B of each of the few files."""
     from lib_dlhpc.storage import pack
 
     draw = np.random.default_rng(0)
@@ -60,7 +65,7 @@ def make(home: Path, files: int) -> None:
         path.write_bytes(draw.bytes(SIZE))
     (home / "large").mkdir()
     for number in range(LARGE_FILES):
-        (home / "large" / f"{number}.bin").write_bytes(draw.bytes(LARGE))
+        (home / "large" / f"{number}.bin").write_bytes(draw.bytes(large))
     pack(home / "small", home / "small.store")
     pack(home / "large", home / "large.store", partitions=2)
     os.sync()
@@ -166,8 +171,9 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
     """
     from lib_dlhpc.storage import open_store
 
-    buffer = np.zeros(LARGE, np.uint8)
-    content = [np.full(LARGE, number, np.uint8) for number in range(LARGE_FILES // 2)]
+    size = (home / "large" / "0.bin").stat().st_size
+    buffer = np.zeros(size, np.uint8)
+    content = [np.full(size, number, np.uint8) for number in range(LARGE_FILES // 2)]
     with open_store(home / "large.store", comm, ranks_per_node=1) as store:
         part = store.index.columns["partition"]
         own, far = (
@@ -214,7 +220,7 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
     ):
         here, there = np.median(times[name]), np.median(times[peer])
         say(
-            f"8 MB {name}: {LARGE / here / 1e9:.2f} GB/s, {peer}: {LARGE / there / 1e9:.2f} GB/s:"
+            f"{size / 1e6:g} MB {name}: {size / here / 1e9:.2f} GB/s, {peer}: {size / there / 1e9:.2f} GB/s:"
             f" {there / here:.2f} (at least {AT_LEAST[name]})",
             flush=True,
         )

@@ -1,6 +1,6 @@
 """What recording costs: an event, against an empty loop; a step of the trainer, against one without a recorder.
 
-    python benchmarks/recorder.py [--batch 8]
+    python benchmarks/recorder.py [--batch 8] [--quick]
 
 All variants take turns in one process. A row holds several events, in the sense of Score-P and OTF2: entering,
 leaving, and a message or the two ends of a collective between them; `dlhpc trace convert` writes that many. Both are
@@ -21,22 +21,23 @@ THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 os.environ.update(THREADS)  # before numpy starts its threads
 
 import numpy as np  # noqa: E402
+from _quick import add_quick  # noqa: E402
 
 from lib_dlhpc.spec.experiment import loads  # noqa: E402
 from lib_dlhpc.timeline.communicator import trace_comm  # noqa: E402
 from lib_dlhpc.timeline.recorder import Recorder, region  # noqa: E402
 
 EXPERIMENT = Path(__file__).parents[1] / "labs" / "experiments" / "digits.toml"
-MANY, TURNS = 20_000, 15
+MANY, TURNS, STEPS = 20_000, 15, 600
 REGION, MESSAGE, COLLECTIVE = 2, 3, 4  # events of a row
 MOST = 1000  # ns a row
 Loop = Callable[[int], None]
 
 
-def turns(loops: dict[str, Loop], many: int = MANY) -> dict[str, float]:
+def turns(loops: dict[str, Loop], many: int, repeat: int) -> dict[str, float]:
     """Return the median over turns of the CPU ns of one pass through each loop."""
     found: dict[str, list[float]] = {name: [] for name in loops}
-    for _ in range(TURNS):
+    for _ in range(repeat):
         for name, loop in loops.items():
             start = time.process_time_ns()
             loop(many)
@@ -132,14 +133,14 @@ def calls(comm: Any) -> dict[str, tuple[int, int, Loop]]:
     }
 
 
-def events() -> None:
+def events(many: int, repeat: int) -> None:
     """Print what an event costs."""
     loops: dict[str, Loop] = {
         "bare": bare, "clock": clock, "with region": block, "@region": function,
         "a row: packed (ours)": packed, "a row: list of tuples": tuples,
         "a row: numpy columns": columns,
     }  # fmt: skip
-    found = turns(loops)
+    found = turns(loops, many, repeat)
     tick = found["clock"] - found["bare"]
     print(f"one reading of the clock: {tick:.0f} ns\n")
     print(f"{'':<26} {'ns a row':>8} {'clocks':>7} {'ns an event':>12}   a row wanted below {MOST}")
@@ -152,10 +153,10 @@ def events() -> None:
         return
     plain, recorder = calls(MPI.COMM_SELF.Dup()), Recorder()
     traced = calls(trace_comm(MPI.COMM_SELF.Dup(), recorder))
-    for name, (many, each, loop) in traced.items():
-        both = turns({"plain": plain[name][-1], "traced": loop}, MANY // 10)
+    for name, (rows, each, loop) in traced.items():
+        both = turns({"plain": plain[name][-1], "traced": loop}, many // 10, repeat)
         recorder.clear()
-        told(name, (both["traced"] - both["plain"]) / many, tick, each)
+        told(name, (both["traced"] - both["plain"]) / rows, tick, each)
 
 
 def told(name: str, row: float, tick: float, events: int) -> None:
@@ -178,7 +179,7 @@ class Silent:
     add = begin_bucket = end_bucket = message = leave_out = nothing
 
 
-def steps(batch: int) -> None:
+def steps(batch: int, many: int) -> None:
     """Print what recording adds to a step of the trainer."""
     from lib_dlhpc.train import trainer
     from lib_dlhpc.train.alone import Alone
@@ -202,13 +203,13 @@ def steps(batch: int) -> None:
         )
     indices = np.arange(batch)
     found: dict[str, list[int]] = {name: [] for name in ranks}
-    for number in range(600):
+    for number in range(many):
         for name, rank in sorted(ranks.items(), key=lambda item: (len(item[0]) + number) % 3):
             start = time.perf_counter_ns()
             rank._step(number, 0.0, indices)
             found[name].append(time.perf_counter_ns() - start)
     none = median(found["none"])
-    rows = len(recorders["on"].rows) / 600
+    rows = len(recorders["on"].rows) / many
     print(
         f"\na step of {EXPERIMENT.name}, batch {batch}, one rank: {none / 1e3:.0f} us, {rows:.0f} rows"
     )
@@ -223,9 +224,14 @@ def steps(batch: int) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--batch", type=int, default=8, help="samples of a step; default: 8")
-    batch = options.parse_args().batch
-    events()
-    steps(batch)
+    add_quick(options)
+    given = options.parse_args()
+    if given.quick:
+        events(MANY // 100, 3)
+        steps(given.batch, 30)
+    else:
+        events(MANY, TURNS)
+        steps(given.batch, STEPS)
 
 
 if __name__ == "__main__":

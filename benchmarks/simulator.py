@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, played, simgrid, textbook
 
 from lib_dlhpc.costs.network import Level, Network, flat
@@ -97,17 +98,18 @@ def against_peers(ranks: int) -> None:
     print(f"permutations go at {share:.2f} of the kept ring's rate (wanted: 0.33)")
 
 
-def large() -> None:
+def large(ranks: int, nodes: int) -> None:
     """Print the seconds and the memory of what needs to stay small."""
-    ranks = 16384
     network, ring = flat(ranks, ALPHA, BETA), schedule("ring", ranks, ranks * 100)
     _, spent = timed(lambda: finish_times(ring, network, ELEMENT), 1)
     print(f"\nring of {ranks:,} ranks, {2 * (ranks - 1) * ranks:,} messages {spent:8.2f} s")
-    run = replay("goyal-2017").experiment.set({"machine.nodes": 256, "strategy.nodes": 256})
+    run = replay("goyal-2017").experiment.set({"machine.nodes": nodes, "strategy.nodes": nodes})
     for allreduce in ("ring", "hierarchical", "rabenseifner"):
         step = run.set({"strategy.allreduce": allreduce})
         _, spent = timed(lambda e=step: simulate(e), 3)
-        print(f"a ResNet-50 step on 2,048 ranks, {allreduce:<14} {spent:8.2f} s   (under 2)")
+        print(
+            f"a ResNet-50 step on {8 * nodes:,} ranks, {allreduce:<14} {spent:8.2f} s   (under 2)"
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
@@ -118,8 +120,10 @@ def main() -> None:
     """Print every ratio that the project promises of its simulator."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=256)
-    against_peers(parser.parse_args().ranks)
-    large()
+    add_quick(parser)
+    given = parser.parse_args()
+    against_peers(16 if given.quick else given.ranks)
+    large(*((256, 2) if given.quick else (16384, 256)))
 
 
 if __name__ == "__main__":

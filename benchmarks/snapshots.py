@@ -1,6 +1,6 @@
 """Snapshots beside numpy.savez with fsync: what training waits for, and what is written.
 
-    python benchmarks/snapshots.py [FOLDER]      FOLDER: on the disk to measure (default: a temporary one)
+    python benchmarks/snapshots.py [FOLDER] [--quick]   FOLDER: on the disk to measure (default: a temporary one)
 
 Training with one snapshot at the end of each epoch and without any take turns in one process, so whatever
 else the machine does meets them alike; the slowdown is the median over pairs. Beside it stands the CPU time
@@ -8,9 +8,9 @@ of all threads of rank 0: on a machine with a free core less of it is felt, on a
 numpy.savez and fsync, which training waits for, is what a run without --snapshot-every does.
 """
 
+import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +23,7 @@ os.environ.update(
 )
 
 import numpy as np
+from _quick import add_quick
 
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -33,11 +34,12 @@ from lib_dlhpc.train.trainer import train
 
 PAIRS, BATCH, MOST = 5, 8, 0.05
 EPOCHS = {512: 20, 1024: 5}  # of a width: a few seconds, for a run waits for its last version
+QUICK = {32: 1}
 SIZE, PART = 64 * 1024 * 1024, 0.01
 WAYS = ("none", "versions", "numpy.savez")
 
 
-def experiment(ranks: int, width: int) -> Experiment:
+def experiment(ranks: int, width: int, epochs: int) -> Experiment:
     """An MLP on digits: the wider, the more bytes of state for a second of training."""
     return read_experiment(
         {
@@ -49,7 +51,7 @@ def experiment(ranks: int, width: int) -> Experiment:
                 "batch": BATCH // ranks,
                 "optimizer": "momentum",
             },
-            "run": {"epochs": EPOCHS[width]},
+            "run": {"epochs": epochs},
         }
     )
 
@@ -69,12 +71,12 @@ def seconds(way: str, run: Experiment, comm: Any, where: Path) -> tuple[float, f
     return max(comm.gather(found.seconds) or [0.0]), spent
 
 
-def trained(comm: Any, where: Path) -> None:
+def trained(comm: Any, where: Path, quick: bool) -> None:
     """Print the slowdown by each way of saving."""
-    for width, epochs in EPOCHS.items():
-        run = experiment(comm.size, width)
+    for width, epochs in (QUICK if quick else EPOCHS).items():
+        run = experiment(comm.size, width, epochs)
         took: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-        for number in range(-1, PAIRS):
+        for number in range(-1, 1 if quick else PAIRS):
             for way in WAYS:
                 spent = seconds(way, run, comm, where)
                 if number >= 0:  # the first round is for warming up
@@ -102,9 +104,9 @@ def trained(comm: Any, where: Path) -> None:
         )
 
 
-def written(where: Path) -> None:
+def written(where: Path, size: int) -> None:
     """Print what a change of one percent writes, and how long one waits for it."""
-    state = np.random.default_rng(0).random(SIZE // 4, np.float32)
+    state = np.random.default_rng(0).random(size // 4, np.float32)
     waits: dict[str, list[float]] = {"numpy.savez": [], "save": [], "save_async": []}
     bytes_of: dict[str, float] = {}
     store = SnapshotStore(where / "store")
@@ -128,10 +130,10 @@ def written(where: Path) -> None:
             waits["save_async"].append(time.perf_counter() - begin)
             saving.wait()
         bytes_of["versions"] = max(bytes_of.get("versions", 0), _on_disk(store.folder) - before)
-    share = bytes_of["versions"] / SIZE
+    share = bytes_of["versions"] / size
     print(
-        f"{PART:.0%} of {SIZE / 1e6:.0f} MB changed: a version writes {share:.2%}, numpy.savez"
-        f" {bytes_of['numpy.savez'] / SIZE:.0%}   wanted at most 5%: {'ok' if share <= 0.05 else 'MISSED'}"
+        f"{PART:.0%} of {size / 1e6:.0f} MB changed: a version writes {share:.2%}, numpy.savez"
+        f" {bytes_of['numpy.savez'] / size:.0%}   wanted at most 5%: {'ok' if share <= 0.05 else 'MISSED'}"
     )
     told = ", ".join(f"{name} {median(took) * 1e3:.0f} ms" for name, took in waits.items())
     print(f"  the caller waits: {told}")
@@ -141,18 +143,22 @@ def _on_disk(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def main(folder: Path | None) -> None:
-    with tempfile.TemporaryDirectory(dir=folder) as where:
-        trained(Alone(), Path(where))
-        words = command(2, __file__, "--ranks", where)
-        subprocess.run(words, env=environment(), check=True)
-        written(Path(where))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="on the disk to measure")
+    parser.add_argument("--rank-of-many", action="store_true", help=argparse.SUPPRESS)
+    add_quick(parser)
+    given = parser.parse_args()
+    if given.rank_of_many:
+        from mpi4py import MPI
+
+        return trained(MPI.COMM_WORLD, given.folder, given.quick)
+    with tempfile.TemporaryDirectory(dir=given.folder) as where:
+        trained(Alone(), Path(where), given.quick)
+        words = [__file__, "--rank-of-many", where, *(["--quick"] if given.quick else [])]
+        subprocess.run(command(2, *words), env=environment(), check=True)
+        written(Path(where), SIZE // 64 if given.quick else SIZE)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--ranks"]:
-        from mpi4py import MPI
-
-        trained(MPI.COMM_WORLD, Path(sys.argv[2]))
-    else:
-        main(Path(sys.argv[1]) if sys.argv[1:] else None)
+    main()

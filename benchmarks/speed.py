@@ -11,14 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from math import prod
 from statistics import median
 from typing import Any
 
 import numpy as np
+from _quick import add_quick
 
 from lib_dlhpc.predict import breakdown, compute_scale, predict, sweep
 from lib_dlhpc.predict.replays import replay
 
+# What one who predicts imports; lib_dlhpc by itself is an empty package.
+OURS = "lib_dlhpc.predict"
 PEER_SOLVES = """
 import timeit, mlsysim
 from mlsysim.solvers import DistributedModel
@@ -40,11 +44,15 @@ def seconds(action: Callable[[], Any], repeat: int = 5) -> float:
     return min(times)
 
 
-def import_seconds(python: str, module: str, repeat: int = 7) -> float:
-    """Return the median wall time in s of a fresh interpreter that imports `module`, the bare start taken off."""
-    timed = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
-    command = [python, "-c", timed.format(module)]
-    return median(float(subprocess.check_output(command, text=True)) for _ in range(repeat))
+def import_ratio(slow: tuple[str, str], quick: tuple[str, str], repeat: int) -> float:
+    """Return the median ratio of the CPU seconds of two imports, each (python, module), in turn in new interpreters."""
+    timed = "import time; t = time.process_time(); import {}; print(time.process_time() - t)"
+    commands = [[python, "-c", timed.format(module)] for python, module in (slow, quick)]
+    pairs = [
+        [float(subprocess.check_output(command, text=True)) for command in commands]
+        for _ in range(repeat)
+    ]
+    return median(a / b for a, b in pairs)
 
 
 def random_configurations(count: int, overlap: bool) -> None:
@@ -70,16 +78,19 @@ def main() -> None:
     """Print every ratio that the project promises."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", default=sys.executable, help="a Python that has mlsysim")
-    peer = parser.parse_args().peer
+    add_quick(parser)
+    given = parser.parse_args()
+    repeat, count = (1, 1 << 14) if given.quick else (7, 1 << 19)
 
-    ours, numpys = (import_seconds(sys.executable, name) for name in ("lib_dlhpc", "numpy"))
-    print(f"import lib_dlhpc / import numpy         {ours / numpys:8.2f} x   (at most 1.5)")
+    ours = (sys.executable, OURS)
+    ratio = import_ratio(ours, (sys.executable, "numpy"), repeat)
+    print(f"import {OURS} / import numpy {ratio:11.2f} x   (wanted: at most 1.5)")
 
     experiment = replay("goyal-2017").experiment
-    one = seconds(lambda: [predict(experiment) for _ in range(100)]) / 100
+    many = 5 if given.quick else 100
+    one = seconds(lambda: [predict(experiment) for _ in range(many)]) / many
     print(f"one prediction                          {one * 1e3:8.3f} ms  (at most 1)")
 
-    count = 1 << 19
     rates = {}
     for overlap in (False, True):
         rates[overlap] = count / seconds(
@@ -90,19 +101,22 @@ def main() -> None:
             f"random configurations, overlap {overlap!s:<8} {rates[overlap] / 1e6:8.2f} M/s (at least {least})"
         )
     grid = {
-        "strategy.nodes": range(1, 1001),
+        "strategy.nodes": range(1, 11 if given.quick else 1001),
         "strategy.batch": range(1, 101),
         "machine.inter_node.bandwidth": np.linspace(1e9, 5e10, 10),
     }
     wide = experiment.set({"machine.nodes": 1000})
-    rate = 1e6 / seconds(lambda: sweep(wide, grid).best(), repeat=3)
-    print(f"a million configurations on a grid      {rate / 1e6:8.2f} M/s")
+    size = prod(map(len, grid.values()))
+    rate = size / seconds(lambda: sweep(wide, grid).best(), repeat=3)
+    print(f"{size:>9,} configurations on a grid       {rate / 1e6:8.2f} M/s")
 
     try:
         solve = float(
-            subprocess.check_output([peer, "-c", PEER_SOLVES], text=True, stderr=subprocess.DEVNULL)
+            subprocess.check_output(
+                [given.peer, "-c", PEER_SOLVES], text=True, stderr=subprocess.DEVNULL
+            )
         )
-        theirs = import_seconds(peer, "mlsysim", repeat=3)
+        ratio = import_ratio((given.peer, "mlsysim"), ours, min(repeat, 3))
     except (OSError, subprocess.CalledProcessError):
         print("mlsysim: not installed here; pip install mlsysim, or --peer PYTHON")
         return
@@ -110,7 +124,7 @@ def main() -> None:
     print(
         f"sweep / mlsysim, configurations a second{rates[True] * solve:8.0f} x   (at least 2,000)"
     )
-    print(f"import mlsysim / import lib_dlhpc       {theirs / ours:8.0f} x   (at least 20)")
+    print(f"import mlsysim / import {OURS}   {ratio:8.0f} x   (at least 20)")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 os.environ.update(THREADS)  # before numpy starts its threads
 
 import numpy as np  # noqa: E402
+from _quick import add_quick  # noqa: E402
 from _trainer_limits import (  # noqa: E402
-    ROUNDS,
-    SPELL,
+    QUICK,
+    Effort,
     line,
     memory,
     of_sgemm,
@@ -33,7 +34,7 @@ from _trainer_limits import (  # noqa: E402
     stepper,
 )
 
-from lib_dlhpc.launch.local import mpiexec  # noqa: E402
+from lib_dlhpc.launch.mpi import command, environment  # noqa: E402
 from lib_dlhpc.spec.experiment import loads, read_model  # noqa: E402
 from lib_dlhpc.spec.model import Model  # noqa: E402
 from lib_dlhpc.spec.training import Training  # noqa: E402
@@ -79,7 +80,7 @@ class Peer:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen([python, str(PEER)], **pipes)  # type: ignore[call-overload]
 
-    def seconds(self, model: Model, batch: int, spell: float = SPELL) -> float:
+    def seconds(self, model: Model, batch: int, spell: float) -> float:
         """Return the mean CPU seconds of a step."""
         layers = [
             [layer.name, layer.kind, layer.inputs, layer.input_shape, layer.output_shape,
@@ -92,16 +93,16 @@ class Peer:
         return float(self.process.stdout.readline())
 
 
-def against_torch(peer: Peer | None) -> None:
+def against_torch(peer: Peer | None, effort: Effort) -> None:
     """Print samples a second of each case, and the ratio."""
     for name, (entry, batch, wanted) in CASES.items():
         model = read_model(entry)
         step = stepper(model, batch)
         ours, theirs = [], []
-        for _ in range(ROUNDS):
-            ours.append(seconds(step))
+        for _ in range(effort.rounds):
+            ours.append(seconds(step, effort.spell))
             if peer is not None:
-                theirs.append(peer.seconds(model, batch))
+                theirs.append(peer.seconds(model, batch, effort.spell))
         _compare(name, [batch / time for time in ours], [batch / time for time in theirs], wanted)
 
 
@@ -115,20 +116,19 @@ def _compare(name: str, ours: list[float], theirs: list[float], wanted: float) -
         line(name, rate, "-", "-", f"{wanted}x PyTorch")
 
 
-def two_ranks(python: str | None) -> None:
+def two_ranks(python: str | None, quick: bool) -> None:
     """Print samples a second of the MLP on two ranks: MPI here, DistributedDataParallel with gloo there."""
-    file = Path(__file__)
+    words = command(2, __file__, "--rank", *(["--quick"] if quick else []))
     ours, theirs = [], []
-    for _ in range(3):
-        command = [mpiexec(), "-n", "2", sys.executable, str(file), "--rank"]
-        ours.append(_last_number(command))
+    for _ in range(1 if quick else 3):
+        ours.append(_last_number(words))
         if python:
             theirs.append(_last_number([python, str(PEER), "--two-ranks"]))
     _compare("MLP, 2 ranks", ours, theirs, 1.3)
 
 
-def rank() -> None:
-    """One of two ranks: the whole data-parallel step, in wall time."""
+def rank(turns: int, steps: int) -> None:
+    """One of two ranks: the whole data-parallel step, in wall time; the median of `turns` of `steps` each."""
     from mpi4py import MPI
 
     from lib_dlhpc.train.exchange import exchange_of
@@ -154,18 +154,18 @@ def rank() -> None:
         for _ in range(20):
             step()
         rates = []
-        for _ in range(7):
+        for _ in range(turns):
             comm.Barrier()
             start = time.perf_counter()
-            for _ in range(100):
+            for _ in range(steps):
                 step()
-            rates.append(comm.size * batch * 100 / (time.perf_counter() - start))
+            rates.append(comm.size * batch * steps / (time.perf_counter() - start))
     if comm.rank == 0:
         print(median(rates))
 
 
-def _last_number(command: list[str]) -> float:
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def _last_number(words: list[str]) -> float:
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=environment())
     return float(done.stdout.split()[-1])
 
 
@@ -174,23 +174,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", help="a Python with torch")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    add_quick(parser)
     options = parser.parse_args()
     if options.rank:
-        rank()
+        rank(*((1, 3) if options.quick else (7, 100)))
         return
+    effort = QUICK if options.quick else Effort()
     python = options.peer or (sys.executable if _has_torch() else None)
     if python is None:
         print("PyTorch is not installed here: no ratios against it.")
     peer = Peer(python) if python else None
     line("one core", "ours", "peer", "ratio", "wanted")
-    against_torch(peer)
-    two_ranks(python)
-    of_sgemm()
-    of_textbook()
-    recorder()
+    against_torch(peer, effort)
+    two_ranks(python, options.quick)
+    of_sgemm(effort)
+    of_textbook(effort)
+    recorder(effort)
     line("memory", "measured", "ledger", "off by", "wanted")
     entries: dict[str, Any] = {name: case[0] for name, case in CASES.items()} | {"GPT": GPT}
-    memory({name: (entries[name], batch) for name, batch in LARGE.items()})
+    memory({name: (entries[name], batch) for name, batch in LARGE.items()}, effort)
 
 
 def _has_torch() -> bool:

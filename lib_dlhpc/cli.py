@@ -1,40 +1,41 @@
 """The command line: dlhpc predict, simulate, run, compare, calibrate and more, each a command."""
 
+import sys
+
+from lib_dlhpc.lifetime import signals
+
+if __name__ == "__main__" or sys.argv[0].endswith("dlhpc"):
+    signals.end_at_once()  # before all that takes longer to import
+
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.commands import (
-    calibrate,
-    compare,
-    couple,
-    jobs,
-    network,
-    predict,
-    simulate,
-    snapshots,
-    store,
-    submit,
-    trace,
-)
-from lib_dlhpc.commands.experiment import add_experiment, read
-from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.plain import as_json
+from lib_dlhpc.spec.errors import SpecError  # what is heavier is imported after signals are taken
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input,
-    130 cancelled with Ctrl-C.
+    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input or
+    a file that cannot be written, 3 a comparison without a verdict; ended from outside, as a shell has it: 130 by
+    Ctrl-C, 143 by TERM, 129 by HUP.
     """
+    try:
+        with signals.taken():
+            return _ended(arguments)
+    except KeyboardInterrupt as stop:
+        with contextlib.suppress(OSError):  # a terminal that is closed takes no more
+            print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr, flush=True)
+        return signals.status()
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _check_paths(options)
@@ -49,14 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except OSError as error:
-        if error.filename is not None:
-            raise
-        _drop_output()
-        print(f"dlhpc: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        if error.filename is None:
+            _drop_output()
+        named = error.filename and os.fsdecode(error.filename)
+        what = named or "the output cannot be written"
+        print(f"dlhpc: {what}: {error.strerror or error}.", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as stop:
-        print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr)
-        return 130  # as a shell reports it
 
 
 def _check_paths(options: argparse.Namespace) -> None:
@@ -73,6 +72,23 @@ def _drop_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from lib_dlhpc.commands import (
+        calibrate,
+        compare,
+        couple,
+        jobs,
+        network,
+        predict,
+        simulate,
+        snapshots,
+        store,
+        submit,
+        trace,
+    )
+    from lib_dlhpc.commands.experiment import add_experiment
+    from lib_dlhpc.explore.visitors import add_visitor_options
+    from lib_dlhpc.spec import catalog
+
     parser = argparse.ArgumentParser(
         prog="dlhpc", description="Predict deep learning runs on supercomputers."
     )
@@ -85,7 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     real = commands.add_parser("run", help="train for real, on MPI ranks of this machine")
     add_experiment(real, held=" (default: that of --resume or --from)")
     real.add_argument(
-        "-n", "--ranks", type=int, help="MPI ranks (default: the run's devices and servers)"
+        "-n",
+        "--ranks",
+        type=int,
+        help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
     )
     real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
     real.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
@@ -139,23 +158,21 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument(
         "--ip", default="127.0.0.1", help="address to listen on (default: this machine only)"
     )
+    add_visitor_options(page)
     page.set_defaults(command=_explore)
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
+    from lib_dlhpc.commands.experiment import ranks_of, read
+    from lib_dlhpc.compare.here import step_here
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import run_here
     from lib_dlhpc.predict import on_ranks
-    from lib_dlhpc.train.check import check, check_ranks
 
     experiment = read(options.experiment or _held(options), options.set)
-    check(experiment)
-    predicted = on_ranks.check_fits(experiment)
-    ranks = int(experiment.devices + experiment.servers) if options.ranks is None else options.ranks
-    if ranks < 1:
-        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
-    check_ranks(experiment, ranks)
+    ranks = ranks_of(experiment, options.ranks, options.resume)
+    predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
     folder = options.resume or options.out
@@ -165,7 +182,7 @@ def _run(options: argparse.Namespace) -> int:
             ranks,
             Path(folder) if folder else None,
             bool(options.resume),
-            lambda result: on_ranks.beside(experiment, predicted, result),
+            lambda result: on_ranks.beside(experiment, predicted, result, step_words=step),
             options.snapshot_every,
             options.origin,
         )
@@ -192,9 +209,11 @@ def _held(options: argparse.Namespace) -> str:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict.validate import left_out, summary, validate
+    from lib_dlhpc.predict.validate import standings, summary, validate
+    from lib_dlhpc.spec.plain import as_json
 
-    rows = validate(options.families)
+    rows, known = validate(options.families), standings(options.families)
+    left_out = {key: item.why for key, item in known.items() if item.status == "left out"}
     if options.json:
         fields = (
             "id",
@@ -205,20 +224,27 @@ def _validate(options: argparse.Namespace) -> int:
             "unit",
             "error",
             "tolerance",
+            "tolerance_from",
             "verdict",
             "reason",
         )
         table = [{field: getattr(row, field) for field in fields} for row in rows]
+        status = {key: {"status": item.status, "why": item.why} for key, item in known.items()}
         print(
             as_json(
-                {"rows": table, "left_out": left_out(options.families), "summary": summary(rows)}
+                {"rows": table, "status": status, "left_out": left_out, "summary": summary(rows)}
             )
         )
     else:
         _print_rows(rows)
-        for identity, reason in left_out(options.families).items():
+        for identity, reason in left_out.items():
             print(f"left out: {identity}: {reason}")
         _print_summary(summary(rows))
+        found = [item.status for item in known.values()]
+        print(
+            f"{len(found)} published rows: {found.count('scored')} scored, {found.count('input')} inputs,"
+            f" {found.count('left out')} left out"
+        )
     return int(any(row.verdict == "FAIL" for row in rows))
 
 
@@ -247,6 +273,8 @@ def _print_summary(classes: dict[str, dict[str, float]]) -> None:
 
 
 def _catalog(options: argparse.Namespace) -> int:
+    from lib_dlhpc.spec import catalog
+
     if not options.kind:
         for kind in catalog.KINDS:
             print(f"{kind}: {', '.join(catalog.names(kind))}")
@@ -290,8 +318,14 @@ def _explore(options: argparse.Namespace) -> int:
         raise SpecError(
             f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
         )
-    with contextlib.suppress(KeyboardInterrupt):
-        serve(page, options.port, options.ip, not options.no_browser, first=first)
+    try:
+        serve(
+            page, options.port, options.ip, not options.no_browser, first=first,
+            token=options.token or "", allow_hosts=options.allow_host,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if not signals.by_keys():
+            raise
     return 0
 
 

@@ -140,15 +140,52 @@ def test_validate_exits_0_while_all_rows_are_within_what_they_state(capsys):
 
 
 def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
-    from lib_dlhpc.predict import validate
+    from lib_dlhpc.predict import published
 
-    published = {
-        **validate.results(),
-        "goyal17-r50-1h": {**validate.results()["goyal17-r50-1h"], "value": "10"},
+    wrong = {
+        **published.results(),
+        "goyal17-r50-1h": {**published.results()["goyal17-r50-1h"], "value": "10"},
     }
-    monkeypatch.setattr(validate, "results", lambda: published)
+    monkeypatch.setattr(published, "results", lambda: wrong)
     assert main(["validate", "goyal17"]) == 1
     assert "FAIL" in capsys.readouterr().out
+
+
+def test_validate_says_of_every_row_what_becomes_of_it(capsys):
+    main(["validate", "goyal17", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"]["goyal17-r50-1h"]["status"] == "scored"
+    assert told["status"]["goyal17-r50-epoch8"]["status"] == "left out"
+    assert told["status"]["goyal17-r50-iterinc"]["status"] == "input"
+    assert all(row["tolerance_from"] for row in told["rows"])
+    assert {row["id"] for row in told["rows"]} | set(told["left_out"]) <= set(told["status"])
+    main(["validate", "goyal17"])
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "8 published rows: 3 scored, 3 inputs, 2 left out"
+    )
+
+
+@pytest.mark.parametrize("command", ["predict", "simulate"])
+def test_a_change_that_drops_a_measured_rate_warns_on_standard_error(command, capsys):
+    change = ["--set", "strategy.nodes=2", "machine.device=v100-sxm2-16gb"]
+    assert main([command, "goyal-2017", *change]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("dlhpc: warning: calibration.rate = 1089.4 is dropped")
+    assert "machine.device = 'p100-sxm2', not 'v100-sxm2-16gb'" in told and told.count("\n") == 1
+    main([command, "goyal-2017", "--set", "strategy.nodes=2"])
+    assert not capsys.readouterr().err
+    if command == "predict":
+        main(["predict", "goyal-2017", *change, "--json"])
+        assert any("is dropped" in note for note in json.loads(capsys.readouterr().out)["notes"])
+
+
+@pytest.mark.parametrize("name", catalog.names("replays"))
+def test_a_prediction_that_misses_its_publication_says_so(name, capsys):
+    main(["predict", name])
+    missed = replay(name).miss(float(predict(replay(name).experiment).time_to_train))
+    shown = capsys.readouterr().out
+    assert ("too short" in shown or "too long" in shown) == bool(missed)
+    assert missed in shown
 
 
 @pytest.mark.parametrize("kind", catalog.KINDS)

@@ -1,7 +1,9 @@
 """One set of versions: pyproject.toml, requirements.lock and environment.yml stay in step."""
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -15,11 +17,8 @@ from packaging.utils import canonicalize_name
 
 from lib_dlhpc.explore.serve import UNWANTED_EXTENSIONS
 
-# What conda provides itself, and what may not be on conda-forge: an MPI library, the way to batch systems.
-CONDA_ONLY = {"python", "pip", "setuptools"}
-WHEEL_ONLY = {"impi-rt", "psij-python"}
-# The wheel of an MPI library and its conda package are released apart: the same series is enough.
-SAME_SERIES = {"mpich"}
+# What conda itself provides. All else is installed by pip: a name on conda-forge may be another package.
+CONDA_ONLY = {"python", "pip"}
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +41,8 @@ def lock(lock_text: str) -> dict[str, Requirement]:
 
 
 @pytest.fixture(scope="module")
-def conda(repository: Path) -> dict[str, str]:
-    """Every package of environment.yml with its version; a `pip:` section would fail here."""
-    environment = yaml.safe_load((repository / "environment.yml").read_text(encoding="utf-8"))
-    assert environment["channels"] == ["conda-forge"]
-    parts = (re.split(r"([<>=]+)", line, maxsplit=1) for line in environment["dependencies"])
-    return {name: "".join(version).removeprefix("=") for name, *version in parts}
+def conda(repository: Path) -> dict:
+    return yaml.safe_load((repository / "environment.yml").read_text(encoding="utf-8"))
 
 
 def direct(project: dict, *extras: str) -> dict[str, Requirement]:
@@ -85,31 +80,50 @@ def test_lock_names_no_place(lock_text: str) -> None:
         assert not re.search(r"://|^-|^\s+--(?!hash=)|(^|\s)/|file:", line), line
 
 
-def test_environment_has_the_versions_of_the_lock(
-    conda: dict[str, str], lock: dict[str, Requirement]
+@pytest.mark.parametrize("folder", [".", "binder"])
+def test_environment_installs_the_packages_of_the_lock(
+    repository: Path, tmp_path: Path, conda: dict, lock: dict[str, Requirement], folder: str
 ) -> None:
-    for name, pinned in conda.items():
-        if name in CONDA_ONLY:
-            continue
-        locked = version(lock[name])
-        assert locked == pinned or (name in SAME_SERIES and locked.startswith(pinned + ".")), name
+    """pip's part of environment.yml, read from the folder that conda runs pip in, is what is installed here."""
+    (pip,) = (part["pip"] for part in conda["dependencies"] if isinstance(part, dict))
+    told = tmp_path / "report.json"
+    words = [sys.executable, "-m", "pip", "--isolated", "install", "--dry-run", "--no-index"]
+    run = subprocess.run(
+        [*words, "--report", str(told), *shlex.split(" ".join(pip))],
+        cwd=repository / folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PIP_CONFIG_FILE": os.devnull},
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(told.read_text(encoding="utf-8"))["install"] == []  # nothing is missing
+    wanted = {one.name for one in lock.values() if one.marker is None or one.marker.evaluate()}
+    named = r"^Requirement already satisfied: ([^=]+)==.*from -r requirements.lock"
+    assert set(re.findall(named, run.stdout, re.MULTILINE)) == wanted
 
 
-def test_environment_has_all_direct_dependencies_and_no_extra(
-    project: dict, conda: dict[str, str]
-) -> None:
-    wanted = set(direct(project)) - WHEEL_ONLY | {"nbval"}
-    assert set(conda) - CONDA_ONLY == wanted
+def test_conda_is_asked_for_python_and_pip_alone(project: dict, conda: dict) -> None:
+    assert conda["channels"] == ["conda-forge"]
+    asked = [part for part in conda["dependencies"] if isinstance(part, str)]
+    versions = dict(part.partition("=")[::2] for part in asked)
+    assert set(versions) == CONDA_ONLY
+    assert Requirement(f"python{project['requires-python']}").specifier.contains(versions["python"])
 
 
-def test_environment_python_is_supported(project: dict, conda: dict[str, str]) -> None:
-    assert Requirement(f"python{project['requires-python']}").specifier.contains(conda["python"])
+def test_environment_names_what_it_brings(repository: Path, project: dict) -> None:
+    text = (repository / "environment.yml").read_text(encoding="utf-8")
+    comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+    listed = re.search(r"with all that they need: (.*?) for the tests\.", comment)
+    assert listed
+    names = set(re.findall(r"[a-z][a-z0-9-]*", listed[1].replace("on Windows", "")))
+    assert names == set(direct(project)) | {"nbval"}
 
 
-def test_binder_has_the_same_environment(repository: Path) -> None:
+@pytest.mark.parametrize("name", ["environment.yml", "requirements.lock"])
+def test_binder_has_the_same_files(repository: Path, name: str) -> None:
     """Binder reads only binder/ when it exists; a copy there would drift."""
-    binder = repository / "binder" / "environment.yml"
-    assert binder.read_bytes() == (repository / "environment.yml").read_bytes()
+    binder = repository / "binder" / name
+    assert binder.read_bytes() == (repository / name).read_bytes()
     if sys.platform != "win32":
         assert binder.is_symlink()
 
@@ -128,5 +142,9 @@ def test_binder_accepts_the_repository(
         [program, "--no-build", "--debug", "."], cwd=repository, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-    assert "conda environment for python=3.12" in run.stdout + run.stderr
-    assert "./binder/postBuild" in run.stdout + run.stderr
+    told = run.stdout + run.stderr
+    assert "conda environment for python=3.12" in told
+    # The lock is there when conda installs the environment, and the package itself comes after it.
+    steps = ["COPY --chown=0:0 src/ ", '--file "binder/environment.yml"', "RUN ./binder/postBuild"]
+    assert [told.count(step) for step in steps] == [1, 1, 1]
+    assert sorted(steps, key=told.index) == steps

@@ -1,0 +1,74 @@
+"""What `make test` runs: everything, or the paths that ARGS names. make only prints its commands here."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATHS = [
+    "tests/spec",
+    "tests/spec tests/test_cli.py",
+    "tests/test_cli.py::test_version",
+    "modules",
+]
+# A word that is an option's value is no path, even where a folder has that name.
+OPTIONS = {"": "", "-k allreduce": "allreduce", "-x -k labs": "labs"}
+
+# pytest as make would start it, once a line of words, up to the point where it knows what to run.
+PARSE = """
+import json, sys, pytest
+class Stop:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config):
+        print(json.dumps([config.args, config.option.keyword]))
+        return 0
+for line in sys.stdin:
+    pytest.main(json.loads(line), plugins=[Stop()])
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(repository: Path, require) -> dict[str, tuple[list[str], str]]:
+    """Of each ARGS the paths and the keyword with which `make test` runs pytest."""
+    require(shutil.which("make"), "no make here")
+    every = [*PATHS, *(f"-x -k tests {paths}" for paths in PATHS), *OPTIONS]
+    lines = "".join(json.dumps(pytest_words(repository, args)) + "\n" for args in every)
+    words = [sys.executable, "-c", PARSE]
+    run = subprocess.run(
+        words, input=lines, cwd=repository, capture_output=True, text=True, check=True
+    )
+    told = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[[")]
+    return {
+        args: ([os.path.relpath(path, repository) for path in paths], keyword)
+        for args, (paths, keyword) in zip(every, told, strict=True)
+    }
+
+
+def pytest_words(repository: Path, args: str) -> list[str]:
+    words = ["make", "--no-print-directory", "-n", "test", f"PYTHON={sys.executable}"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    shown = subprocess.run(
+        [*words, f"ARGS={args}"],
+        cwd=repository, env=kept, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (line,) = (line for line in shown.stdout.splitlines() if " -m pytest " in line)
+    return shlex.split(line)[3:]
+
+
+@pytest.mark.parametrize("paths", PATHS)
+def test_paths_in_args_are_all_that_runs(runs: dict, paths: str) -> None:
+    assert runs[paths] == (paths.split(), "")
+    assert runs[f"-x -k tests {paths}"] == (paths.split(), "tests")
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options_in_args_hold_for_everything(runs: dict, repository: Path, options: str) -> None:
+    paths, keyword = runs[options]
+    found = [*repository.glob("modules/*.ipynb"), *repository.glob("labs/*/*.ipynb")]
+    every = ["tests", *(str(path.relative_to(repository)) for path in found)]
+    assert (sorted(paths), keyword) == (sorted(every), OPTIONS[options])
