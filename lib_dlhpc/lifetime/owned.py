@@ -51,7 +51,10 @@ class _Guard:
     def _tell(self, what: dict[str, Any]) -> None:
         process, lines = self._process, [what]
         if process is None or process.poll() is not None:  # none yet, or someone has killed it
-            self._process = process = self._start()
+            try:
+                self._process = process = self._start()
+            except OSError:  # no room for one more process: what is under way is worth more than its net
+                return
             lines = list(self.held.values())
         assert process.stdin is not None
         with suppress(OSError):

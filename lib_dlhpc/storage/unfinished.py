@@ -25,14 +25,14 @@ def unfinished(goal: Path) -> Iterator[Path]:
     for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
         _remove_if_left(left)
     beside = goal.with_name(f".{goal.name}.{HERE}-{secrets.token_hex(4)}.unfinished")
-    beside.mkdir()
-    lock = _lock(beside)
-    try:
-        with owned.unfinished(beside, guarded=True):
+    with owned.unfinished(beside, guarded=True):  # first: a guard that is being started has our locks
+        beside.mkdir()
+        lock = _lock(beside)
+        try:
             yield beside
-    finally:
-        if lock is not None:
-            os.close(lock)
+        finally:
+            if lock is not None:
+                os.close(lock)
 
 
 def _literal(name: str) -> str:

@@ -164,6 +164,21 @@ def test_what_cannot_be_started_is_not_guarded(tmp_path):
     assert owned._guard.held == before
 
 
+def test_work_goes_on_where_no_guard_can_be_started(tmp_path, monkeypatch):
+    def full(*_args, **_options):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(owned, "_guard", owned._Guard())
+    with monkeypatch.context() as without:
+        without.setattr(subprocess, "Popen", full)
+        folder = owned.make_folder("x-", tmp_path)
+    assert folder.is_dir() and owned._guard._process is None
+    owned.own_folder(folder)  # now there is room: it is asked again
+    assert owned._guard._process is not None and owned._guard._process.poll() is None
+    owned.remove_folder(folder)
+    assert not folder.exists() and not owned.anything()
+
+
 def test_segments_go_that_are_ours_and_nobody_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "SEGMENTS", str(tmp_path))
     began = time.time()
