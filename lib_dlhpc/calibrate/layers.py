@@ -21,6 +21,7 @@ from lib_dlhpc.spec.pace import FASTEST, Pace
 
 ELEMENT = 4  # B: all is measured with fp32
 LEAST = 0.08  # half of the narrowest interval of the slowdown: other days, other networks
+VISIBLE = 1e-3  # more of error on average: less is no sign that the points want another rate
 UPDATE = "momentum"  # of a tiny run
 PRODUCTS = (
     "dense",
@@ -34,7 +35,7 @@ PRODUCTS = (
 class Layers:
     """What was found of the layers. errors: of each kind's points; steps: predicted over measured, of networks.
 
-    held: kinds whose points alone would speak for more FLOP/s than any product reaches here; they have its rate.
+    held: kinds whose points alone speak for more FLOP/s than any product reaches here; they have its rate.
     """
 
     paces: dict[str, Pace]
@@ -150,7 +151,7 @@ def _paces(
 
 
 def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Floats, bool]:
-    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether `most` FLOP/s held it.
+    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether holding it to `most` FLOP/s shows.
 
     steps: s of the networks that the layers are from.
     """
@@ -162,8 +163,9 @@ def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Flo
         return x, points.errors(x), False
     rest = Points(terms[:, [0, 2]], seconds, terms[:, 1] / most, shares)
     launch, byte = rest.fit()
-    x = np.array([launch, 1 / most, byte])
-    return x, points.errors(x), True
+    held = np.array([launch, 1 / most, byte])
+    free, tied = (np.abs(points.errors(each)).mean() for each in (x, held))
+    return held, points.errors(held), bool(tied > free + VISIBLE)
 
 
 def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:

@@ -25,6 +25,7 @@ PIECE = (
     1 << 20
 )  # B of a sum that the library is given at once (worker.py), or of a message (schedules/halves.py)
 STEP = 1.2  # times the time of the line before it: then a step is one
+BEYOND = 4.0  # times the largest rate that was measured: there bytes cost nothing that shows
 BETTER = 0.7  # of the error with one line: then two lines are better
 
 
@@ -63,7 +64,7 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
     )
 
     def shown(values: Floats) -> Floats:
-        return np.array([values[0], 1 / values[1] if values[1] > 0 else most])
+        return np.array([values[0], 1 / values[1] if values[1] * BEYOND * most > 1 else most])
 
     latency, bandwidth = fitted.intervals(x, shown)
     least = min(typical(np.asarray(p["seconds"])[quiet]) for p in told_of if p["what"] == "message")
