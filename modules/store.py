@@ -7,7 +7,6 @@ of the first figure that it made. No state of widgets is stored, nor what differ
 """
 
 import base64
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ def main(names: list[str]) -> None:
         for path in map(Path, names or sorted(HERE.glob("*.ipynb"))):
             notebook = nbformat.read(path, as_version=4)
             execute(notebook, path.parent, page)
-            text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            text = nbformat.writes(notebook) + "\n"
             path.write_text(text, encoding="utf-8")
             print(f"{path.name}: {len(text) / 1e3:.0f} kB")
 

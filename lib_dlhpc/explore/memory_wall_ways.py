@@ -25,6 +25,7 @@ A100 = tuple(float(read_device(f"a100-sxm-{n}gb").memory) for n in (40, 80))  # 
 MEMORIES = (8e9, 16e9, 24e9, *A100, 160e9)
 NETWORKS = {
     "one 25 Gb/s Ethernet": ("ethernet-25g", 1),
+    "two 25 Gb/s Ethernet": ("ethernet-25g", 2),
     "one 100 Gb/s Ethernet": ("ethernet-100g", 1),
     "eight 200 Gb/s InfiniBand": ("ib-hdr", 8),
 }
@@ -54,7 +55,7 @@ class Setting(NamedTuple):
     gpus: int = 16
     batch: int = 64
     memory: float = A100[0]
-    network: str = "one 100 Gb/s Ethernet"
+    network: str = "two 25 Gb/s Ethernet"
 
 
 class Way(NamedTuple):
@@ -84,7 +85,7 @@ def four_ways() -> ipywidgets.Box:
                         [(str(n), n) for n in (64, 128, 256)], 64),
         "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
         "network": dropdown("Out of node", "Between nodes; inside a node it is NVLink", [(n, n) for n in NETWORKS],
-                            "one 100 Gb/s Ethernet"),
+                            "two 25 Gb/s Ethernet"),
     }  # fmt: skip
     verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
     look = ipywidgets.Button(

@@ -182,6 +182,6 @@ def test_what_is_shown_says_how_updates_are_made():
     assert "staleness = 3 updates" in shown and "21 at most" in shown
     local = RUN.set({"strategy.update": "local", "strategy.local_steps": 4})
     shown = as_text(predict(local), True)
-    assert "ring of weights, every 4 steps" in shown and "√H" in shown
+    assert "allreduce of weights, every 4 steps" in shown and "√H" in shown
     assert "updates in the mean" not in shown
     assert as_dict(predict(RUN))["staleness"] == 3 and as_dict(predict(local))["staleness"] == 0

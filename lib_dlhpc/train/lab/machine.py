@@ -47,6 +47,7 @@ def machine_of(seed: int) -> Experiment:
             "batch": BATCH,
             "precision": "fp64",
             "optimizer": "sgd",
+            "allreduce": "ring",
         },
     }
     experiment = read_experiment(base)
