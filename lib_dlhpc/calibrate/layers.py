@@ -151,9 +151,9 @@ def _paces(
 
 
 def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Floats, bool]:
-    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether holding it to `most` FLOP/s shows.
+    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether holding it to `most` shows.
 
-    steps: s of the networks that the layers are from.
+    most: FLOP/s. steps: s of the networks that the layers are from.
     """
     terms, seconds = np.array(terms), np.array(seconds)
     shares = np.quantile(seconds, SHARE, axis=1) / np.array(steps)

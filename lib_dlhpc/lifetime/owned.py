@@ -53,7 +53,9 @@ class _Guard:
         if process is None or process.poll() is not None:  # none yet, or someone has killed it
             try:
                 self._process = process = self._start()
-            except OSError:  # no room for one more process: what is under way is worth more than its net
+            except (
+                OSError
+            ):  # no room for one more process: what is under way is worth more than its net
                 return
             lines = list(self.held.values())
         assert process.stdin is not None

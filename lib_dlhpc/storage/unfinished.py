@@ -25,7 +25,9 @@ def unfinished(goal: Path) -> Iterator[Path]:
     for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
         _remove_if_left(left)
     beside = goal.with_name(f".{goal.name}.{HERE}-{secrets.token_hex(4)}.unfinished")
-    with owned.unfinished(beside, guarded=True):  # first: a guard that is being started has our locks
+    with owned.unfinished(
+        beside, guarded=True
+    ):  # first: a guard that is being started has our locks
         beside.mkdir()
         lock = _lock(beside)
         try:

@@ -22,7 +22,6 @@ from lib_dlhpc.explore.model_parallel_pipeline import (
     speed_up,
 )
 from lib_dlhpc.explore.model_parallel_products import (
-    GPUS,
     Products,
     bytes_sent,
     exchanges,
