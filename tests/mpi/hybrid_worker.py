@@ -421,7 +421,7 @@ def divergence_is_told():
         told = ""
         try:
             with np.errstate(all="ignore"):
-                wild = {"rate": 1e200, "optimizer": "sgd", "weight_decay": 0.0}
+                wild = {"rate": 1e30, "optimizer": "sgd", "weight_decay": 0.0, "precision": "fp32"}
                 train(experiment_of(model, devices_per_node=p, **split, **wild), comm)
         except Diverged as error:
             told = str(error)

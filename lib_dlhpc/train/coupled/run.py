@@ -20,6 +20,7 @@ from lib_dlhpc.train.data import precision_of
 from lib_dlhpc.train.exchange import exchange_of
 from lib_dlhpc.train.network import Network
 from lib_dlhpc.train.record import offset
+from lib_dlhpc.train.trainer import FAR, Diverged
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,8 @@ class Coupled:
 def couple(workflow: Workflow, comm: Any) -> Coupled | None:
     """Run a workflow on the ranks of `comm`; all of them call this. Returns what came of it on rank 0.
 
-    Raises SpecError for what cannot be run on so many ranks, Diverged when the loss is no number.
+    Raises SpecError for what cannot be run on so many ranks, Diverged when the loss is no number, or
+    what was learned ends FAR from the truth.
     """
     simulating, training = workflow.sides(comm.size)
     check(workflow)
@@ -68,6 +70,12 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
     seconds = max(comm.allgather(ended - begun))
     timeline = gathered(calls, comm, shift)
     told = comm.bcast(told, training[0])
+    before, after = told[1]
+    if not after <= FAR * max(before, 1.0):  # nor a number
+        raise Diverged(
+            f"training ended {after:,.3g} times as far off as predicting no change, which counts as diverged;"
+            f" take a smaller training.rate than {workflow.experiment.training.rate:g}"
+        )
     if timeline is None:
         return None
     losses, errors, learned, weights = told
