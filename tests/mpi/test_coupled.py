@@ -87,7 +87,7 @@ def test_files_stay_where_they_are_wanted_and_what_goes_wrong_is_told(mpiexec, t
     workflow = small("shared")
     for rate in (1e6, 1e30):
         wild = replace(workflow, experiment=workflow.experiment.set({"training.rate": rate}))
-        with pytest.raises(JobError, match="as predicting no change.* diverged"):
+        with pytest.raises(JobError, match=r"as predicting no change.* diverged"):
             run_coupled(wild, 2, patience=PATIENCE)
 
 
