@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lib_dlhpc.predict.memory import ledger
+from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads, read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.train.layers import Context, Kept, conv
-from lib_dlhpc.train.loss import softmax_cross_entropy
-from lib_dlhpc.train.network import Network
-from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.record import Recorder
+from lib_dlhpc.training.layers import Context, Kept, conv
+from lib_dlhpc.training.loss import softmax_cross_entropy
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.record import Recorder
 
 
 class Effort(NamedTuple):

@@ -31,10 +31,10 @@ from typing import Any
 
 from _quick import add_quick
 
-from lib_dlhpc.compare import Sweep
-from lib_dlhpc.compare.comparison import Foretold, beside, foretold
-from lib_dlhpc.compare.placed import placed
-from lib_dlhpc.compare.sweep import Row, errors, inside, interleaved
+from lib_dlhpc.comparison import Sweep
+from lib_dlhpc.comparison.comparison import Foretold, beside, foretold
+from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.comparison.sweep import Row, errors, inside, interleaved
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import cores, load_measured

@@ -26,8 +26,8 @@ from typing import Any
 from _quick import add_quick
 from accuracy import QUICK, SECONDS, calibrated
 
-from lib_dlhpc.compare import Comparison, compare
-from lib_dlhpc.compare.bands import ALL
+from lib_dlhpc.comparison import Comparison, compare
+from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.lifetime.signals import taken
 from lib_dlhpc.spec.experiment import load

@@ -22,9 +22,9 @@ from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, simgrid, textbook
 
 from lib_dlhpc.schedules import Schedule, schedule
-from lib_dlhpc.simulate.events import start_schedules
-from lib_dlhpc.simulate.platform import platform
-from lib_dlhpc.simulate.simulation import Simulation
+from lib_dlhpc.simulation.events import start_schedules
+from lib_dlhpc.simulation.platform import platform
+from lib_dlhpc.simulation.simulation import Simulation
 from lib_dlhpc.spec.machine import Device, Link, Machine
 
 BLOCK, ELEMENT = 1000, 4.0  # elements, B

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from _quick import add_quick
 
-from lib_dlhpc.calibrate import cold
-from lib_dlhpc.calibrate.expected import expected
-from lib_dlhpc.calibrate.fit import FITTED, fit_io
-from lib_dlhpc.calibrate.host import host
-from lib_dlhpc.calibrate.io import KiB, MiB, Setting, default_settings, measure_io
-from lib_dlhpc.calibrate.points import COLD, WARM, Point
-from lib_dlhpc.calibrate.report import as_toml, how
+from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration.expected import expected
+from lib_dlhpc.calibration.fit import FITTED, fit_io
+from lib_dlhpc.calibration.host import host
+from lib_dlhpc.calibration.io import KiB, MiB, Setting, default_settings, measure_io
+from lib_dlhpc.calibration.points import COLD, WARM, Point
+from lib_dlhpc.calibration.report import as_toml, how
 
 AIM, SECONDS, SIZE, QUICK = 0.25, 90.0, 512.0 * MiB, 48.0 * MiB
 SIZES = (

@@ -181,9 +181,9 @@ class Silent:
 
 def steps(batch: int, many: int) -> None:
     """Print what recording adds to a step of the trainer."""
-    from lib_dlhpc.train import trainer
-    from lib_dlhpc.train.alone import Alone
-    from lib_dlhpc.train.record import Recorder as TrainersRecorder
+    from lib_dlhpc.training import trainer
+    from lib_dlhpc.training.alone import Alone
+    from lib_dlhpc.training.record import Recorder as TrainersRecorder
 
     text = EXPERIMENT.read_text(encoding="utf-8").replace("batch = 64", f"batch = {batch}")
     experiment = loads(text)

@@ -6,7 +6,7 @@
 
 `difference` is of the end, `worst rank` the largest difference of any rank's own end. `no contention` is
 what the same program takes here when every flow has its links to itself: what is left out of a closed form.
-tests/simulate/test_simgrid.py holds all ranks of all cases to 1e-6, and says where the two models would part.
+tests/simulation/test_simgrid.py holds all ranks of all cases to 1e-6, and says where the two models would part.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.schedules import Round, Schedule, messages
-from lib_dlhpc.simulate.events import finish_times
+from lib_dlhpc.simulation.events import finish_times
 from lib_dlhpc.spec.machine import Device, Link, Machine
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "simgrid"

@@ -5,7 +5,7 @@
 
 The peers are in _ring_peers.py. Ranks start with jitter, and the SimPy programs must finish at the very
 same times. (In SimGrid a sender waits for its receiver, so its ranks wait longer under jitter; without
-they end together: tests/simulate/test_simgrid.py.) Prints rates and ratios; machines are noisy, so only
+they end together: tests/simulation/test_simgrid.py.) Prints rates and ratios; machines are noisy, so only
 the ratios mean anything. `cold` makes the rounds from the algorithm on the way, `kept` has them
 (as a step does, which makes them once for all its buckets).
 """
@@ -23,10 +23,10 @@ from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, played, simgrid, textbook
 
 from lib_dlhpc.costs.network import Level, Network, flat
-from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.schedules import messages, schedule
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.rounds import finish_times, program
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.rounds import finish_times, program
 
 BETA = 1 / BANDWIDTH
 ELEMENTS_OF_A_BLOCK, ELEMENT = 1000, 4.0

@@ -29,8 +29,8 @@ from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.storage.snapshots import SnapshotStore
 from lib_dlhpc.storage.snapshots.plan import Plan, write_plan
-from lib_dlhpc.train.alone import Alone
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.trainer import train
 
 PAIRS, BATCH, MOST = 5, 8, 0.05
 EPOCHS = {512: 20, 1024: 5}  # of a width: a few seconds, for a run waits for its last version

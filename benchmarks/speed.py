@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from _quick import add_quick
 
-from lib_dlhpc.predict import breakdown, compute_scale, predict, sweep
-from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.prediction import breakdown, compute_scale, predict, sweep
+from lib_dlhpc.prediction.replays import replay
 
 # What one who predicts imports; lib_dlhpc by itself is an empty package.
-OURS = "lib_dlhpc.predict"
+OURS = "lib_dlhpc.prediction"
 PEER_SOLVES = """
 import timeit, mlsysim
 from mlsysim.solvers import DistributedModel

@@ -38,10 +38,10 @@ from lib_dlhpc.launch.mpi import command, environment  # noqa: E402
 from lib_dlhpc.spec.experiment import loads, read_model  # noqa: E402
 from lib_dlhpc.spec.model import Model  # noqa: E402
 from lib_dlhpc.spec.training import Training  # noqa: E402
-from lib_dlhpc.train.loss import softmax_cross_entropy  # noqa: E402
-from lib_dlhpc.train.network import Network  # noqa: E402
-from lib_dlhpc.train.optimizers import Optimizer  # noqa: E402
-from lib_dlhpc.train.record import Recorder  # noqa: E402
+from lib_dlhpc.training.loss import softmax_cross_entropy  # noqa: E402
+from lib_dlhpc.training.network import Network  # noqa: E402
+from lib_dlhpc.training.optimizers import Optimizer  # noqa: E402
+from lib_dlhpc.training.record import Recorder  # noqa: E402
 
 PEER = Path(__file__).with_name("_torch_peer.py")
 
@@ -131,7 +131,7 @@ def rank(turns: int, steps: int) -> None:
     """One of two ranks: the whole data-parallel step, in wall time; the median of `turns` of `steps` each."""
     from mpi4py import MPI
 
-    from lib_dlhpc.train.exchange import exchange_of
+    from lib_dlhpc.training.exchange import exchange_of
 
     comm, batch = MPI.COMM_WORLD, 128
     experiment = loads(

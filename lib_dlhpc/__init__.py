@@ -1,18 +1,47 @@
 """lib_dlhpc: describe a training run once, then predict it, simulate it, run it, and compare.
 
-    from lib_dlhpc import load
-    from lib_dlhpc.predict import predict
+    from lib_dlhpc import Experiment, load, predict
 
     print(predict(load("goyal.toml")).step_time)
+    print(predict(Experiment(model="resnet50", machine="summit", strategy={"nodes": 64})).step_time)
 
-Each room holds its verb: lib_dlhpc.predict.predict, lib_dlhpc.predict.sweep, ...
+Packages are nouns, and each holds its verb: prediction.predict, simulation.simulate, comparison.compare, ...
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc import renamed
+
+if TYPE_CHECKING:
+    from lib_dlhpc.comparison import compare
+    from lib_dlhpc.launch import submit
+    from lib_dlhpc.prediction import predict, sweep
+    from lib_dlhpc.prediction.validate import validate
+    from lib_dlhpc.simulation import simulate
+    from lib_dlhpc.spec.errors import SpecError
+    from lib_dlhpc.spec.experiment import Experiment, dump, dumps, load, loads
+    from lib_dlhpc.verbs import calibrate, run
 
 __version__ = "0.1.0"
+__all__ = [
+    "Experiment",
+    "SpecError",
+    "__version__",
+    "calibrate",
+    "compare",
+    "dump",
+    "dumps",
+    "load",
+    "loads",
+    "predict",
+    "run",
+    "simulate",
+    "submit",
+    "sweep",
+    "validate",
+]
 
-# Rooms are entered on first use, so that `import lib_dlhpc` costs no more than it must.
+# Packages are imported on first use, so that `import lib_dlhpc` costs no more than it must.
 _HOMES = {
     "Experiment": "lib_dlhpc.spec.experiment",
     "load": "lib_dlhpc.spec.experiment",
@@ -20,9 +49,17 @@ _HOMES = {
     "dump": "lib_dlhpc.spec.experiment",
     "dumps": "lib_dlhpc.spec.experiment",
     "SpecError": "lib_dlhpc.spec.errors",
+    "predict": "lib_dlhpc.prediction",
+    "sweep": "lib_dlhpc.prediction",
+    "validate": "lib_dlhpc.prediction.validate",
+    "simulate": "lib_dlhpc.simulation",
+    "compare": "lib_dlhpc.comparison",
+    "submit": "lib_dlhpc.launch",
+    "run": "lib_dlhpc.verbs",
+    "calibrate": "lib_dlhpc.verbs",
 }
 
-__all__ = [*_HOMES, "__version__"]
+renamed.install()
 
 
 def __getattr__(name: str) -> Any:

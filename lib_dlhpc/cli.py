@@ -165,10 +165,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.commands.experiment import ranks_of, read
-    from lib_dlhpc.compare.here import step_here
+    from lib_dlhpc.comparison.here import step_here
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.terminal import run_here
-    from lib_dlhpc.predict import on_ranks
+    from lib_dlhpc.prediction import on_ranks
 
     experiment = read(options.experiment or _held(options), options.set)
     ranks = ranks_of(experiment, options.ranks, options.resume)
@@ -209,7 +209,7 @@ def _held(options: argparse.Namespace) -> str:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict.validate import standings, summary, validate
+    from lib_dlhpc.prediction.validate import standings, summary, validate
     from lib_dlhpc.spec.plain import as_json
 
     rows, known = validate(options.families), standings(options.families)

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dump, load
 
@@ -140,7 +140,7 @@ def test_validate_exits_0_while_all_rows_are_within_what_they_state(capsys):
 
 
 def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
-    from lib_dlhpc.predict import published
+    from lib_dlhpc.prediction import published
 
     wrong = {
         **published.results(),

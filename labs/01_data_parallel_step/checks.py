@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
-from lib_dlhpc.train.lab.ranks import Endless, LabError
-from lib_dlhpc.train.lab.step import NEAR, Played, off, one_rank, part, play, task_of, way_off
+from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
+from lib_dlhpc.training.lab.ranks import Endless, LabError
+from lib_dlhpc.training.lab.step import NEAR, Played, off, one_rank, part, play, task_of, way_off
 
 HERE = Path(__file__).parent
 RANKS = 4

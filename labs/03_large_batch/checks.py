@@ -18,13 +18,13 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
-from lib_dlhpc.train.alone import Alone
-from lib_dlhpc.train.data import load as load_data
-from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.train.lab.program import Unusable, arguments, end_together
-from lib_dlhpc.train.large_batch import CHANCE, accuracy_of, fresh, steps
-from lib_dlhpc.train.threads import one_thread
-from lib_dlhpc.train.trainer import Diverged, train
+from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.data import load as load_data
+from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.training.lab.program import Unusable, arguments, end_together
+from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
+from lib_dlhpc.training.threads import one_thread
+from lib_dlhpc.training.trainer import Diverged, train
 
 HERE = Path(__file__).parent
 BASE, TIMES, EPOCHS = 16, 32, 40

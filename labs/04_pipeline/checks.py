@@ -18,14 +18,14 @@ from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import bubble, kept
-from lib_dlhpc.simulate.pipeline import play_pipeline
+from lib_dlhpc.simulation.pipeline import play_pipeline
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import as_text, broken, later, passed, seed_of
-from lib_dlhpc.train.lab.findings import kept as holds
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in, tell_where
-from lib_dlhpc.train.lab.ranks import Endless, LabError, emulate
-from lib_dlhpc.train.lab.staged import (
+from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.training.lab.findings import kept as holds
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in, tell_where
+from lib_dlhpc.training.lab.ranks import Endless, LabError, emulate
+from lib_dlhpc.training.lab.staged import (
     alone,
     joined,
     one_stage,

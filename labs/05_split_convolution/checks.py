@@ -15,10 +15,10 @@ import numpy as np
 
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
-from lib_dlhpc.train.lab.ranks import LabError
-from lib_dlhpc.train.lab.split import (
+from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
+from lib_dlhpc.training.lab.ranks import LabError
+from lib_dlhpc.training.lab.split import (
     Convolution,
     Ended,
     SplitTask,
@@ -28,8 +28,8 @@ from lib_dlhpc.train.lab.split import (
     rank_backward,
     rank_forward,
 )
-from lib_dlhpc.train.lab.split_rows import outputs_off
-from lib_dlhpc.train.lab.split_words import (
+from lib_dlhpc.training.lab.split_rows import outputs_off
+from lib_dlhpc.training.lab.split_words import (
     filter_gradients_off,
     filters_off,
     input_gradient_off,

@@ -23,14 +23,14 @@ from lib_dlhpc.explore.lab_fit import (
     told,
 )
 from lib_dlhpc.explore.lab_small_run import small_findings, small_of
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.ledger import peak
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.train.lab.mistakes import LabError
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
+from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 GPUS = 8  # in a node
@@ -307,7 +307,7 @@ def real_experiment(ranks, level):
 
 
 def _peak_of(level, comm):
-    from lib_dlhpc.train.trainer import train
+    from lib_dlhpc.training.trainer import train
 
     run = train(real_experiment(comm.size, level), comm)
     return max((own.peak for own in run.memory), default=0)

@@ -17,9 +17,9 @@ from lib_dlhpc.explore.lab_input_laws import NONE, ONE, ROOM, loader_findings, s
 from lib_dlhpc.explore.lab_input_loader import large_run, play, prepared, run_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import as_text, broken, kept, passed, seed_of
-from lib_dlhpc.train.lab.mistakes import LabError
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
+from lib_dlhpc.training.lab.findings import as_text, broken, kept, passed, seed_of
+from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 NAMES = ("rate", "prepare", "batches")

@@ -28,10 +28,10 @@ from lib_dlhpc.explore.lab_survive import (
 from lib_dlhpc.explore.lab_survive_here import LAWS, lives_findings, lives_of, lives_text
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import as_text, broken, later, passed, seed_of
-from lib_dlhpc.train.lab.lives import available, lived
-from lib_dlhpc.train.lab.mistakes import LabError
-from lib_dlhpc.train.lab.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.training.lab.lives import available, lived
+from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.training.lab.program import Unusable, arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 NAMES = ("expected_time", "best_interval", "choice", "save", "resume")

@@ -20,9 +20,9 @@ from lib_dlhpc.explore.lab_cluster_laws import (
     terms_finding,
 )
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.train.lab.findings import as_text, later, passed, seed_of
-from lib_dlhpc.train.lab.mistakes import LabError
-from lib_dlhpc.train.lab.program import arguments, end_together, handed_in
+from lib_dlhpc.training.lab.findings import as_text, later, passed, seed_of
+from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"  # of a machine that is there

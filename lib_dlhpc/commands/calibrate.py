@@ -56,12 +56,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _io(options: argparse.Namespace) -> int:
-    from lib_dlhpc.calibrate.fit import fit_io
-    from lib_dlhpc.calibrate.host import capacity, host
-    from lib_dlhpc.calibrate.io import WRITTEN, check, default_settings, measure_io
-    from lib_dlhpc.calibrate.points import COLD, WARM
-    from lib_dlhpc.calibrate.report import as_dict, as_toml
-    from lib_dlhpc.calibrate.workspace import check_folder
+    from lib_dlhpc.calibration.fit import fit_io
+    from lib_dlhpc.calibration.host import capacity, host
+    from lib_dlhpc.calibration.io import WRITTEN, check, default_settings, measure_io
+    from lib_dlhpc.calibration.points import COLD, WARM
+    from lib_dlhpc.calibration.report import as_dict, as_toml
+    from lib_dlhpc.calibration.workspace import check_folder
 
     name = options.name or ("memory" if options.warm else "disk")
     if not NAME.fullmatch(name):

@@ -32,8 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _machine(options: argparse.Namespace) -> int:
-    from lib_dlhpc.calibrate.machine import LEAST, MOST, fit_machine, measure_machine
-    from lib_dlhpc.calibrate.machine_report import as_dict, as_lines, as_toml
+    from lib_dlhpc.calibration.machine import LEAST, MOST, fit_machine, measure_machine
+    from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
     from lib_dlhpc.launch.mpi import mpiexec, run_to_end
 
     seconds = parse_quantity(options.seconds, "s", "--seconds")
@@ -84,8 +84,8 @@ def _place(name: str | None) -> Path:
 
 
 def _tier(folder: Path) -> Any:
-    from lib_dlhpc.calibrate.fit import fit_io
-    from lib_dlhpc.calibrate.io import measure_io
+    from lib_dlhpc.calibration.fit import fit_io
+    from lib_dlhpc.calibration.io import measure_io
 
     print(f"Reading in {folder} for about 20 s ...", file=sys.stderr)
     return fit_io(measure_io(folder))

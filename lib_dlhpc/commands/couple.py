@@ -11,7 +11,7 @@ from lib_dlhpc.spec.plain import as_json
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult
-    from lib_dlhpc.predict.coupled import CoupledPrediction
+    from lib_dlhpc.prediction.coupled import CoupledPrediction
     from lib_dlhpc.spec.workflow import Workflow
     from lib_dlhpc.timeline.analysis import Finding
 
@@ -59,7 +59,7 @@ class ThreeWays:
 
 def _couple(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
-    from lib_dlhpc.predict.coupled import placements
+    from lib_dlhpc.prediction.coupled import placements
     from lib_dlhpc.spec.workflow import load
 
     workflow = _placed(load(options.workflow), options.placement)
@@ -100,8 +100,8 @@ def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
 def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
     """Run a workflow, then predict and simulate it with the costs that the run has measured."""
     from lib_dlhpc.launch.coupled import run_coupled
-    from lib_dlhpc.predict.coupled import predict_coupled
-    from lib_dlhpc.simulate.coupled import simulate_coupled
+    from lib_dlhpc.prediction.coupled import predict_coupled
+    from lib_dlhpc.simulation.coupled import simulate_coupled
     from lib_dlhpc.timeline.coupled import mean_terms
 
     result = run_coupled(workflow, ranks, folder)

@@ -34,7 +34,7 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
 
     Raises SpecError.
     """
-    from lib_dlhpc.predict.what_if import what_if
+    from lib_dlhpc.prediction.what_if import what_if
 
     if Path(name).is_file() or name not in catalog.names("replays"):
         if not Path(name).exists():
@@ -44,7 +44,7 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
             )
         experiment = load(name)
     else:
-        from lib_dlhpc.predict.replays import replay
+        from lib_dlhpc.prediction.replays import replay
 
         experiment = replay(name).experiment
     return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
@@ -64,7 +64,7 @@ def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = No
     those it had, unless the experiment has another number of devices now.
     """
     from lib_dlhpc.launch.folder import ranks_held
-    from lib_dlhpc.train.check import check, check_ranks
+    from lib_dlhpc.training.check import check, check_ranks
 
     check(experiment)
     ranks = int(experiment.devices + experiment.servers) if asked is None else asked

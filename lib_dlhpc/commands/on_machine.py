@@ -45,7 +45,7 @@ class Known:
         """Return the bands of another way to know the step, from the terms of both."""
         if not self.bands:
             return {}
-        from lib_dlhpc.compare.bands import ALL, carried
+        from lib_dlhpc.comparison.bands import ALL, carried
 
         whole = [{ALL: sum(terms.values()), **terms} for terms in (predicted, own)]
         return carried(self.bands, *whole)
@@ -60,7 +60,7 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     if measured is None:
         experiment = read(options.experiment, options.set)
         return experiment, [*notes, *run_only.warnings(experiment)]
-    from lib_dlhpc.predict.what_if import what_if
+    from lib_dlhpc.prediction.what_if import what_if
 
     experiment = read(options.experiment, [])
     # What [calibration] has was measured on the machine that the file names.
@@ -76,7 +76,7 @@ def known_of(experiment: Experiment, notes: list[str]) -> Known:
     """Return the bands of a prediction; none where the machine was not measured."""
     if experiment.machine.measured is None:
         return Known(notes=tuple(notes))
-    from lib_dlhpc.compare.bands import bands, calibration_of
+    from lib_dlhpc.comparison.bands import bands, calibration_of
 
     try:
         return Known(bands(experiment), calibration_of(experiment.machine), tuple(notes))

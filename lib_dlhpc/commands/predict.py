@@ -29,8 +29,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict import predict
-    from lib_dlhpc.predict.report import as_dict, as_text
+    from lib_dlhpc.prediction import predict
+    from lib_dlhpc.prediction.report import as_dict, as_text
 
     experiment, notes = read_on_machine(options)
     prediction = predict(experiment)
@@ -56,7 +56,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
     """Return that the time of a historical run, predicted as it was, misses the published one."""
-    from lib_dlhpc.predict.replays import replay
+    from lib_dlhpc.prediction.replays import replay
     from lib_dlhpc.spec import catalog
 
     changed = options.set or options.machine or Path(options.experiment).is_file()
@@ -69,8 +69,8 @@ def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
 
 def _search(experiment: Experiment) -> None:
     """Print configurations that fit; Ctrl-C ends the search, and what it has found is printed."""
-    from lib_dlhpc.predict.fit import Search
-    from lib_dlhpc.predict.report import ways_text
+    from lib_dlhpc.prediction.fit import Search
+    from lib_dlhpc.prediction.report import ways_text
 
     search = Search(experiment)
     try:

@@ -42,10 +42,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.predict import predict
-    from lib_dlhpc.simulate import compare, staleness
-    from lib_dlhpc.simulate.measure import measure
-    from lib_dlhpc.simulate.terminal import simulate_here
+    from lib_dlhpc.prediction import predict
+    from lib_dlhpc.simulation import compare, staleness
+    from lib_dlhpc.simulation.measure import measure
+    from lib_dlhpc.simulation.terminal import simulate_here
 
     experiment, notes = read_on_machine(options)
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}

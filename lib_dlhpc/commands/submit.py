@@ -68,7 +68,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _submit(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit
-    from lib_dlhpc.predict.on_ranks import check_fits
+    from lib_dlhpc.prediction.on_ranks import check_fits
 
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
@@ -104,8 +104,8 @@ def _task(options: argparse.Namespace) -> int:
 
 def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_sweep
-    from lib_dlhpc.predict.on_ranks import check_fits
-    from lib_dlhpc.predict.what_if import what_if
+    from lib_dlhpc.prediction.on_ranks import check_fits
+    from lib_dlhpc.prediction.what_if import what_if
 
     key, equals, values = options.sweep.partition("=")
     if not equals or not values:
@@ -167,7 +167,7 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
-    from lib_dlhpc.predict import on_ranks
+    from lib_dlhpc.prediction import on_ranks
 
     state, told = "", ""
     try:

@@ -95,7 +95,7 @@ def cached_share(experiment: Experiment) -> Any:
     """Return the share of the data set that a node's cache holds: its hit rate under random access.
 
     With a fresh permutation in every epoch a sample is as likely to be kept as any other, whatever the
-    cache drops (lib_dlhpc/predict/caching.py says how exact that is).
+    cache drops (lib_dlhpc/prediction/caching.py says how exact that is).
     """
     return np.minimum(experiment.storage.cache / data_set_bytes(experiment), 1.0)
 

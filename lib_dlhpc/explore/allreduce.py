@@ -16,7 +16,7 @@ from lib_dlhpc.explore.allreduce_charts import nics_state, sizes_state
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict.collectives import ALGORITHMS, Cost
+from lib_dlhpc.prediction.collectives import ALGORITHMS, Cost
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.units import format_quantity
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.charts import State, _apart, _append
-from lib_dlhpc.predict.collectives import Cost
+from lib_dlhpc.prediction.collectives import Cost
 from lib_dlhpc.spec.units import format_quantity
 
 # Okabe and Ito's colours; dash and symbol tell the lines apart without them.

@@ -9,9 +9,9 @@ from html import escape
 
 import ipywidgets
 
-from lib_dlhpc.compare import Comparison
-from lib_dlhpc.compare.bands import ALL
-from lib_dlhpc.compare.comparison import (
+from lib_dlhpc.comparison import Comparison
+from lib_dlhpc.comparison.bands import ALL
+from lib_dlhpc.comparison.comparison import (
     SECONDS,
     WAYS,
     Begin,
@@ -20,8 +20,8 @@ from lib_dlhpc.compare.comparison import (
     measured,
     start_beside,
 )
-from lib_dlhpc.compare.placed import check_here, placed, why_not
-from lib_dlhpc.compare.text import NOT_MEASURED
+from lib_dlhpc.comparison.placed import check_here, placed, why_not
+from lib_dlhpc.comparison.text import NOT_MEASURED
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare_charts import ROWS, compared_state, foretold_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lib_dlhpc.compare import Comparison, Sweep
-from lib_dlhpc.compare.bands import ALL
-from lib_dlhpc.compare.comparison import Foretold
+from lib_dlhpc.comparison import Comparison, Sweep
+from lib_dlhpc.comparison.bands import ALL
+from lib_dlhpc.comparison.comparison import Foretold
 from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -118,6 +118,6 @@ def _number(value: Any) -> bool:
 
 
 def _swept_words(of: Sweep) -> list[str]:
-    from lib_dlhpc.compare.sweep_text import summary
+    from lib_dlhpc.comparison.sweep_text import summary
 
     return [f"{line}." for line in (each.rstrip(".") for each in summary(of))]

@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.compare.comparison import Begin
+from lib_dlhpc.comparison.comparison import Begin
 from lib_dlhpc.explore.charts import State
 from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.figure import Figure

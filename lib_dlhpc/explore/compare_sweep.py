@@ -12,10 +12,10 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.compare import Sweep, sweep
-from lib_dlhpc.compare.comparison import Begin, start_beside
-from lib_dlhpc.compare.sweep import placed_setting, settings_of
-from lib_dlhpc.compare.sweep_text import cells, summary
+from lib_dlhpc.comparison import Sweep, sweep
+from lib_dlhpc.comparison.comparison import Begin, start_beside
+from lib_dlhpc.comparison.sweep import placed_setting, settings_of
+from lib_dlhpc.comparison.sweep_text import cells, summary
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.compare_charts import swept_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled

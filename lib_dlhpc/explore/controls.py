@@ -10,7 +10,7 @@ from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.explore.explorer_measured import OTHER, OWN, chosen, on_own, titles
 from lib_dlhpc.explore.steps import Steps
 from lib_dlhpc.explore.views import node_counts
-from lib_dlhpc.predict.what_if import what_if
+from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment

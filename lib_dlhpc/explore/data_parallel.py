@@ -16,10 +16,10 @@ from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.data_parallel_charts import buckets_state
 from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import Breakdown, predict
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.predict.what_if import what_if
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline import breakdown

@@ -18,10 +18,10 @@ from lib_dlhpc.explore.data_parallel import goyal
 from lib_dlhpc.explore.data_parallel_bowl import Floats, keep_step, most_stale_rate, stale
 from lib_dlhpc.explore.data_parallel_charts import race_state, staleness_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import schedule
-from lib_dlhpc.simulate import rounds
-from lib_dlhpc.simulate.asynchronous import AsynchronousRun, asynchronous_sgd
+from lib_dlhpc.simulation import rounds
+from lib_dlhpc.simulation.asynchronous import AsynchronousRun, asynchronous_sgd
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 

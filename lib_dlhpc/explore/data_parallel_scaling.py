@@ -16,8 +16,8 @@ from lib_dlhpc.explore.data_parallel_charts import left_state, rate_state
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 

@@ -23,9 +23,9 @@ from lib_dlhpc.explore.panels import (
 from lib_dlhpc.explore.plain_text import Row
 from lib_dlhpc.explore.style import PAGE_STYLE, Labels
 from lib_dlhpc.explore.views import Views, views
-from lib_dlhpc.predict import Breakdown, predict
-from lib_dlhpc.predict.explain import explain
-from lib_dlhpc.predict.replays import Replay, replay, replays
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.replays import Replay, replay, replays
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 

@@ -10,10 +10,10 @@ from lib_dlhpc.explore.compare_sweep import settings_html
 from lib_dlhpc.explore.explorer_axes import at
 from lib_dlhpc.explore.explorer_limits import steps_within
 from lib_dlhpc.explore.explorer_measured import known_of
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.measure import measure
-from lib_dlhpc.simulate.watchdog import DeadlockError
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.watchdog import DeadlockError
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show

@@ -1,11 +1,11 @@
-"""How much a page of the explorer can simulate; the command line has wider limits (simulate/size.py)."""
+"""How much a page of the explorer can simulate; the command line has wider limits (simulation/size.py)."""
 
 import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.simulate import estimate
-from lib_dlhpc.simulate.size import MOST_MESSAGES as MOST_IN_A_TERMINAL
+from lib_dlhpc.simulation import estimate
+from lib_dlhpc.simulation.size import MOST_MESSAGES as MOST_IN_A_TERMINAL
 from lib_dlhpc.spec.experiment import Experiment
 
 MOST_RANKS = {"rounds": 4096, "events": 512}

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from lib_dlhpc.predict import Breakdown
-from lib_dlhpc.predict.what_if import what_if
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -73,7 +73,7 @@ def known_of(prediction: Breakdown) -> Known:
     machine = prediction.experiment.machine
     if machine.measured is None:
         return Known()
-    from lib_dlhpc.compare.bands import bands, calibration_of
+    from lib_dlhpc.comparison.bands import bands, calibration_of
 
     stale = foreign(machine) if chosen(machine) == OWN else []
     notes = [f"The calibration may not hold. {words}" for words in stale]

@@ -16,8 +16,8 @@ from lib_dlhpc.explore.explorer_limits import quick, too_much
 from lib_dlhpc.explore.explorer_played import Bands, gantt_of, play, played_html
 from lib_dlhpc.explore.panels import notice_html, problem_html
 from lib_dlhpc.explore.style import Labels
-from lib_dlhpc.predict import Breakdown
-from lib_dlhpc.simulate.watchdog import Cancelled, DeadlockError
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.errors import SpecError
 
 REST = 0.2  # s without a move before it is played again

@@ -10,11 +10,11 @@ import numpy as np
 from lib_dlhpc.explore.charts import between
 from lib_dlhpc.explore.explorer_limits import messages
 from lib_dlhpc.explore.gantt import gantt_state
-from lib_dlhpc.predict import Breakdown
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.clock import StepProgress
-from lib_dlhpc.simulate.compare import why
-from lib_dlhpc.simulate.measure import measure
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.clock import StepProgress
+from lib_dlhpc.simulation.compare import why
+from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown
@@ -131,7 +131,7 @@ def _carried(played: Played, shown: Measured) -> Bands:
     """Return the bands of what was simulated, where the prediction has some."""
     if not played.bands:
         return {}
-    from lib_dlhpc.compare.bands import ALL, carried
+    from lib_dlhpc.comparison.bands import ALL, carried
 
     predicted = {ALL: sum(played.predicted.values()), **played.predicted}
     return carried(played.bands, predicted, {ALL: shown.step_time, **shown.terms})

@@ -18,10 +18,10 @@ from lib_dlhpc.explore.failures_charts import Played, loss_state, phases_state
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.predict.intervals import young
-from lib_dlhpc.predict.resilience import Resilience, resilience
-from lib_dlhpc.predict.validate import validate
-from lib_dlhpc.simulate.failures import play
+from lib_dlhpc.prediction.intervals import young
+from lib_dlhpc.prediction.resilience import Resilience, resilience
+from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.simulation.failures import play
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

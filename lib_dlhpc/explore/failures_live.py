@@ -26,8 +26,8 @@ from lib_dlhpc.explore.live_run import ranks_in_words
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.predict.intervals import expected_cycle, young
-from lib_dlhpc.simulate.failures import Phase, Played, play
+from lib_dlhpc.prediction.intervals import expected_cycle, young
+from lib_dlhpc.simulation.failures import Phase, Played, play
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 

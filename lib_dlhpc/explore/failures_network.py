@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.train.data import load
-from lib_dlhpc.train.layers.kept import Tensors
-from lib_dlhpc.train.loss import softmax_cross_entropy
-from lib_dlhpc.train.network import Network
-from lib_dlhpc.train.threads import one_thread
+from lib_dlhpc.training.data import load
+from lib_dlhpc.training.layers.kept import Tensors
+from lib_dlhpc.training.loss import softmax_cross_entropy
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.threads import one_thread
 
 WIDTHS, BATCH = [64, 256, 256, 10], 32
 LAST = "the last layer"

@@ -13,7 +13,7 @@ from lib_dlhpc.explore.failures import INTERVALS, LARGE, MODELS, RATES, experime
 from lib_dlhpc.explore.failures import Setting as Run
 from lib_dlhpc.explore.failures_charts import WAYS, costs_state, ways_state
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.predict.resilience import Resilience, resilience
+from lib_dlhpc.prediction.resilience import Resilience, resilience
 from lib_dlhpc.spec.units import format_quantity as show
 
 WORDS = {

@@ -12,8 +12,8 @@ from lib_dlhpc.explore import hybrid_parallel_deep as deep
 from lib_dlhpc.explore import hybrid_parallel_map as ways
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.validate import results
 
 DEEP = {"hypar20-mem224": 224, "hypar20-mem720": 720}
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from lib_dlhpc.explore.charts import State, _append
 from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
-from lib_dlhpc.predict import Breakdown
+from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
 # Okabe and Ito's colours; hatched: a device stands still without a message under way.

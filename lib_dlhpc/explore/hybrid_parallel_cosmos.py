@@ -20,8 +20,8 @@ from lib_dlhpc.explore.hybrid_parallel_charts import (
     terms_state,
 )
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import Breakdown, breakdown
-from lib_dlhpc.predict.published import UNITS, results
+from lib_dlhpc.prediction import Breakdown, breakdown
+from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity
 

@@ -21,7 +21,7 @@ from lib_dlhpc.explore.hybrid_parallel_charts import (
     way_of,
 )
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine

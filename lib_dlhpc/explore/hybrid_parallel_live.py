@@ -32,8 +32,8 @@ from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.launch.local import start
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline

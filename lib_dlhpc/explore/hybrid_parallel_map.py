@@ -23,8 +23,8 @@ from lib_dlhpc.explore.hybrid_parallel_charts import (
     way_of,
 )
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html
-from lib_dlhpc.predict import breakdown
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction import breakdown
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity

@@ -16,9 +16,9 @@ from lib_dlhpc.explore.io_bottleneck_charts import limits_state, reader_state
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.io import Reading, needed_bandwidth, nodes_needed, reading
-from lib_dlhpc.predict.profile import (
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.io import Reading, needed_bandwidth, nodes_needed, reading
+from lib_dlhpc.prediction.profile import (
     HOURS,
     NODE_STORAGE,
     READ_CALLS,
@@ -30,7 +30,7 @@ from lib_dlhpc.predict.profile import (
     slowed_to,
     weak_scaling,
 )
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

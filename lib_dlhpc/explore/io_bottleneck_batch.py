@@ -9,9 +9,9 @@ import numpy as np
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.io_bottleneck_charts import volume_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.io import Volumes, volumes
-from lib_dlhpc.predict.profile import slides_run
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.io import Volumes, volumes
+from lib_dlhpc.prediction.profile import slides_run
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show

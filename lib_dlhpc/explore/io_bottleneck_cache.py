@@ -14,7 +14,7 @@ from lib_dlhpc.explore import io_bottleneck as hours
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.io_bottleneck_charts import cache_state, rules_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.simulate.caching import hit_rates, orders
+from lib_dlhpc.simulation.caching import hit_rates, orders
 from lib_dlhpc.spec.units import format_plain
 
 RULES = {

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.calibrate import cold
-from lib_dlhpc.calibrate.fit import fit_io
-from lib_dlhpc.calibrate.host import file_system
-from lib_dlhpc.calibrate.io import KiB, MiB, Setting, measure_io
-from lib_dlhpc.calibrate.points import COLD
+from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration.fit import fit_io
+from lib_dlhpc.calibration.host import file_system
+from lib_dlhpc.calibration.io import KiB, MiB, Setting, measure_io
+from lib_dlhpc.calibration.points import COLD
 from lib_dlhpc.explore import io_bottleneck_loader as loader
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.storage.mount import mounted

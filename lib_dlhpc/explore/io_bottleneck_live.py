@@ -14,8 +14,8 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.calibrate import cold
-from lib_dlhpc.calibrate.points import COLD, WARM
+from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration.points import COLD, WARM
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.io_bottleneck_charts import measured_state
 from lib_dlhpc.explore.io_bottleneck_here import FILES

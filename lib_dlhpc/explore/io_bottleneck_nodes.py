@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.io_bottleneck_charts import capacity_state, efficiency_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.io import bytes_in_a_node, nodes_needed, reading
-from lib_dlhpc.predict.profile import skylake_run
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed, reading
+from lib_dlhpc.prediction.profile import skylake_run
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show

@@ -2,14 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from lib_dlhpc.calibrate.expected import reading as one_sample
-from lib_dlhpc.calibrate.io import Setting as Asked
-from lib_dlhpc.calibrate.points import WARM
+from lib_dlhpc.calibration.expected import reading as one_sample
+from lib_dlhpc.calibration.io import Setting as Asked
+from lib_dlhpc.calibration.points import WARM
 from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES
 from lib_dlhpc.explore.panels import table_html
 from lib_dlhpc.explore.workbench import verdict_html
-from lib_dlhpc.predict.io import reading
-from lib_dlhpc.simulate.storage import clients
+from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.simulation.storage import clients
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.measured import cores

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.measure import measure
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 SIZES = tuple(2**k for k in range(3, 23))  # B of a message

@@ -29,7 +29,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.mistakes import LabError
 
 JOB = Job("here", (64, 512, 256, 10), 256)
 EPOCHS = 20

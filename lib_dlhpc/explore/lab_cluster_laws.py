@@ -41,8 +41,8 @@ from lib_dlhpc.explore.lab_cluster import (
 )
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.train.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
+from lib_dlhpc.training.lab.mistakes import LabError
 
 NEAR = 0.05  # of a message's or a product's seconds
 FAR = 0.2  # of the same: more than two disturbed sizes do

@@ -14,10 +14,10 @@ import numpy as np
 
 from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.state import model_state_bytes
-from lib_dlhpc.predict.hybrid import rank_parts
+from lib_dlhpc.prediction.hybrid import rank_parts
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.train.lab.findings import Finding, broken, kept
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.findings import Finding, broken, kept
+from lib_dlhpc.training.lab.mistakes import LabError
 
 CLOSE = 0.01  # of a formula
 MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories

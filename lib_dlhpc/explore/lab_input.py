@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.lab_fit import CLOSE, Case, compared
-from lib_dlhpc.predict.io import reading
+from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.train.lab.findings import Finding
+from lib_dlhpc.training.lab.findings import Finding
 
 ENDING = ".img"
 OTHER = "labels.txt"  # a file that is no sample
@@ -205,7 +205,7 @@ def experiment_of(
 
 
 def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
-    """Return whether `rate(operations, reads, size, decode, tier, readers)` is what predict/io.py says."""
+    """Return whether `rate(operations, reads, size, decode, tier, readers)` is what prediction/io.py says."""
     plenty: dict[str, Any] = {"metadata_rate": 1e9, "bandwidth": 1e14}
     alone = [
         _case("A tier without limits", own._replace(**plenty), 4.0, 1.0),

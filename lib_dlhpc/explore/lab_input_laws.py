@@ -24,8 +24,8 @@ from lib_dlhpc.explore.lab_input_loader import (
 )
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.storage.lab.counting import METADATA
-from lib_dlhpc.train.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
+from lib_dlhpc.training.lab.mistakes import LabError
 
 RANKS = 3
 ROOM = 6  # batches that a GPU's share of memory holds

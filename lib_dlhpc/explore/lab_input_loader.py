@@ -24,10 +24,10 @@ from lib_dlhpc.explore.lab_input import (
     make_folder,
     order,
 )
-from lib_dlhpc.predict.io import Reading, reading
+from lib_dlhpc.prediction.io import Reading, reading
 from lib_dlhpc.storage.lab.counting import Calls, Counts, counted
-from lib_dlhpc.train.lab.mistakes import LabError
-from lib_dlhpc.train.lab.ranks import emulate
+from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.training.lab.ranks import emulate
 
 PATIENCE = 2.0  # s in which the next batch has to be asked for
 LONGEST = 20.0  # s of a whole run

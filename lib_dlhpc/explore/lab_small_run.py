@@ -1,7 +1,7 @@
 """A small run of a learner under a cap: is it foretold, does it stay below, and is there a cheaper way?
 
 small_of(seed)                             network, batch and cap of a learner
-small_findings(small, small_peak, own)     three findings; the runs are done by train/lab/capped.py
+small_findings(small, small_peak, own)     three findings; the runs are done by training/lab/capped.py
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.lab_fit import PLAIN, Case, compared
-from lib_dlhpc.predict.ledger import peak
+from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.train.lab.capped import Told, available, capped
-from lib_dlhpc.train.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.capped import Told, available, capped
+from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
+from lib_dlhpc.training.lab.mistakes import LabError
 
 NEAR = 0.1  # of the ledger
 SHARE = 0.62  # of what the run takes, as its cap

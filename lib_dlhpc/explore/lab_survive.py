@@ -1,7 +1,7 @@
 """A learner's long run on a machine that fails: what it is expected to take, and how it saves.
 
 task_of(seed)                          machine and run of a learner; experiment_of(own, ...): as an experiment
-time_finding, interval_finding         whether a learner's formulas are those of predict/intervals.py
+time_finding, interval_finding         whether a learner's formulas are those of prediction/intervals.py
 played_finding                         the same beside runs that are played with random failures
 best(own)                              the highest goodput that keeps to the limits, over ways and intervals
 choice_findings(choice, own)           whether a learner's [run] is legal, keeps to the limits, and is near that
@@ -16,7 +16,7 @@ import numpy as np
 
 from lib_dlhpc.costs.checkpoints import Saving, saving
 from lib_dlhpc.explore.lab_fit import CLOSE, Case, compared, told
-from lib_dlhpc.predict.resilience import (
+from lib_dlhpc.prediction.resilience import (
     best_interval,
     daly_first_order,
     expected_cycle,
@@ -24,12 +24,12 @@ from lib_dlhpc.predict.resilience import (
     system_mtbf,
     young,
 )
-from lib_dlhpc.simulate.failures import play
+from lib_dlhpc.simulation.failures import play
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.train.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
+from lib_dlhpc.training.lab.mistakes import LabError
 
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
 FIELDS = ("checkpoint", "checkpoint_interval")

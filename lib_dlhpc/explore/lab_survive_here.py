@@ -1,4 +1,4 @@
-"""A learner's save and resume, judged by what the lives of a small run that is killed say (train/lab/lives.py).
+"""A learner's save and resume, judged by what the lives of a small run that is killed say (training/lab/lives.py).
 
 lives_of(seed)              how long the run is, and when it is killed
 lives_findings(told, own)   four findings;  lives_text(told, own): the lives as lines
@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from lib_dlhpc.train.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.train.lab.lives import Life, LivesTask, Told
+from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
+from lib_dlhpc.training.lab.lives import Life, LivesTask, Told
 
 STATE = "What resume gives is what was saved, bit for bit"
 WHOLE = "Killed at any moment of a save, it finds a version that is whole"

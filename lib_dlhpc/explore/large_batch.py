@@ -19,13 +19,13 @@ from lib_dlhpc.explore.large_batch_charts import Point, accuracy_state, error_st
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.train.large_batch import MNIST
-from lib_dlhpc.train.large_batch_results import Mean, batches, mean_of, paired, stored, tuning
-from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.weights import Parameter
+from lib_dlhpc.training.large_batch import MNIST
+from lib_dlhpc.training.large_batch_results import Mean, batches, mean_of, paired, stored, tuning
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.weights import Parameter
 
 NAMES = {
     "linear": "linear scaling",

@@ -23,7 +23,7 @@ from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.train.large_batch import CHANCE, MNIST, Trial, experiment_of
+from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, experiment_of
 
 RANKS = 4
 BATCH, SEED = 1024, 0

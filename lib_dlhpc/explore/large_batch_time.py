@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.large_batch_charts import Point, arrival_state, time_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import Breakdown, predict
+from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity
-from lib_dlhpc.train.large_batch_results import critical_batch, steps_to_target, stored_steps
-from lib_dlhpc.train.large_batch_steps import TARGET
+from lib_dlhpc.training.large_batch_results import critical_batch, steps_to_target, stored_steps
+from lib_dlhpc.training.large_batch_steps import TARGET
 
 MACHINES = {  # machine of the catalog -> its GPUs, precision
     "bigbasin": ("P100", "fp32"),

@@ -14,10 +14,10 @@ from lib_dlhpc.explore.controls import DATASETS
 from lib_dlhpc.explore.memory_wall_charts import course_state
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.course import Course, course
-from lib_dlhpc.predict.ledger import Moment, peak
-from lib_dlhpc.predict.validate import validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.course import Course, course
+from lib_dlhpc.prediction.ledger import Moment, peak
+from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show

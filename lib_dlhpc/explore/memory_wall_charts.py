@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.charts import State, _append
 from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
-from lib_dlhpc.predict.course import BACKWARD, FORWARD, UPDATE, Course
+from lib_dlhpc.prediction.course import BACKWARD, FORWARD, UPDATE, Course
 from lib_dlhpc.spec.units import format_quantity as show
 
 POINTS = 400  # of a course, at most

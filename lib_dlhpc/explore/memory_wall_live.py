@@ -1,7 +1,7 @@
 """A network of twice a cap, on this machine: refused in core, trained out of core, to the bit the same.
 
 The cap is the system's: a process that asks for more gets none. What a run takes is its own peak of
-resident memory, above what Python takes before (train/lab/capped.py).
+resident memory, above what Python takes before (training/lab/capped.py).
 """
 
 import threading
@@ -15,16 +15,16 @@ import numpy as np
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.lifetime.owned import temporary_folder
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.ledger import peak
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.train.disk import Disk
-from lib_dlhpc.train.lab.capped import Told, available, capped
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.disk import Disk
+from lib_dlhpc.training.lab.capped import Told, available, capped
+from lib_dlhpc.training.lab.mistakes import LabError
 
 CAPS = (30e6, 40e6, 60e6, 80e6)  # B
 WIDTH, TIMES = 512, 2.05  # of a layer; the cap, in core

@@ -16,9 +16,9 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.memory_wall_charts import link_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.hybrid import offloading
-from lib_dlhpc.predict.offload import PAGE, Need, paged_time
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.hybrid import offloading
+from lib_dlhpc.prediction.offload import PAGE, Need, paged_time
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -17,9 +17,9 @@ from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.model_parallel_charts import cuts_state, stages_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
-from lib_dlhpc.predict.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
-from lib_dlhpc.simulate.pipeline import play_pipeline
+from lib_dlhpc.simulation.pipeline import play_pipeline
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown

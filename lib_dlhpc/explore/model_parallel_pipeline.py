@@ -15,10 +15,10 @@ from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.model_parallel_charts import bubble_state, kept_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.predict import Breakdown, predict
-from lib_dlhpc.predict.ledger import moments
-from lib_dlhpc.predict.pipelined import under_way
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.ledger import moments
+from lib_dlhpc.prediction.pipelined import under_way
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show

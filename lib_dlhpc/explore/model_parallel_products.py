@@ -14,8 +14,8 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.model_parallel_charts import bytes_state, parts_state, products_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.layout import parts
-from lib_dlhpc.predict import Breakdown, predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown

@@ -3,8 +3,8 @@
 from functools import cache
 
 from lib_dlhpc.explore.plain_text import Table
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 GPIPE = {  # row -> stages, microbatches

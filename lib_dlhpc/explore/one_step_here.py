@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.compare.comparison import Begin, start_beside
-from lib_dlhpc.compare.placed import placed
+from lib_dlhpc.comparison.comparison import Begin, start_beside
+from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.explore.compare import RunHere
 from lib_dlhpc.explore.compare_panel import Thread
 from lib_dlhpc.explore.one_step_machines import Mine
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 SECONDS = 3.0  # of steps, about

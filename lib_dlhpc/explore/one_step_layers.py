@@ -26,7 +26,7 @@ from lib_dlhpc.explore.one_step_machines import (
     without_start,
 )
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show

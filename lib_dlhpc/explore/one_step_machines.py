@@ -29,7 +29,7 @@ DEVICES = {
     "A100, 16 bits": "a100-sxm-40gb",
     "H100, 16 bits": "h100-sxm-80gb",
 }
-Told = Mapping[str, Any]  # what calibrate/worker.py writes
+Told = Mapping[str, Any]  # what calibration/worker.py writes
 
 
 class Mine(traitlets.HasTraits):
@@ -66,7 +66,7 @@ def example() -> Machine:
 
 @cache
 def example_points() -> Told:
-    """Return what was measured of it: seconds of each repeat, in the form of calibrate/worker.py."""
+    """Return what was measured of it: seconds of each repeat, in the form of calibration/worker.py."""
     with open(SHIPPED / POINTS, encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
     lines = [(what, int(size), [float(cell) for cell in cells]) for what, size, *cells in rows]

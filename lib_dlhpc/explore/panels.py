@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from lib_dlhpc.predict.explain import Explanation
-from lib_dlhpc.predict.replays import Replay
+from lib_dlhpc.prediction.explain import Explanation
+from lib_dlhpc.prediction.replays import Replay
 
 
 def headline_html(entries: Iterable[tuple[str, str, str]]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.compare import Comparison
+from lib_dlhpc.comparison import Comparison
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare import comparison_html
 from lib_dlhpc.explore.compare_charts import compared_state
@@ -30,7 +30,7 @@ from lib_dlhpc.spec.experiment import Experiment, load, to_tables
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.train.check import check, check_ranks
+from lib_dlhpc.training.check import check, check_ranks
 
 PAUSE = 0.2  # s between two looks at a job
 

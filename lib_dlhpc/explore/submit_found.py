@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lib_dlhpc.compare import Comparison
-from lib_dlhpc.compare.comparison import beside, foretold
-from lib_dlhpc.compare.placed import Placed, placed
-from lib_dlhpc.compare.short import steps_of_an_epoch
-from lib_dlhpc.compare.steady import steps_of
+from lib_dlhpc.comparison import Comparison
+from lib_dlhpc.comparison.comparison import beside, foretold
+from lib_dlhpc.comparison.placed import Placed, placed
+from lib_dlhpc.comparison.short import steps_of_an_epoch
+from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.launch import BatchJob, Site
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from lib_dlhpc.explore.panels import table_html
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline import breakdown

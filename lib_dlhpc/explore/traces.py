@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.traces_panel import TracePanel
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.simulate.neighbours import play_neighbours, program, ring
+from lib_dlhpc.simulation.neighbours import play_neighbours, program, ring
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline

@@ -14,8 +14,13 @@ from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.panels import table_html
 from lib_dlhpc.explore.traces_charts import coupled_state
 from lib_dlhpc.explore.workbench import slider, verdict_html, wall_html, workbench
-from lib_dlhpc.predict.coupled import CoupledPrediction, enough_depth, placements, predict_coupled
-from lib_dlhpc.simulate.coupled import simulate_coupled
+from lib_dlhpc.prediction.coupled import (
+    CoupledPrediction,
+    enough_depth,
+    placements,
+    predict_coupled,
+)
+from lib_dlhpc.simulation.coupled import simulate_coupled
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Costs, Workflow, loads
 from lib_dlhpc.timeline.coupled import mean_terms

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.traces_charts import rank_parts
 from lib_dlhpc.explore.traces_process import RunError, through
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.predict.neighbours import predict_neighbours
-from lib_dlhpc.simulate.neighbours import play_neighbours, program, ring
+from lib_dlhpc.prediction.neighbours import predict_neighbours
+from lib_dlhpc.simulation.neighbours import play_neighbours, program, ring
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.analysis import Analysis, analyse

@@ -15,8 +15,8 @@ from lib_dlhpc.explore.charts import (
     step_state,
     totals_state,
 )
-from lib_dlhpc.predict import Breakdown, breakdown, sensitivity
-from lib_dlhpc.predict.replays import Replay
+from lib_dlhpc.prediction import Breakdown, breakdown, sensitivity
+from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show

@@ -22,7 +22,7 @@ from lib_dlhpc.launch.mpi import Overdue, command, environment
 from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
 from lib_dlhpc.lifetime import owned
 
-WORKER = "lib_dlhpc.train.worker"
+WORKER = "lib_dlhpc.training.worker"
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 TICK = 0.1  # s between two looks at the clock
 NEAR = 60.0  # s: told to end this near to its limit, a job has come to it

@@ -18,7 +18,7 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
 
 PATIENCE = 3600.0  # s
-WORKER = "lib_dlhpc.train.coupled.worker"
+WORKER = "lib_dlhpc.training.coupled.worker"
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from lib_dlhpc.spec.experiment import Experiment
 __all__ = ["Job", "JobError", "start"]
 
 STATES = ("running", "done", "failed", "cancelled")
-WORKER = "lib_dlhpc.train.worker"
+WORKER = "lib_dlhpc.training.worker"
 
 
 class Job:

@@ -20,7 +20,7 @@ class Calibration:
     """What was measured on this machine.
 
     `rate` is that of the experiment's own network. `compute_scale` and `link_efficiency` are what a
-    measured run of another network, or of another split, says of the machine: predict/calibrated.py has
+    measured run of another network, or of another split, says of the machine: prediction/calibrated.py has
     them from such a run.
     """
 

@@ -89,20 +89,59 @@ class Run:
     changed: float = number(default=1.0, most=1.0)  # share of the state, for "incremental"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Experiment:
-    """A training run, described once: the only input of predict, simulate and run."""
+    """A training run, described once: the only input of predict, simulate and run.
+
+        Experiment(model="resnet50", machine="summit", strategy={"nodes": 64, "batch": 32})
+
+    Each section is an object, a table as TOML has it, or, where the catalog has some, a name.
+    """
 
     model: Model
     dataset: Dataset
     machine: Machine
-    strategy: Strategy = field(default_factory=Strategy)
-    storage: Storage = field(default_factory=Storage)
-    calibration: Calibration = field(default_factory=Calibration)
-    run: Run = field(default_factory=Run)
-    training: Training = field(default_factory=Training)
-    # What a change made void, a sentence each: told beside a prediction, and no part of the file.
-    warnings: tuple[str, ...] = field(default=(), compare=False)
+    strategy: Strategy
+    storage: Storage
+    calibration: Calibration
+    run: Run
+    training: Training
+    # One sentence for each measured value that a change dropped: shown beside a prediction, not part of the file.
+    warnings: tuple[str, ...] = field(compare=False)
+
+    def __init__(
+        self,
+        model: "Model | str | Mapping[str, Any]",
+        dataset: "Dataset | str | Mapping[str, Any] | None" = None,
+        machine: "Machine | str | Mapping[str, Any] | None" = None,
+        strategy: "Strategy | Mapping[str, Any] | None" = None,
+        storage: "Storage | Mapping[str, Any] | None" = None,
+        calibration: "Calibration | Mapping[str, Any] | None" = None,
+        run: "Run | Mapping[str, Any] | None" = None,
+        training: "Training | Mapping[str, Any] | None" = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        """Take the sections; without `dataset`, the catalog's for samples of the model's shape. Raises SpecError."""
+        given = {"model": model, "dataset": dataset, "machine": machine, "strategy": strategy,
+                 "storage": storage, "calibration": calibration, "run": run, "training": training}  # fmt: skip
+        read = False
+        for section, value in given.items():
+            if not isinstance(value, _NOUNS[section]):
+                value, read = self._read(section, value), True
+            object.__setattr__(self, section, value)
+        object.__setattr__(self, "warnings", warnings)
+        if read:
+            _check_together(self)
+
+    def _read(self, section: str, value: Any) -> Any:
+        """Return a section from its catalog name or table, or its default."""
+        if section == "dataset" and value is None:
+            value = usual_dataset(self.model)
+        if section == "machine" and value is None:
+            raise SpecError(f"machine is missing; legal: {', '.join(catalog.names('machines'))}.")
+        if section in _READERS:
+            return _READERS[section](value)
+        return read_table(_NOUNS[section], {} if value is None else value, section)
 
     @property
     def calibrated_machine(self) -> Machine:
@@ -174,7 +213,17 @@ class Experiment:
         return experiment
 
 
-SECTIONS = tuple(item.name for item in dataclasses.fields(Experiment) if item.name != "warnings")
+_NOUNS: dict[str, Any] = {
+    "model": Model,
+    "dataset": Dataset,
+    "machine": Machine,
+    "strategy": Strategy,
+    "storage": Storage,
+    "calibration": Calibration,
+    "run": Run,
+    "training": Training,
+}
+SECTIONS = tuple(_NOUNS)
 
 
 def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:
@@ -223,18 +272,7 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
             raise SpecError(
                 f"[{section}] is missing; an experiment needs [model], [dataset] and [machine]."
             )
-    experiment = Experiment(
-        model=read_model(tables["model"]),
-        dataset=read_dataset(tables["dataset"]),
-        machine=read_machine(tables["machine"]),
-        strategy=read_table(Strategy, tables.get("strategy", {}), "strategy"),
-        storage=read_table(Storage, tables.get("storage", {}), "storage"),
-        calibration=read_table(Calibration, tables.get("calibration", {}), "calibration"),
-        run=read_table(Run, tables.get("run", {}), "run"),
-        training=read_table(Training, tables.get("training", {}), "training"),
-    )
-    _check_together(experiment)
-    return experiment
+    return Experiment(**tables)
 
 
 def read_model(value: Any, path: str = "model") -> Model:
@@ -250,6 +288,26 @@ def read_model(value: Any, path: str = "model") -> Model:
         return build(family, table, name=name)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
+
+
+def usual_dataset(model: Model) -> str:
+    """Return the catalog's data set for a model: samples of its size, or else of as many dimensions."""
+    if (wanted := math.prod(model.input_shape)) in _sample_sizes():
+        return _sample_sizes()[wanted]
+    usual = {1: "webtext", 3: "imagenet", 4: "cosmoflow"}
+    if len(model.input_shape) not in usual:
+        raise SpecError(
+            f"dataset is missing, and the catalog has none of shape {list(model.input_shape)}; legal:"
+            f" {', '.join(catalog.names('datasets'))}."
+        )
+    return usual[len(model.input_shape)]
+
+
+@cache
+def _sample_sizes() -> dict[int, str]:
+    """Return data sets by the numbers in a sample; the first by name of those with as many."""
+    shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
+    return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}
 
 
 def _check_together(experiment: Experiment) -> None:

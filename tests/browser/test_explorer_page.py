@@ -12,7 +12,7 @@ from lesson_page import has, tells
 from patience import PATIENCE
 
 from lib_dlhpc.explore.serve import served
-from lib_dlhpc.predict.replays import replay, replays
+from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.units import format_quantity
 

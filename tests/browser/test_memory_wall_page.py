@@ -17,7 +17,7 @@ from lesson_page import (
     wall,
 )
 
-from lib_dlhpc.train.lab.capped import available
+from lib_dlhpc.training.lab.capped import available
 
 pytestmark = pytest.mark.browser
 

@@ -14,7 +14,7 @@ DIGITS = str(Path(__file__).parents[2] / "labs" / "experiments" / "digits.toml")
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch, require):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("lib_dlhpc.compare.comparison.too_busy", lambda *given: "")
+    monkeypatch.setattr("lib_dlhpc.comparison.comparison.too_busy", lambda *given: "")
     from lib_dlhpc.launch.mpi import mpiexec
 
     try:

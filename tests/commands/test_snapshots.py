@@ -9,8 +9,8 @@ from lib_dlhpc.cli import main
 from lib_dlhpc.spec.experiment import load, loads
 from lib_dlhpc.storage.snapshots import SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan, write_plan
-from lib_dlhpc.train.alone import Alone
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.trainer import train
 
 EXPERIMENT = loads("""
 [model]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
 RUN = loads("""

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.checkpoints import HASH_RATE, checkpoint_bytes, saving
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import CHECKPOINTS
 
 RUN = loads("""

@@ -16,7 +16,7 @@ from lib_dlhpc.costs.compute import (
     traffic,
     update_time,
 )
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import PRECISIONS, read_device

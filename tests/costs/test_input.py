@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import loads
 from lib_dlhpc.costs.input import input_time, read_operations, start_time
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 
 RUN = loads("""
 [model]

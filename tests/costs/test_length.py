@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lib_dlhpc import loads
 from lib_dlhpc.costs.length import steps
 from lib_dlhpc.spec.dataset import read_dataset
-from lib_dlhpc.train.data import MADE, REAL, global_batches
+from lib_dlhpc.training.data import MADE, REAL, global_batches
 
 RUN = loads("""
 [model]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import loads
 from lib_dlhpc.costs.network import all_to_all_congestion, congestion, network_of
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 
 RUN = loads("""
 [model]

@@ -8,8 +8,8 @@ import pytest
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.work import device_work
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment, read_model
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.pace import Pace

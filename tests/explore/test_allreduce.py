@@ -35,7 +35,7 @@ from lib_dlhpc.explore.allreduce import (
 from lib_dlhpc.explore.allreduce_charts import LINES, measured_state, messages_state, nics_state
 from lib_dlhpc.explore.real_allreduce import result_words, run_here
 from lib_dlhpc.explore.schedule_view import animate, draw, example, follow, try_out
-from lib_dlhpc.predict.collectives import ALGORITHMS
+from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.errors import SpecError
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from experiment_page import Now, button, click, fills, words
 
-from lib_dlhpc.compare import Sweep
-from lib_dlhpc.compare.comparison import beside, foretold
-from lib_dlhpc.compare.placed import placed, why_not
-from lib_dlhpc.compare.steady import steps_of
-from lib_dlhpc.compare.sweep import Row
+from lib_dlhpc.comparison import Sweep
+from lib_dlhpc.comparison.comparison import beside, foretold
+from lib_dlhpc.comparison.placed import placed, why_not
+from lib_dlhpc.comparison.steady import steps_of
+from lib_dlhpc.comparison.sweep import Row
 from lib_dlhpc.explore import compare_drawings
 from lib_dlhpc.explore.compare import RunHere, compared, comparison_html
 from lib_dlhpc.explore.compare_charts import (
@@ -24,8 +24,8 @@ from lib_dlhpc.explore.compare_panel import no_longer_than_the_page
 from lib_dlhpc.explore.compare_sweep import swept
 from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.measured import cores

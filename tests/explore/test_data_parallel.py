@@ -59,9 +59,9 @@ from lib_dlhpc.explore.data_parallel_waiting import (
     waiting_wall,
 )
 from lib_dlhpc.explore.here import MpiMissing
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
 ROWS = [

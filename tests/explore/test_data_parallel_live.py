@@ -19,8 +19,8 @@ from lib_dlhpc.explore.data_parallel_live import (
     train_here,
 )
 from lib_dlhpc.explore.three_ways import terms_html, three_ways
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import Timeline
 
 

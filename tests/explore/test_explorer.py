@@ -7,8 +7,8 @@ import pytest
 from lib_dlhpc.explore.controls import FIELDS, change
 from lib_dlhpc.explore.explorer import Explorer
 from lib_dlhpc.explore.views import views
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replays
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replays
 from lib_dlhpc.spec import catalog
 
 RUNS = {run.name: run.experiment for run in replays()}

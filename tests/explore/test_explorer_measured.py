@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from lib_dlhpc.compare.bands import bands
+from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.explore.charts import between
 from lib_dlhpc.explore.controls import change, show
 from lib_dlhpc.explore.explorer import Explorer
 from lib_dlhpc.explore.explorer_measured import OTHER, OWN
 from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
 from lib_dlhpc.explore.views import views
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replay
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured import measured_on

@@ -20,10 +20,10 @@ from lib_dlhpc.explore.explorer_limits import (
 )
 from lib_dlhpc.explore.explorer_play import STALE, Soon
 from lib_dlhpc.explore.explorer_played import first_steps, gantt_of, play, played_html
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replay, replays
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.watchdog import Cancelled
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import breakdown, columns, join
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from experiment_page import Now, button, click, fills, words
 
-from lib_dlhpc.compare.bands import bands
+from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.explore import explorer_foretold
 from lib_dlhpc.explore.compare_charts import ROWS
 from lib_dlhpc.explore.compare_sweep import SweepHere, settings_html
@@ -28,9 +28,9 @@ from lib_dlhpc.explore.explorer_foretold import foretell, told_html, told_state
 from lib_dlhpc.explore.explorer_limits import STEPS, steps_within
 from lib_dlhpc.explore.explorer_sweep import Sweep
 from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.replays import replay, replays
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, load, read_experiment
 from lib_dlhpc.spec.measured import cores, measured_on

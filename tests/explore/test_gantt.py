@@ -16,8 +16,8 @@ from lib_dlhpc.explore.figure import _dataset_names
 from lib_dlhpc.explore.gantt import LOOKS, MOST, gantt, gantt_state
 from lib_dlhpc.explore.gantt_drawing import gantt_chart
 from lib_dlhpc.explore.gantt_words import last_to_join, seconds_computing
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import exposed, from_rows, waits
 

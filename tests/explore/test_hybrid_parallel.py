@@ -35,7 +35,7 @@ from lib_dlhpc.explore.hybrid_parallel_cosmos import (
     the_cubes,
 )
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 
 FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
 WALL = Way(1, 2, 1, 32, 1.0, 20e9, 16e9, "", (0.5,) * len(TERMS), (4e9,) * len(HELD))

@@ -25,8 +25,8 @@ from lib_dlhpc.explore.hybrid_parallel_runs import (
     problem_of,
 )
 from lib_dlhpc.explore.live_run import one_step
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 
 NAMES = {"network": "Network", "inside": "Ranks a layer", "stages": "Stages", "replicas": "Replicas",
          "microbatches": "Microbatches"}  # fmt: skip

@@ -35,9 +35,9 @@ from lib_dlhpc.explore.io_bottleneck_charts import (
     measured_state,
 )
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.caching import best, least_recently_used
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.caching import best, least_recently_used
+from lib_dlhpc.prediction.validate import results
 
 STATES = {
     "io_limits": limits_view(Setting()),

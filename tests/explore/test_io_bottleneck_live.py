@@ -8,7 +8,7 @@ import psutil
 import pytest
 from experiment_page import Now, button, click, controls, told
 
-from lib_dlhpc.calibrate.points import COLD, WARM
+from lib_dlhpc.calibration.points import COLD, WARM
 from lib_dlhpc.explore import io_bottleneck_live as live
 from lib_dlhpc.explore import io_bottleneck_loader as loader
 from lib_dlhpc.explore import io_bottleneck_told
@@ -23,7 +23,7 @@ from lib_dlhpc.explore.io_bottleneck_told import (
     rates,
     result_html,
 )
-from lib_dlhpc.predict.io import reading
+from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import open_store

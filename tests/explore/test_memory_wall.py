@@ -52,9 +52,9 @@ from lib_dlhpc.explore.memory_wall_ways import (
     ways_view,
     ways_wall,
 )
-from lib_dlhpc.predict import predict
-from lib_dlhpc.train.lab.capped import Told, available
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.training.lab.capped import Told, available
+from lib_dlhpc.training.lab.mistakes import LabError
 
 STATES = {
     "memory_course": course_view(Setting()),

@@ -75,8 +75,8 @@ from lib_dlhpc.explore.model_parallel_products import (
 from lib_dlhpc.explore.model_parallel_products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel_published import published_table
 from lib_dlhpc.layout import parts
-from lib_dlhpc.predict import predict
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
 CUT = Cut()

@@ -21,7 +21,7 @@ from experiment_page import (
 )
 from planted import Planted
 
-from lib_dlhpc.calibrate.machine import fit_machine
+from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.explore import one_step_drawings
 from lib_dlhpc.explore import one_step_here as here
@@ -53,7 +53,7 @@ from lib_dlhpc.explore.one_step_machines import (
 )
 from lib_dlhpc.explore.one_step_ranks import stoppable
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.machine import read_device
 
 LAPTOP = Setting("laptop-core", width=256)

@@ -45,8 +45,8 @@ from lib_dlhpc.explore.traces_here import (
 from lib_dlhpc.explore.traces_here import Setting as Planted
 from lib_dlhpc.explore.traces_live import trace_here
 from lib_dlhpc.explore.traces_process import Cancelled, RunError, through
-from lib_dlhpc.predict.coupled import predict_coupled
-from lib_dlhpc.simulate.neighbours import play_neighbours, program, ring
+from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.simulation.neighbours import play_neighbours, program, ring
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse

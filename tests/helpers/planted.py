@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from lib_dlhpc.calibrate.machine import PROBE, WORKER
-from lib_dlhpc.calibrate.worker import EDGES, MESSAGES, REDUCED, SUMS
+from lib_dlhpc.calibration.machine import PROBE, WORKER
+from lib_dlhpc.calibration.worker import EDGES, MESSAGES, REDUCED, SUMS
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.pace import Pace
-from lib_dlhpc.train.probe import NETWORKS, TINY
-from lib_dlhpc.train.probe_disk import SIZES
+from lib_dlhpc.training.probe import NETWORKS, TINY
+from lib_dlhpc.training.probe_disk import SIZES
 
 KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
 UPDATES = {name: Pace(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import load
-from lib_dlhpc.train.lab.findings import passed
+from lib_dlhpc.training.lab.findings import passed
 
 LAB = "03_large_batch"
 

@@ -9,10 +9,10 @@ from lib_dlhpc.explore import lab_small_run
 from lib_dlhpc.explore.lab import save
 from lib_dlhpc.explore.lab_fit import KEPT, STATE, TIME, block_bytes
 from lib_dlhpc.explore.lab_small_run import CAP, CHEAP, SMALL, cheapest
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.ledger import peak
-from lib_dlhpc.train.lab.capped import available
-from lib_dlhpc.train.lab.findings import as_text, passed
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.training.lab.capped import available
+from lib_dlhpc.training.lab.findings import as_text, passed
 
 LAB = "06_fit_the_model"
 NAMES = ["your name", "another", "x"]

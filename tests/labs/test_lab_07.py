@@ -38,10 +38,10 @@ from lib_dlhpc.explore.lab_input_laws import (
     loader_findings,
 )
 from lib_dlhpc.explore.lab_input_loader import play, prepared, run_of, step_time
-from lib_dlhpc.predict.io import reading
+from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.storage import open_store, pack
 from lib_dlhpc.storage.mount import mounted
-from lib_dlhpc.train.lab.findings import as_text, passed, seed_of
+from lib_dlhpc.training.lab.findings import as_text, passed, seed_of
 
 LAB = "07_repair_the_input"
 NAMES = ["your name", "another", "x"]

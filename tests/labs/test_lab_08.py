@@ -21,9 +21,9 @@ from lib_dlhpc.explore.lab_survive import (
     played_finding,
 )
 from lib_dlhpc.explore.lab_survive_here import END, LOST, STATE, WHOLE, lives_findings, lives_of
-from lib_dlhpc.predict.resilience import best_interval, young
-from lib_dlhpc.train.lab.findings import as_text, passed, seed_of
-from lib_dlhpc.train.lab.lives import available, lived
+from lib_dlhpc.prediction.resilience import best_interval, young
+from lib_dlhpc.training.lab.findings import as_text, passed, seed_of
+from lib_dlhpc.training.lab.lives import available, lived
 
 LAB = "08_survive"
 NAMES = ["your name", "another", "x"]

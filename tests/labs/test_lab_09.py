@@ -41,8 +41,8 @@ from lib_dlhpc.explore.lab_cluster_laws import (
 from lib_dlhpc.explore.lab_cluster_told import check_layout
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.train.lab.findings import as_text, passed
-from lib_dlhpc.train.lab.mistakes import LabError
+from lib_dlhpc.training.lab.findings import as_text, passed
+from lib_dlhpc.training.lab.mistakes import LabError
 
 LAB = "09_predict_your_cluster"
 SURPRISES = (CARD, JITTER, CORES)

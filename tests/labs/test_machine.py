@@ -4,11 +4,11 @@ import functools
 
 import pytest
 
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.train.lab.findings import seed_of
-from lib_dlhpc.train.lab.machine import hidden_share, machine_of, seconds_of, watch
+from lib_dlhpc.training.lab.findings import seed_of
+from lib_dlhpc.training.lab.machine import hidden_share, machine_of, seconds_of, watch
 
 LAB = "02_overlap"
 NAMES = ["your name", "another", "x"]

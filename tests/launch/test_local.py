@@ -20,7 +20,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline
-from lib_dlhpc.train.probe_steps import STEPS, WARM_UP, experiments, tiny
+from lib_dlhpc.training.probe_steps import STEPS, WARM_UP, experiments, tiny
 
 SHORT = """
 [model]
@@ -138,7 +138,7 @@ def test_other_runs_beside_it_are_told_before_and_after_and_change_nothing(exper
 
 def test_a_rank_that_raises_is_named_with_its_place(experiment, tmp_path, mischief):
     mischief("""
-from lib_dlhpc.train.layers.dense import Dense
+from lib_dlhpc.training.layers.dense import Dense
 backward = Dense.backward
 def failing(self, weights, gradients, kept, dy):
     if kept.context.step == 3 and os.environ.get("PMI_RANK") == "2" and len(gradients["bias"]) == 32:
@@ -167,7 +167,7 @@ def test_a_rank_that_is_killed_is_named_and_costs_less_than_a_step(
     experiment, tmp_path, mischief, victim
 ):
     mischief(f"""
-from lib_dlhpc.train.layers.dense import Dense
+from lib_dlhpc.training.layers.dense import Dense
 backward = Dense.backward
 def deadly(self, weights, gradients, kept, dy):
     if kept.context.step == 20 and os.environ.get("PMI_RANK") == "{victim}":
@@ -388,7 +388,7 @@ def test_a_rank_that_is_killed_or_raises_ends_by_a_signal(experiment, tmp_path, 
     )
     for name, how in (("killed", "os.kill(os.getpid(), signal.SIGKILL)"), ("raises", "1 / 0")):
         mischief(f"""
-from lib_dlhpc.train.layers.dense import Dense
+from lib_dlhpc.training.layers.dense import Dense
 def deadly(*_):
     {how}
 Dense.backward = deadly

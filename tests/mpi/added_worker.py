@@ -11,7 +11,7 @@ import star
 
 from lib_dlhpc.schedules import execute, schedule
 from lib_dlhpc.spec.experiment import loads
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training.trainer import train
 
 RUN = """
 [model]

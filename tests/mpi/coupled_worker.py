@@ -7,10 +7,10 @@ from mpi4py import MPI
 from small_workflow import small
 
 from lib_dlhpc.spec.workflow import Simulation, share
-from lib_dlhpc.train.coupled.buffer import Inlet, Outlet
-from lib_dlhpc.train.coupled.calls import Calls
-from lib_dlhpc.train.coupled.heat import Heat, first_field
-from lib_dlhpc.train.coupled.samples import Nothing, Samples
+from lib_dlhpc.training.coupled.buffer import Inlet, Outlet
+from lib_dlhpc.training.coupled.calls import Calls
+from lib_dlhpc.training.coupled.heat import Heat, first_field
+from lib_dlhpc.training.coupled.samples import Nothing, Samples
 
 COMM = MPI.COMM_WORLD
 TAKING = 77  # tag: I am about to take a batch out

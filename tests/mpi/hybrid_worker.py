@@ -13,14 +13,14 @@ from lib_dlhpc import layout
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.train import pipe as pipes
-from lib_dlhpc.train.check import check
-from lib_dlhpc.train.layers.halo import Halo
-from lib_dlhpc.train.layers.receive import Receive
-from lib_dlhpc.train.pipe import Pipe
-from lib_dlhpc.train.stage import Stage
-from lib_dlhpc.train.tied import Tied
-from lib_dlhpc.train.trainer import Diverged, train
+from lib_dlhpc.training import pipe as pipes
+from lib_dlhpc.training.check import check
+from lib_dlhpc.training.layers.halo import Halo
+from lib_dlhpc.training.layers.receive import Receive
+from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.stage import Stage
+from lib_dlhpc.training.tied import Tied
+from lib_dlhpc.training.trainer import Diverged, train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

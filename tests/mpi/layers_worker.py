@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.networks import build
-from lib_dlhpc.train.layers import KINDS, Context, Kept, halo, slices
+from lib_dlhpc.training.layers import KINDS, Context, Kept, halo, slices
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

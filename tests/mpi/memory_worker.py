@@ -8,9 +8,9 @@ import traceback
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.predict.ledger import peak_of
+from lib_dlhpc.prediction.ledger import peak_of
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

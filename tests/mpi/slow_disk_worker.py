@@ -16,7 +16,7 @@ from mpi4py import MPI
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.storage import open_store
 from lib_dlhpc.timeline.store import save
-from lib_dlhpc.train import trainer
+from lib_dlhpc.training import trainer
 
 SLOW = 0.03  # s a batch
 EXPERIMENT = """

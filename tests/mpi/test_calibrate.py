@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lib_dlhpc.calibrate.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.launch.mpi import run_to_end
-from lib_dlhpc.predict import predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.measured import foreign, measured_on
 

@@ -8,18 +8,18 @@ from time import sleep
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.simulate.asynchronous import asynchronous_sgd
+from lib_dlhpc.simulation.asynchronous import asynchronous_sgd
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.train import loss as losses
-from lib_dlhpc.train.compress import Compressed, plain
-from lib_dlhpc.train.data import global_batches, load
-from lib_dlhpc.train.network import Network
-from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.record import Recorder
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.compress import Compressed, plain
+from lib_dlhpc.training.data import global_batches, load
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

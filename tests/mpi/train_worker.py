@@ -13,13 +13,13 @@ from lib_dlhpc.schedules import execute
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.train import loss as losses
-from lib_dlhpc.train.data import global_batches, load, share
-from lib_dlhpc.train.exchange import Exchange
-from lib_dlhpc.train.network import Network
-from lib_dlhpc.train.optimizers import Optimizer
-from lib_dlhpc.train.rates import rate_at
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.data import global_batches, load, share
+from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.rates import rate_at
+from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

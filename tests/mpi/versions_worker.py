@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.storage.snapshots import SnapshotStore
 from lib_dlhpc.storage.snapshots.plan import Plan, write_plan
-from lib_dlhpc.train.trainer import train
+from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

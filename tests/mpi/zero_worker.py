@@ -5,7 +5,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.schedules import halves
 from lib_dlhpc.schedules.halves import UnderWay
-from lib_dlhpc.train.cut import Cut
+from lib_dlhpc.training.cut import Cut
 
 comm = MPI.COMM_WORLD
 

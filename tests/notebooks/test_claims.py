@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.predict import predict, sensitivity
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.prediction import predict, sensitivity
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown
 

@@ -22,9 +22,9 @@ from lib_dlhpc.explore.data_parallel_scaling import (
     weak,
 )
 from lib_dlhpc.explore.data_parallel_waiting import Ranks, expected_wait, waiting_share
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.breakdown import _bucket_costs
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.breakdown import _bucket_costs
+from lib_dlhpc.prediction.validate import results, validate
 
 
 def test_the_published_figure_is_about_90_percent_and_the_prediction_is_within_3_percent():

@@ -19,7 +19,7 @@ from lib_dlhpc.explore.allreduce import (
     nics_view,
     winners,
 )
-from lib_dlhpc.predict.collectives import ALGORITHMS
+from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import price, prove, schedule
 
 CLUSTER_OF_2005 = Flat(32, 10e-6, 2e9 / 8, 1e9, 1e3)

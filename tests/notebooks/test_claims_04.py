@@ -32,7 +32,7 @@ from lib_dlhpc.explore.model_parallel_products import (
 from lib_dlhpc.explore.model_parallel_products import predicted as split
 from lib_dlhpc.explore.model_parallel_products import seconds as lasts
 from lib_dlhpc.explore.model_parallel_published import nodes_gain
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import breakdown
 

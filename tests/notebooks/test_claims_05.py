@@ -12,8 +12,8 @@ from lib_dlhpc.explore.hybrid_parallel import comparisons
 from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way
 from lib_dlhpc.explore.hybrid_parallel_cosmos import Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel_live import Setting, times_as_fast
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.validate import results
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import read_experiment
 
 

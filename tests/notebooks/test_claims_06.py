@@ -18,9 +18,9 @@ from lib_dlhpc.explore.large_batch import (
     times_base,
 )
 from lib_dlhpc.explore.large_batch_time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
-from lib_dlhpc.predict.validate import results
-from lib_dlhpc.train.large_batch import CHANCE, MNIST, Trial, outcome
-from lib_dlhpc.train.large_batch_results import (
+from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, outcome
+from lib_dlhpc.training.large_batch_results import (
     accuracies,
     critical_batch,
     paired,
@@ -28,7 +28,7 @@ from lib_dlhpc.train.large_batch_results import (
     stored_steps,
     tuning,
 )
-from lib_dlhpc.train.threads import one_thread
+from lib_dlhpc.training.threads import one_thread
 
 
 def spread(rate: float, batch: float, sigma: float = 1.0, steps: int = 4000) -> tuple[float, float]:

@@ -14,12 +14,12 @@ from lib_dlhpc.explore import io_bottleneck_loader as loader
 from lib_dlhpc.explore import io_bottleneck_nodes as nodes
 from lib_dlhpc.explore.io_bottleneck import Setting, demand, experiment, found, hours
 from lib_dlhpc.explore.io_bottleneck_live import questions
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.caching import best, least_recently_used
-from lib_dlhpc.predict.io import nodes_needed
-from lib_dlhpc.predict.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
-from lib_dlhpc.predict.validate import results
-from lib_dlhpc.simulate.caching import orders
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.caching import best, least_recently_used
+from lib_dlhpc.prediction.io import nodes_needed
+from lib_dlhpc.prediction.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
+from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.simulation.caching import orders
 
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 QUICK, THOROUGH = "2 : 1, quick (1 GB/s a reader)", "3 : 1, thorough (40 MB/s a reader)"

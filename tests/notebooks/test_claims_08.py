@@ -22,9 +22,9 @@ from lib_dlhpc.explore.memory_wall_outside import LINKS, crossing, forward_share
 from lib_dlhpc.explore.memory_wall_outside import Setting as Away
 from lib_dlhpc.explore.memory_wall_ways import Setting as Step
 from lib_dlhpc.explore.memory_wall_ways import fitting, quickest, sent, way
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.offload import PAGE_FAULT
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.offload import PAGE_FAULT
+from lib_dlhpc.prediction.validate import results, validate
 
 FAST = "eight 200 Gb/s InfiniBand"
 KNOWN = ("all again", "ZeRO 3 + all again", "pipeline + ZeRO 1", "activations away")

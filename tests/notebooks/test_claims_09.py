@@ -24,8 +24,8 @@ from lib_dlhpc.explore.failures_versions import last_layer_bytes
 from lib_dlhpc.explore.failures_ways import BEST, WAYS, ways_walls
 from lib_dlhpc.explore.failures_ways import Setting as Saved
 from lib_dlhpc.explore.failures_ways import found as saved
-from lib_dlhpc.predict.intervals import daly, exact, goodput, young
-from lib_dlhpc.predict.validate import results, validate
+from lib_dlhpc.prediction.intervals import daly, exact, goodput, young
+from lib_dlhpc.prediction.validate import results, validate
 
 
 def good(**changes) -> float:

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.traces_coupled_here import waiting_share
 from lib_dlhpc.explore.traces_here import Setting as Planted
 from lib_dlhpc.explore.traces_here import longer_if_late
 from lib_dlhpc.explore.traces_puzzle import PUZZLES, puzzle
-from lib_dlhpc.predict.coupled import waits
+from lib_dlhpc.prediction.coupled import waits
 
 
 def kinds(setting: Setting) -> set[str]:

@@ -13,7 +13,7 @@ HEAVY = {
 
 @pytest.mark.parametrize(
     "module",
-    ["lib_dlhpc", "lib_dlhpc.spec", "lib_dlhpc.predict", "lib_dlhpc.storage", "lib_dlhpc.cli"],
+    ["lib_dlhpc", "lib_dlhpc.spec", "lib_dlhpc.prediction", "lib_dlhpc.storage", "lib_dlhpc.cli"],
 )
 def test_import_pulls_in_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"

@@ -8,8 +8,8 @@ from statistics import median
 
 import pytest
 
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.validate import validate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec.experiment import loads
 
 

@@ -16,11 +16,11 @@ from lib_dlhpc.explore.controls import change
 from lib_dlhpc.explore.explorer import Explorer
 from lib_dlhpc.explore.explorer_axes import axes_of
 from lib_dlhpc.explore.explorer_limits import messages, too_much
-from lib_dlhpc.predict import collectives, predict
-from lib_dlhpc.predict.explain import explain
+from lib_dlhpc.prediction import collectives, predict
+from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, price, prove, schedule
 from lib_dlhpc.schedules.choice import candidates
-from lib_dlhpc.simulate import simulate
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec import strategy
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import breakdown

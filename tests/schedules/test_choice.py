@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, price, prove, schedule
 from lib_dlhpc.schedules.choice import candidates, cheapest, chosen, plan
 from lib_dlhpc.schedules.network import Level, Network
-from lib_dlhpc.simulate import rounds
-from lib_dlhpc.simulate.events import finish_times
+from lib_dlhpc.simulation import rounds
+from lib_dlhpc.simulation.events import finish_times
 from lib_dlhpc.spec.machine import Device, Link, Machine
 
 GOALS = ("allreduce", "reduce_scatter", "allgather", "all_to_all")

@@ -6,7 +6,7 @@ import pytest
 
 from lib_dlhpc.costs.network import flat
 from lib_dlhpc.schedules import price, prove, schedule
-from lib_dlhpc.simulate.rounds import finish_times
+from lib_dlhpc.simulation.rounds import finish_times
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import Level, Network
-from lib_dlhpc.predict.collectives import ALGORITHMS as CLOSED_FORMS
+from lib_dlhpc.prediction.collectives import ALGORITHMS as CLOSED_FORMS
 from lib_dlhpc.schedules import ALGORITHMS, Cost, price, schedule
 from lib_dlhpc.spec.errors import SpecError
 

@@ -3,11 +3,11 @@
 import pytest
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.predict import predict
-from lib_dlhpc.predict.calibrated import compute_scale, link_efficiency
-from lib_dlhpc.predict.replays import replay
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.measure import measure
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.calibrated import compute_scale, link_efficiency
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.experiment import dumps, loads
 
 GOYAL = replay("goyal-2017").experiment

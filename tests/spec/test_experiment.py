@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, dump, dumps, load, loads
-from lib_dlhpc.predict.replays import replay, replays
-from lib_dlhpc.predict.validate import validate
+from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import LARGEST_FILE, SECTIONS, read_experiment, to_tables
 from lib_dlhpc.spec.machine import read_link, read_machine

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from lib_dlhpc import loads
-from lib_dlhpc.compare.placed import placed
-from lib_dlhpc.compare.text import title
+from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.comparison.text import title
 from lib_dlhpc.spec.run_only import TABLES, notes, run_only, unpriced, warnings
 from lib_dlhpc.spec.schema import LEARNING
 
@@ -77,9 +77,9 @@ def test_whether_a_choice_takes_time_is_a_matter_of_its_value():
 def test_the_term_that_is_off_most_is_not_blamed_on_the_link(digits_steps=12):
     from dataclasses import replace
 
-    from lib_dlhpc.compare.comparison import beside, foretold
-    from lib_dlhpc.compare.steady import steps_of
-    from lib_dlhpc.simulate import simulate
+    from lib_dlhpc.comparison.comparison import beside, foretold
+    from lib_dlhpc.comparison.steady import steps_of
+    from lib_dlhpc.simulation import simulate
 
     run = RUN.set(
         {"strategy.devices_per_node": 2, "machine.intra_node.bandwidth": 1e6, "machine.jitter": 0.0}

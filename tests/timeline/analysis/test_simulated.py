@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.simulate import simulate
-from lib_dlhpc.simulate.simulation import Traffic
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.analysis.report import limit

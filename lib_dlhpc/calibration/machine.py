@@ -1,0 +1,187 @@
+"""Measure this machine on its ranks, and make of it what an experiment's [machine] takes.
+
+Programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run), worker.py
+(numpy, messages, collectives), and before, between and after them whole steps of small runs (training/probe_steps.py).
+Given time, all take several turns: a machine that others share has another pace from one minute to the next, and the
+caches and memory of a new process lie elsewhere. Whoever calls says how ranks are started: this room starts none.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from subprocess import CompletedProcess, TimeoutExpired
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.calibration.away import WayOut, fit_way_out
+from lib_dlhpc.calibration.fit import Fit
+from lib_dlhpc.calibration.joined import joined
+from lib_dlhpc.calibration.layers import Layers, fit_layers
+from lib_dlhpc.calibration.messages import Messages, fit_messages
+from lib_dlhpc.calibration.numbers import Numbers, fit_numbers
+from lib_dlhpc.calibration.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval
+from lib_dlhpc.calibration.workspace import CalibrationError
+from lib_dlhpc.lifetime.owned import temporary_folder
+from lib_dlhpc.spec.machine import Machine, read_machine
+from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
+from lib_dlhpc.spec.schema import to_table
+
+PROBE, WORKER = "lib_dlhpc.training.probe", "lib_dlhpc.calibration.worker"
+STEPS = "lib_dlhpc.training.probe_steps"  # again and again: what differs from one run to the next shows between them
+# Of the seconds, what each program has in all its turns; the rest is for starting.
+SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.21}
+TURN = 20.0  # s, about
+LONG = 10.0  # s from which on there is time for whole steps
+PATIENCE = 180.0  # s beside what was asked for
+LEAST, MOST = 2.0, 3600.0  # s
+Run = Callable[..., CompletedProcess[str]]
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A machine as measured, and what it was made of."""
+
+    machine: Machine
+    layers: Layers
+    messages: Messages | None
+    numbers: Numbers
+    way_out: WayOut | None
+    whole: Whole
+    raw: Mapping[str, Any]
+
+
+def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
+    """Return what was measured on so many ranks in about so many seconds.
+
+    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. Raises
+    CalibrationError for fewer than 2 s or one rank, and where a program fails.
+    """
+    if ranks < 1:
+        raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
+    if not LEAST <= seconds < float("inf"):
+        raise CalibrationError(f"seconds = {seconds:g}: expected at least {LEAST:g}.")
+    turns = max(1, round(seconds / TURN))
+    order = [PROBE, WORKER] * turns
+    if seconds >= LONG:
+        order = [STEPS, *(each for module in order for each in (module, STEPS))]
+    told: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
+    for module in order:
+        share = SHARES[module] / order.count(module)
+        told[module].append(_ended(module, ranks, share * seconds, run))
+    return {
+        PROBE: joined(told[PROBE]),
+        WORKER: joined(told[WORKER]),
+        STEPS: told[STEPS],
+    }
+
+
+def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
+    """Return what a program on ranks has measured. Raises CalibrationError."""
+    with temporary_folder("dlhpc-calibrate-") as folder:
+        file = folder / f"{module}.json"
+        try:
+            done = run(
+                ranks, "-m", module, str(file), f"{seconds:.3f}", patience=seconds + PATIENCE
+            )
+        except TimeoutExpired:
+            raise CalibrationError(f"{module} on {ranks} ranks did not end in time.") from None
+        if done.returncode or not file.exists():
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            raise CalibrationError(f"{module} on {ranks} ranks failed: {last}")
+        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if told["ranks"] != ranks:
+        raise CalibrationError(f"{ranks} ranks were asked for, and {told['ranks']} started.")
+    return told
+
+
+def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
+    """Return the machine that the numbers speak for; `tier`: storage that was measured beside it."""
+    numbers = fit_numbers(raw[WORKER])
+    layers = fit_layers(raw[PROBE], numbers.peak["fp32"])
+    messages = fit_messages(raw[WORKER], numbers.gamma)
+    ranks, away = int(raw[PROBE]["ranks"]), fit_way_out(raw[PROBE])
+    values, ends = _numbers(layers, messages, numbers, away, raw[PROBE]["resident"])
+    table: dict[str, Any] = {"name": STAND_IN, "progress": False}
+    _put(table, values)
+    table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
+    whole = fit_whole(raw.get(STEPS, ()), read_machine(table))
+    changed = _settled(whole, ends) | {"device.overhead": layers.tiny.overhead(whole.slowdown)}
+    _put(table, {key: value for key, (value, _) in changed.items()})
+    ends |= {key: pair for key, (_, pair) in changed.items()}
+    if tier is not None:
+        kept = {key: value for key, value in to_table(tier.tier).items() if key != "name"}
+        table["storage"] = {tier.tier.name: kept}
+        ends |= {
+            f"storage.{tier.tier.name}.{key}": pair
+            for key, pair in tier.intervals.items()
+            if np.isfinite(pair).all()
+        }
+    table["measured"] = {
+        "date": date.today().isoformat(),
+        "host": host_class(),
+        "ranks": ranks,
+        "cores": cores(),
+        "versions": versions(),
+        "intervals": {key: list(pair) for key, pair in ends.items()},
+    }
+    return Calibrated(read_machine(table), layers, messages, numbers, away, whole, raw)
+
+
+def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
+    """Put numbers with dotted names into a table of tables."""
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        place = table
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+
+
+def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
+    """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
+    keys = {
+        "device.slowdown": (whole.slowdown, whole.slowdown_of_runs, SLOWDOWN),
+        "intra_node.efficiency": (whole.efficiency, whole.efficiency_of_runs, EFFICIENCY),
+    }
+    return {
+        key: (middle, interval(middle, values, most, ends[key]))
+        for key, (middle, values, most) in keys.items()
+        if key in ends and values
+    }
+
+
+def _numbers(
+    layers: Layers,
+    messages: Messages | None,
+    numbers: Numbers,
+    away: WayOut | None,
+    resident: list[int],
+) -> tuple[dict[str, float], dict[str, Ends]]:
+    """Return each number by its dotted name, and its interval, which holds it."""
+    held = float(np.max(resident)), (float(np.min(resident)), 1.1 * float(np.max(resident)))
+    found: dict[str, tuple[float, Ends]] = {
+        "device.efficiency": (numbers.efficiency, numbers.efficiency_ends),
+        "device.half_work": (numbers.half_work, numbers.half_work_ends),
+        "device.launch": (numbers.launch, numbers.launch_ends),
+        "device.memory_bandwidth": (numbers.memory_bandwidth, numbers.memory_bandwidth_ends),
+        "device.overhead": layers.tiny.overhead(),
+        "device.slowdown": (1.0, layers.slowdown_ends),
+        "device.reserved_memory": held,
+        "jitter": (layers.jitter, layers.jitter_ends),
+    }
+    for name, rate in numbers.peak.items():
+        found[f"device.peak.{name}"] = rate, numbers.peak_ends[name]
+    if messages is not None:
+        found["intra_node.latency"] = messages.latency, messages.latency_ends
+        found["intra_node.bandwidth"] = messages.bandwidth, messages.bandwidth_ends
+        found["intra_node.efficiency"] = 1.0, (1.0, 1.0)
+    if away is not None:
+        found["host_link.latency"] = away.latency, away.latency_ends
+        found["host_link.bandwidth"] = away.bandwidth, away.bandwidth_ends
+        found["host_link.efficiency"] = 1.0, (1.0, 1.0)
+    return {key: value for key, (value, _) in found.items()}, {
+        key: (min(pair[0], value), max(pair[1], value)) for key, (value, pair) in found.items()
+    }

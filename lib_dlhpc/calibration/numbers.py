@@ -1,0 +1,94 @@
+"""What numpy's own calls say: the rate of products against size, the cost of a call, bytes summed a second."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.calibration.messages import curve
+from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
+
+# B of the arrays whose sums count, which are another each time: gradient buckets of what a laptop trains.
+SUMMED = 1 << 14, 1 << 22
+TRAFFIC = 3  # a sum reads two numbers and writes one
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What was found of numpy. peak: the largest rate measured, by precision; efficiency: of what is fitted."""
+
+    peak: dict[str, float]
+    peak_ends: dict[str, Ends]
+    efficiency: float
+    efficiency_ends: Ends
+    half_work: float
+    half_work_ends: Ends
+    launch: float
+    launch_ends: Ends
+    memory_bandwidth: float
+    memory_bandwidth_ends: Ends
+    errors: dict[str, Floats]
+
+    @property
+    def gamma(self) -> float:
+        """Seconds to add up one byte."""
+        return TRAFFIC / self.memory_bandwidth
+
+
+def fit_numbers(told: Mapping[str, Any]) -> Numbers:
+    """Return what the points of products, calls and sums amount to."""
+    quiet = calm(told["others"])
+    peak, ends = {}, {}
+    for name, kind in (("fp32", "float32"), ("fp64", "float64")):
+        edges, took = curve(told, f"gemm {kind}")
+        rates = [2 * edge**3 / seconds for edge, seconds in zip(edges, took, strict=True)]
+        peak[name], at = max(rates), int(np.argmax(rates))
+        raw = np.asarray(_chosen(told, f"gemm {kind}")[at]["seconds"])[quiet]
+        each = 2 * edges[at] ** 3 / np.quantile(raw, (0.95, 0.05))
+        ends[name] = (min(float(each[0]), peak[name]), max(float(each[1]), peak[name]))
+    calls = np.asarray(_chosen(told, "call")[0]["seconds"])[quiet]
+    launch = float(np.median(calls))
+    products = _chosen(told, "gemm float32")
+    points = Points(
+        [(1.0, 2.0 * p["size"] ** 3) for p in products],
+        [np.asarray(p["seconds"])[quiet] for p in products],
+    )
+
+    def shown(x: Floats) -> Floats:
+        rate = min(1 / x[1], peak["fp32"]) if x[1] > 0 else peak["fp32"]
+        return np.array([rate / peak["fp32"], max(0.0, x[0] - launch) * rate])
+
+    x = points.fit()
+    efficiency, half = points.intervals(x, shown)
+    sums = [p for p in _chosen(told, "sum") if SUMMED[0] <= p["size"] <= SUMMED[1]]
+    adds = Points(
+        [(1.0, float(TRAFFIC * p["size"])) for p in sums],
+        [np.asarray(p["seconds"])[quiet] for p in sums],
+    )
+    y = adds.fit()
+
+    most = max(TRAFFIC * p["size"] / typical(np.asarray(p["seconds"])[quiet]) for p in sums)
+
+    def rate_of(values: Floats) -> Floats:
+        return np.array([1 / values[1] if values[1] > 0 else most])
+
+    (bandwidth,) = adds.intervals(y, rate_of)
+    return Numbers(
+        peak,
+        ends,
+        float(shown(x)[0]),
+        (efficiency[0], min(efficiency[1], 1.0)),
+        float(shown(x)[1]),
+        half,
+        launch,
+        (float(np.quantile(calls, 0.05)), float(np.quantile(calls, 0.95))),
+        float(rate_of(y)[0]),
+        bandwidth,
+        {"gemm": points.errors(x), "sum": adds.errors(y)},
+    )
+
+
+def _chosen(told: Mapping[str, Any], what: str) -> list[Any]:
+    return [point for point in told["points"] if point["what"] == what]

@@ -1,0 +1,97 @@
+"""Several reader processes that start together: time runs from the common start to the slowest's end."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lib_dlhpc.calibration import others
+from lib_dlhpc.calibration.workspace import CalibrationError
+from lib_dlhpc.lifetime import owned
+
+SCRIPT = Path(__file__).with_name("reader.py")
+
+
+class Readers:
+    """Processes, not threads: threads of one Python would wait for each other, not for the files.
+
+    A context manager; all processes are gone when it is left.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._count = count
+
+    def __enter__(self) -> "Readers":
+        words = [sys.executable, "-I", "-P", "-S", str(SCRIPT)]
+        try:
+            for _ in range(self._count):
+                self._processes.append(
+                    owned.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                )
+        except BaseException as error:
+            self.__exit__(None, None, None)
+            if isinstance(error, OSError):
+                raise CalibrationError(
+                    f"A reader could not be started: {error.strerror}."
+                ) from None
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.communicate()
+            owned.ended(process)
+
+    def run(self, tasks: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
+        """Do one task on each of the first readers; returns the seconds and the samples of all, and the others' load.
+
+        The load is how many cores, on average, other processes kept busy meanwhile.
+
+        Raises CalibrationError where a reader fails.
+        """
+        busy = self._processes[: len(tasks)]
+        for process, task in zip(busy, tasks, strict=True):
+            _tell(process, json.dumps(task))
+        for process in busy:
+            _answer(process)
+        before, mine = others.busy(), time.process_time()
+        for process in busy:
+            _tell(process, "go")
+        answers = [_answer(process) for process in busy]
+        mine = time.process_time() - mine + sum(each["work"] for each in answers)
+        foreign = others.busy() - before - mine
+        begin, end = min(each["begin"] for each in answers), max(each["end"] for each in answers)
+        load = max(0.0, foreign) / (end - begin)
+        return end - begin, sum(each["samples"] for each in answers), load
+
+
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        raise CalibrationError("A reader ended before it was asked to.") from None
+
+
+def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise CalibrationError("A reader ended before it answered.")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise CalibrationError(f"A reader failed: {answer['error']}.")
+    return answer

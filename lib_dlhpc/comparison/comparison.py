@@ -1,0 +1,274 @@
+"""compare(experiment): the same steps predicted, simulated in both fidelities and run, term by term."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.calibration.whole import pace
+from lib_dlhpc.comparison.bands import ALL, Band, bands, carried, seconds_of, widened
+from lib_dlhpc.comparison.load import Load, load_of, pace_of, spread_of, too_busy
+from lib_dlhpc.comparison.placed import Placed, check_here, placed
+from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
+from lib_dlhpc.comparison.steady import OTHER, Pace, Steps, steady, steps_of
+from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.lifetime import owned
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import at_pace, cores
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.timeline.store import load
+
+SIMULATIONS = ("rounds", "events")
+WAYS = ("predicted", *SIMULATIONS, "measured")
+PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
+SECONDS = 5.0  # of real steps, about
+PAUSE = 0.05  # s between two looks at a run
+BESIDE = 0.3  # s of other runs before and after a run; each of them is run once at least
+GOING_ON = ("queued", "running")  # states of a run that is not at an end
+
+Begin = Callable[..., Job]
+# Called while a run is going on; what it raises ends the run.
+Look = Callable[[Job], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One step four ways: s by cause and way, and by how much each way may be off."""
+
+    placed: Placed
+    terms: Mapping[str, Mapping[str, float]]  # name -> way -> s
+    step: Mapping[str, float]  # way -> s
+    spread: Band  # of measured steps, from p10 to p90
+    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90 % of what it may be
+    steps: int  # real ones that were looked at
+    notes: tuple[str, ...] = ()
+    folder: Path | None = None
+    pace: Pace | None = None  # slowdown factors of these minutes; None: not known
+    load: Load = field(default_factory=Load)
+    # Terms that a run here does not have, and no step of this comparison: name -> way -> s
+    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    verdict: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether ranks shared cores."""
+        return self.placed.oversubscribed
+
+    @property
+    def no_verdict(self) -> str:
+        """Why the run is not judged, in a sentence; "" if it is."""
+        if self.oversubscribed:
+            ranks, cores = count(self.placed.ranks, "rank"), count(self.placed.cores, "core")
+            fewer = count(self.placed.cores, "rank")
+            return f"{ranks} share {cores}; compare on {fewer} or fewer."
+        alike = self.placed.experiment.strategy.update != "asynchronous"
+        return too_busy(self.load, *self.spread, self.steps, alike)
+
+    def error(self, way: str, name: str = ALL) -> float | None:
+        """Return (way - measured) / measured of a step or a term; None where nothing of it was measured."""
+        of = self.step if name == ALL else self.terms[name]
+        measured = of.get("measured", 0.0)
+        return of[way] / measured - 1 if measured and way in of else None
+
+    def inside(self, way: str = "predicted") -> bool | None:
+        """Return whether the measured step lies in the band of a way; None without a band, or a verdict."""
+        if self.no_verdict:
+            return None
+        band = self.bands.get(way, {}).get(ALL)
+        return band and band[0] <= self.step["measured"] <= band[1]
+
+    def as_text(self) -> str:
+        """Return the table and the verdict, for a terminal."""
+        from lib_dlhpc.comparison.text import as_text
+
+        return as_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same as plain values in SI units, ready for JSON."""
+        from lib_dlhpc.comparison.text import as_dict
+
+        return as_dict(self)
+
+
+def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
+    """Start a run here; where this machine was measured, its ranks tell what pace it has at that moment."""
+    told = experiment.machine.measured is not None and ranks <= cores()
+    return start(experiment, ranks, folder, beside=BESIDE if told else 0.0)
+
+
+def compare(
+    experiment: Experiment,
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    steps: int | None = None,
+    folder: Path | None = None,
+    seconds: float = SECONDS,
+    look: Look = lambda job: None,
+    begin: Begin = start_beside,
+) -> Comparison:
+    """Predict, simulate and run some steps of an experiment on this machine, and lay them side by side.
+
+    ranks, machine: see `placed`. steps: to run; None: about so many as take `seconds`. folder: where the run
+    is kept; None: it is gone at the end. Raises SpecError for what cannot be run, JobError where the run fails.
+    """
+    here = placed(experiment, ranks, machine)
+    check_here(here)
+    told = foretold(here)
+    wanted = told.steps_in(seconds) if steps is None else steps
+    return beside(told, [measured(here, wanted, folder, look, begin)], folder)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What is known of a step before it is run."""
+
+    placed: Placed
+    terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
+    bands: Mapping[str, Mapping[str, Band]]
+    notes: tuple[str, ...]
+    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # as terms
+
+    @property
+    def step(self) -> dict[str, float]:
+        """Seconds of a step by way."""
+        return {way: sum(terms.values()) for way, terms in self.terms.items()}
+
+    def at_pace(self, pace: Pace, spread: Pace = (1.0, 1.0)) -> "Foretold":
+        """Return the same of a machine that takes so many times as long as its calibration says.
+
+        spread: factors by which these numbers may be off, up and down; bands widen by what that makes of a step.
+        """
+        return foretold(_slower(self.placed, pace), spread)
+
+    def steps_in(self, seconds: float) -> int:
+        """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
+        if self.placed.oversubscribed:
+            return FEWEST  # nobody knows how long they take
+        return steps_in(seconds, self.step["predicted"])
+
+
+def _slower(here: Placed, pace: Pace) -> Placed:
+    experiment = here.experiment
+    slower = replace(experiment, machine=at_pace(experiment.machine, *pace))
+    return replace(here, experiment=slower.set({}))
+
+
+def foretold(here: Placed, spread: Pace = (1.0, 1.0)) -> Foretold:
+    """Predict a step and simulate it in both fidelities. What cannot be simulated is reported and left out.
+
+    spread: see `Foretold.at_pace`.
+    """
+    experiment, notes = here.experiment, list(here.notes)
+    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
+    steps = min(PLAYED, max(4 * PLAYED // here.ranks, 5))
+    for fidelity in SIMULATIONS:
+        try:
+            ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
+        except SpecError as error:
+            notes.append(f"fidelity {fidelity} is left out: {error}")
+    left_out = here.not_measured
+    not_measured = {way: {name: terms[name] for name in left_out} for way, terms in ways.items()}
+    ways = {
+        way: {name: seconds for name, seconds in terms.items() if name not in left_out}
+        for way, terms in ways.items()
+    }
+    known = bands(experiment, left_out)
+    if known and max(spread) > 1:
+        known = widened(known, seconds_of(predict(experiment), left_out), _edges(here, spread))
+    if experiment.strategy.offload == "all":
+        ways = {way: _within_backward(terms, 0.0) for way, terms in ways.items()}
+        known = known and _within_backward(known, (0.0, 0.0))
+    whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
+    held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
+    return Foretold(here, ways, held if known else {}, tuple(notes), not_measured)
+
+
+def _edges(here: Placed, spread: Pace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return s of a step and its terms on a machine that is quicker by these factors, and on one that is slower."""
+    work, calls = spread
+    quick, slow = (
+        seconds_of(predict(_slower(here, factors).experiment), here.not_measured)
+        for factors in ((1 / work, 1 / calls), (work, calls))
+    )
+    return quick, slow
+
+
+def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
+    """Return terms, or their bands, as a run out of core tells them: weights move as its backward pass goes."""
+    both = np.add(of["backward"], of["update"])
+    joined = tuple(both.tolist()) if both.ndim else float(both)
+    return {**of, "backward": joined, "update": nothing}
+
+
+def measured(
+    here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
+    begin: Begin = start_beside,
+) -> Steps:  # fmt: skip
+    """Run so many steps and return them. The run's folder is gone unless one is named.
+
+    Raises JobError where the run fails.
+    """
+    short = shortened(here.experiment, steps)
+    job = begin(short, here.ranks, folder)
+    if folder is None:
+        owned.own_folder(job.folder)
+    try:
+        while job.state in GOING_ON:
+            look(job)
+            time.sleep(PAUSE)
+        result = job.wait()
+        timeline = load(job.folder / "timeline.npz")
+    finally:
+        job.cancel()
+        if folder is None:
+            owned.remove_folder(job.folder)
+    core_wait, beside = result.get("core_wait", ()), result.get("beside", ())
+    together = int(short.strategy.local_steps)
+    found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)
+    paces = [pace(moment, short.machine, here.ranks) for moment in beside]
+    known = tuple(each for each in paces if each is not None)
+    return replace(found, paces=known, asked=bool(beside))
+
+
+def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
+    """Return measured terms in which what a rank does in place of one that is left out counts as other time."""
+    less = sum(terms.get(name, 0.0) for name in left_out)
+    kept = {name: seconds for name, seconds in terms.items() if name not in left_out}
+    return {**kept, OTHER: kept.get(OTHER, 0.0) + less}
+
+
+def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
+    """Lay what was measured beside what was foretold, at the pace that the machine had beside the runs."""
+    from lib_dlhpc.comparison.verdict import verdict
+
+    found, now, apart = steady(runs), pace_of(runs), 1.0
+    if now is not None:
+        spread = spread_of(runs)
+        told = told.at_pace(now, spread)
+        quick, slow = (edge[ALL] for edge in _edges(told.placed, spread))
+        apart = float(slow / quick)
+    ways = {**told.terms, "measured": _without(found.terms, told.placed.not_measured)}
+    names = dict.fromkeys(name for terms in ways.values() for name in terms)
+    terms = {
+        name: {way: of[name] for way, of in ways.items() if name in of}
+        for name in names
+        if any(of.get(name) for of in ways.values())
+    }
+    step = {**told.step, "measured": found.step}
+    parts = (told.placed, terms, step, (found.low, found.high), told.bands, found.steps)
+    load = load_of(runs, found, apart)
+    names = dict.fromkeys(name for of in told.not_measured.values() for name in of)
+    not_measured = {
+        name: {way: of[name] for way, of in told.not_measured.items()} for name in names
+    }
+    bare = Comparison(*parts, told.notes, folder, now, load, not_measured)
+    return replace(bare, verdict=tuple(verdict(bare)))

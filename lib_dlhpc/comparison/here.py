@@ -1,0 +1,33 @@
+"""What a run on this machine should take, for whoever has just run it: a sentence."""
+
+from lib_dlhpc.comparison.bands import ALL, seconds_of
+from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.measured import foreign
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+def step_here(experiment: Experiment, ranks: int, machine: Machine | None = None) -> str:
+    """Return what is predicted of a step on so many ranks of this machine, and where its numbers come from.
+
+    machine: a measured one; None: the user's own calibration, or else the catalog's stand-in. "" where there is no
+    prediction; a calibration that cannot be read is named, and spoils no run.
+    """
+    try:
+        here = placed(experiment, ranks, machine)
+        seconds = seconds_of(predict(here.experiment), here.not_measured)[ALL]
+        step = f"{show(float(seconds), 's')}{''.join(f' without {name}' for name in here.not_measured)}"
+    except SpecError as error:
+        return f"no prediction: {error}"
+    measured = here.experiment.machine.measured
+    if measured is None:
+        return (
+            f"predicted {step} for {here.experiment.machine.name!r}, the catalog's stand-in for this machine;"
+            " `dlhpc calibrate` measures it"
+        )
+    doubts = foreign(here.experiment.machine)
+    may = f", which may not hold: {doubts[0]}" if doubts else ""
+    return f"predicted {step} by your calibration of this machine ({measured.date}){may}"

@@ -1,0 +1,116 @@
+"""Load: what other processes took of the machine during a run, and when that is too much for a verdict.
+
+Three things are measured: how long ranks waited for a core in each step (training/cores.py), the slowdown factors
+of the machine right before and right after the run (calibration/whole.py), and how far these two lie apart. Bands
+widen with the last; there is no verdict where ranks lacked the cores, or where the factors cannot be measured or
+disagree.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib_dlhpc.comparison.steady import Pace, Steady, Steps
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+APART = 1.8  # predicted step at the slower over that at the quicker of two slowdown factors: more is no verdict
+AGREE = 1.15  # what slowdown factors may be off by though two measurements agree: runs are not the probes' networks
+SHARE = 0.9  # of the time without a core is too much, even for one rank
+RESTLESS = 2.0  # p90 over p10 of the steps; an idle machine takes as long for each of them
+ADVICE = "rerun when it is idle"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Other work on the machine, as far as it was measured. The default: nothing of it was."""
+
+    core_wait: float | None = (
+        None  # share of the ranks' time in which they had no core; None: not known
+    )
+    left_out: int = 0  # steps that are not compared because a rank had no core
+    enough: bool = True  # of the other steps
+    paces: tuple[Pace, ...] = ()  # slowdown factors before and after each run
+    asked: bool = False  # whether slowdown factors were to be measured
+    apart: float = 1.0  # predicted step at the slower of them over that at the quicker
+
+
+def pace_of(runs: Sequence[Steps]) -> Pace | None:
+    """Return the slowdown factors of the machine beside the runs, geometric mean; None where they are not known."""
+    paces = [each for run in runs for each in run.paces]
+    if not paces:
+        return None
+    work, calls = (
+        math.exp(statistics.fmean(map(math.log, each))) for each in zip(*paces, strict=True)
+    )
+    return work, calls
+
+
+def spread_of(runs: Sequence[Steps]) -> Pace:
+    """Return the factors by which the slowdown factors of `pace_of` may be off.
+
+    Half of what lies between before and after a run is what their mean is off by, and AGREE where they agree by
+    chance. Of n runs, 1 / sqrt(n) of that, root mean square.
+    """
+    halves = [
+        [
+            abs(math.log(after / before)) / 2
+            for before, after in zip(run.paces[0], run.paces[-1], strict=True)
+        ]
+        for run in runs
+        if run.paces
+    ]
+    if not halves:
+        return 1.0, 1.0
+    work, calls = (
+        math.exp(math.hypot(*each, *[math.log(AGREE)] * len(each)) / len(each))
+        for each in zip(*halves, strict=True)
+    )
+    return work, calls
+
+
+def load_of(runs: Sequence[Steps], found: Steady, apart: float) -> Load:
+    """Return the load of the machine during some runs of one experiment."""
+    known = [run for run in runs if run.core_wait is not None]
+    return Load(
+        core_wait=statistics.fmean(run.without_core for run in known) if known else None,
+        left_out=found.disturbed,
+        enough=found.enough,
+        paces=tuple(pace for run in runs for pace in run.paces),
+        asked=any(run.asked for run in runs),
+        apart=apart,
+    )
+
+
+def too_busy(load: Load, low: float, high: float, steps: int, alike: bool = True) -> str:
+    """Return why a run on a machine under this load gets no verdict; "" if it gets one.
+
+    low, high: p10 and p90 of its measured steps, in s. alike: whether they should all take as long, so that where core
+    waits are not known their spread shows other work.
+    """
+    waited = f"ranks were ready to run but had no core for {load.core_wait or 0:.0%} of the time"
+    if not load.enough:
+        left = steps - load.left_out
+        return (
+            f"{waited}, and only {left} of {count(steps, 'step')} went undisturbed: other processes are using"
+            f" this machine; {ADVICE}."
+        )
+    if (load.core_wait or 0.0) > SHARE:
+        return f"{waited}: other processes are using this machine; {ADVICE}."
+    if load.asked and not load.paces:
+        return (
+            f"the slowdown of the machine could not be measured, because the ranks of the probe runs had no core"
+            f" most of the time: other processes are using this machine; {ADVICE}."
+        )
+    if load.apart > APART:
+        return (
+            "by the probe runs right before and right after this run, a step differs by a factor of"
+            f" {load.apart:.1f}: the machine changed its speed meanwhile; {ADVICE}."
+        )
+    if load.core_wait is None and alike and high >= RESTLESS * low:
+        return (
+            f"its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90): other processes are using this"
+            f" machine; {ADVICE}."
+        )
+    return ""

@@ -1,0 +1,148 @@
+"""An experiment on this machine: as many ranks as are asked for, and the numbers that were measured here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lib_dlhpc.comparison.bands import calibration_of
+from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.prediction.on_ranks import check_fits
+from lib_dlhpc.spec import run_only
+from lib_dlhpc.spec.calibration import Calibration
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine, load_machine
+from lib_dlhpc.spec.measured import STAND_IN, cores, default_machine, foreign, measured_on
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.training.check import check
+
+STALL = "input stall"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What is predicted and simulated here, and what is to be known of it."""
+
+    experiment: Experiment
+    notes: tuple[str, ...]
+    cores: int
+
+    @property
+    def ranks(self) -> int:
+        """MPI ranks of the run: devices, and servers where there are some."""
+        return int(self.experiment.devices + self.experiment.servers)
+
+    @property
+    def calibration(self) -> str:
+        """When and where this machine's numbers were measured, in words; "" where they were not."""
+        return calibration_of(self.experiment.machine)
+
+    @property
+    def not_measured(self) -> tuple[str, ...]:
+        """Terms of a step that no run here has: the trainer has its samples in memory, and waits for no storage."""
+        return (STALL,) if self.experiment.storage.tier else ()
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether ranks share cores: then their times say nothing about the method."""
+        return self.ranks > self.cores
+
+
+def placed(
+    experiment: Experiment, ranks: int | None = None, machine: Machine | None = None
+) -> Placed:
+    """Return the experiment on `ranks` ranks of this machine (None: one for each device and server).
+
+    The samples of a step stay as they are: ranks share them out, as `dlhpc run -n` has it. machine: a measured
+    one; None: the user's own calibration, or else the catalog's stand-in, which is said. Raises SpecError where
+    the network is shared out over another number of ranks.
+    """
+    notes = list[str]()
+    wanted = int(experiment.devices + experiment.servers) if ranks is None else ranks
+    many = wanted - int(experiment.servers)
+    if many < 1:
+        raise SpecError(f"ranks = {wanted}: expected at least {1 + int(experiment.servers)}.")
+    _check_ranks(experiment, many)
+    here, said = _machine(experiment, machine)
+    notes += said
+    batch = -(-int(experiment.global_batch) // (many // int(experiment.strategy.replica)))
+    shares = many // int(experiment.strategy.replica)
+    if batch * shares != int(experiment.global_batch):
+        notes.append(
+            f"a step has {batch * shares} samples in place of {int(experiment.global_batch)}:"
+            f" {batch} on each of {count(shares, 'rank')}."
+        )
+    if experiment.storage.tier:
+        notes.append(
+            f"the trainer has all samples in memory and reads none from storage.tier ="
+            f" {experiment.storage.tier!r}: the input stall is not measured, and the steps compared leave it out."
+        )
+    notes += run_only.notes(experiment)
+    nodes = max(int(here.nodes), 1 + int(experiment.servers))
+    room = max(int(here.devices_per_node), many)
+    own = replace(
+        experiment,
+        machine=replace(here, nodes=nodes, devices_per_node=room),
+        strategy=replace(
+            experiment.strategy,
+            nodes=1,
+            devices_per_node=many,
+            batch=batch,
+            data=experiment.strategy.data if is_shared_out(experiment) else 0,
+        ),
+        calibration=Calibration(),
+    )
+    return Placed(own.set({}), tuple(notes), cores())
+
+
+def check_here(here: Placed) -> None:
+    """Raise SpecError for what cannot be trained, or has no room in the memory of this machine's ranks."""
+    check(here.experiment)
+    check_fits(here.experiment)
+
+
+def check_many(here: Placed, most: int | None) -> None:
+    """Raise SpecError for more than `most` ranks; None: any number will do."""
+    if most is not None and here.ranks > most:
+        raise SpecError(
+            f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
+            f" to {most}."
+        )
+
+
+def _check_ranks(experiment: Experiment, many: int) -> None:
+    if is_shared_out(experiment) and many != int(experiment.devices):
+        raise SpecError(
+            f"{many} ranks: the network is shared out over the {int(experiment.devices)} devices of"
+            f" [strategy]; compare it on {int(experiment.devices)}."
+        )
+
+
+def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine, Sequence[str]]:
+    """Return this machine, and what is to be said of where its numbers come from."""
+    stand_in = experiment.machine.name == STAND_IN
+    base = experiment.machine if stand_in else load_machine(STAND_IN)
+    base = replace(base, storage={**base.storage, **experiment.machine.storage})
+    measured = measured or default_machine()
+    if measured is None:
+        return base, [
+            "this machine was not measured: predictions are of the catalog's stand-in, not of it;"
+            " `dlhpc calibrate` takes a minute."
+        ]
+    return measured_on(base, measured), [
+        f"the calibration may not hold. {words}" for words in foreign(measured)
+    ]
+
+
+def why_not(experiment: Experiment, most: int | None = None) -> str:
+    """Return why an experiment cannot be run here, in a sentence; "" where it can.
+
+    most: ranks that are not too many; None: any number. The trainer's own reasons come first, then memory.
+    """
+    try:
+        check(experiment)
+        here = placed(experiment)
+        check_many(here, most)
+        check_here(here)
+    except SpecError as error:
+        return str(error)
+    return ""

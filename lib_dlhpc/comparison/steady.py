@@ -1,0 +1,176 @@
+"""What a step of a real run costs: the median of its steady steps, and where its time goes.
+
+A step of a rank goes from the end of its update before to the end of its own. The first steps of a run and
+of an epoch are left out: caches are cold, memory is asked for, the network has just been tested and saved.
+Where an epoch has so few steps that its first must count, the saving at the end of the one before is no part of it:
+a run cut short ends an epoch far more often than the whole one, and a prediction counts only saves by the clock.
+
+Where other processes compete for the cores, a rank is ready to run and has none for milliseconds at a time (core wait,
+training/cores.py). A lone rank's step is compared without it. Of several ranks, one that has no core makes the others
+wait too, by how much nobody knows: only the undisturbed steps are compared, in which hardly any rank waited for a core.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.calibration.whole import UNDISTURBED
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.table import KINDS
+
+Floats: TypeAlias = NDArray[np.float64]
+Pace: TypeAlias = tuple[float, float]  # s over what the calibration says: of work, and of each call
+LEAST = 8  # undisturbed steps that a verdict needs; fewer where a run has fewer
+WARM_UP = 3  # steps at the start of a run that are left out
+ENOUGH = 4  # steps that must be left for others to be left out
+WORK = ("forward", "backward", "update")
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Each step of a run: seconds, and seconds by cause, (steps,) each, mean of the ranks."""
+
+    seconds: Floats
+    terms: dict[str, Floats]
+    epoch: int = 0  # how many make an epoch; 0: there is one epoch
+    paces: tuple[Pace, ...] = ()  # slowdown factors of the machine before it and after it
+    asked: bool = False  # whether those were to be measured
+    # (ranks, steps) s that ranks waited for a core, part of `seconds` no more if there is one rank; None: not known
+    core_wait: Floats | None = None
+
+    @property
+    def undisturbed(self) -> NDArray[np.bool_]:
+        """Which steps count: all of a lone rank, and all where nothing is known of core waits."""
+        if self.core_wait is None or len(self.core_wait) == 1:
+            return np.ones(len(self.seconds), bool)
+        return np.asarray(self.core_wait.sum(axis=0) <= UNDISTURBED * self.seconds)
+
+    @property
+    def without_core(self) -> float:
+        """Share of the ranks' time in which they were ready to run and had no core."""
+        if self.core_wait is None:
+            return 0.0
+        lone = float(self.core_wait.sum()) if len(self.core_wait) == 1 else 0.0
+        return float(self.core_wait.mean(axis=0).sum() / (self.seconds.sum() + lone))
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A steady step: its median s, from p10 to p90, and its s by cause, which add up to the median."""
+
+    step: float
+    low: float
+    high: float
+    terms: dict[str, float]
+    steps: int  # that were looked at
+    disturbed: int = 0  # others that were left out
+    enough: bool = True  # undisturbed ones; if not, these are all steps, and not worth a verdict
+
+
+def steps_of(
+    timeline: Timeline,
+    together: int = 1,
+    epoch: int = 0,
+    core_wait: Sequence[Sequence[float]] = (),
+) -> Steps:
+    """Return the steps of a run, of `epoch` steps in an epoch.
+
+    together: as many as ranks take between two exchanges; they are reported as one, by its share of them.
+    core_wait: s that each rank waited for a core in each step; empty: not known.
+
+    Raises ValueError where a rank has no update: there is nothing that ends a step.
+    """
+    table = timeline.select(timeline.where("compute")).sorted()
+    update = table.where("", "update")
+    done = np.bincount(table.rank[update], minlength=table.ranks)
+    steps = int(done.min(initial=np.iinfo(np.int64).max)) // together * together
+    if not steps:
+        raise ValueError("a rank has no update, and so no step that ends.")
+    ends = np.stack(
+        [table.stop[update & (table.rank == rank)][:steps] for rank in range(table.ranks)]
+    )
+    # The step of a row is that whose update is the first to end no earlier than it starts.
+    sums = np.zeros((len(KINDS), table.ranks, steps))
+    begin = np.empty(table.ranks)
+    for rank in range(table.ranks):
+        own = table.rank == rank
+        step = np.searchsorted(ends[rank], table.start[own], side="right")
+        held = step < steps
+        at = table.kind[own][held].astype(np.int64) * steps + step[held]
+        length = (table.stop - table.start)[own][held]
+        sums[:, rank] = np.bincount(at, length, len(KINDS) * steps).reshape(-1, steps)
+        begin[rank] = table.start[own].min()
+    lasts = np.diff(ends, axis=1, prepend=begin[:, None])
+    if epoch:
+        saved = sums[KINDS.index("checkpoint"), :, ::epoch]
+        lasts[:, ::epoch] -= saved
+        saved[:] = 0.0
+    grouped = (*sums.shape[:2], steps // together, together)
+    sums, lasts = sums.reshape(grouped).sum(-1), lasts.reshape(grouped[1:]).sum(-1)
+    terms = {name: seconds.mean(axis=0) / together for name, seconds in _terms(sums, lasts).items()}
+    seconds = lasts.mean(axis=0) / together
+    lost = _core_wait(core_wait, table.ranks, steps, together)
+    if lost is not None and table.ranks == 1:
+        # Each part of a step is as likely as another to lose the core.
+        kept = np.maximum(1 - lost[0] / seconds, 0.0)
+        seconds, terms = seconds * kept, {name: each * kept for name, each in terms.items()}
+    return Steps(seconds, terms, epoch // together, core_wait=lost)
+
+
+def _core_wait(
+    of: Sequence[Sequence[float]], ranks: int, steps: int, together: int
+) -> Floats | None:
+    """Return core waits as (ranks, steps); None where they are not known of each step of each rank."""
+    if len(of) != ranks or min(map(len, of)) < steps:
+        return None
+    lost = np.array([each[:steps] for each in of], np.float64)
+    return np.asarray(lost.reshape(ranks, -1, together).mean(axis=-1))
+
+
+def steady(runs: Sequence[Steps]) -> Steady:
+    """Return the steady step of one run or several of the same."""
+    kept = []
+    for run in runs:
+        at = np.arange(len(run.seconds))
+        calm = at >= WARM_UP
+        if run.epoch:
+            calm &= at % run.epoch > 0
+        kept.append(calm if calm.sum() >= ENOUGH else at >= min(1, len(at) - 1))
+    clean = [calm & run.undisturbed for run, calm in zip(runs, kept, strict=True)]
+    many, left = (sum(int(each.sum()) for each in which) for which in (kept, clean))
+    enough = left >= min(LEAST, many)
+    kept = clean if enough else kept
+    seconds = np.concatenate([run.seconds[calm] for run, calm in zip(runs, kept, strict=True)])
+    low, first, median, third, high = np.quantile(seconds, [0.1, 0.25, 0.5, 0.75, 0.9])
+    # A median of each term would not add up; the steps in the middle do, but for a little.
+    middle = (seconds >= first) & (seconds <= third)
+    terms = {
+        name: np.concatenate([run.terms[name][calm] for run, calm in zip(runs, kept, strict=True)])[
+            middle
+        ].mean()
+        for name in runs[0].terms
+    }
+    scale = median / seconds[middle].mean()
+    scaled = {name: float(value * scale) for name, value in terms.items()}
+    return Steady(float(median), float(low), float(high), scaled, len(seconds), many - left, enough)
+
+
+def _terms(sums: Any, lasts: Floats) -> dict[str, Floats]:
+    """Return the s of each cause, (ranks, steps), under the names of a prediction, and what is left."""
+    of = {kind: sums[number] for number, kind in enumerate(KINDS)}
+    compute = sum(of[kind] for kind in WORK)
+    # In a pipeline nobody waits for the slowest: who computes less has its turn later.
+    behind = np.zeros_like(compute) if of["bubble"].any() else compute.max(axis=0) - compute
+    waiting = np.minimum(behind, of["wait"])
+    named = {kind: of[kind] for kind in WORK} | {
+        "waiting for the slowest": waiting,
+        "exposed communication": of["wait"] - waiting,
+        "pipeline bubble": of["bubble"],
+        "input stall": of["input"],
+        "checkpoint": of["checkpoint"],
+    }
+    return named | {OTHER: np.maximum(lasts - sum(named.values()), 0.0)}

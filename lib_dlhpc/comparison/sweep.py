@@ -1,0 +1,200 @@
+"""A sweep: the same comparison for each of several settings, their runs taken turn by turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.comparison.bands import ALL
+from lib_dlhpc.comparison.comparison import (
+    SECONDS,
+    Begin,
+    Comparison,
+    Foretold,
+    Look,
+    beside,
+    foretold,
+    measured,
+    start_beside,
+)
+from lib_dlhpc.comparison.placed import Placed, check_here, check_many, placed
+from lib_dlhpc.comparison.steady import Steps
+from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.prediction import what_if
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.training.check import check
+
+RANKS = (
+    "ranks"  # an axis that is no field of an experiment: ranks that share out the samples of a step
+)
+PARTS = ("data", "tensor", "pipeline", "spatial")  # into which a run is shared out
+DEVICES = "strategy.devices_per_node"
+MOST = 64  # settings; each is a run
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting of a sweep, and what came of it: a comparison, or why there is none."""
+
+    setting: Mapping[str, Any]
+    comparison: Comparison | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All settings of a sweep."""
+
+    axes: Mapping[str, Sequence[Any]]
+    rows: tuple[Row, ...]
+
+    @property
+    def judged(self) -> list[Comparison]:
+        """The comparisons that get a verdict."""
+        return [
+            row.comparison for row in self.rows if row.comparison and not row.comparison.no_verdict
+        ]
+
+    def as_text(self) -> str:
+        """Return a row for each setting, for a terminal."""
+        from lib_dlhpc.comparison.sweep_text import as_text
+
+        return as_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all comparisons as plain values in SI units, ready for JSON."""
+        rows = [
+            {
+                "setting": dict(row.setting),
+                "problem": row.problem,
+                **(row.comparison.as_dict() if row.comparison else {}),
+            }
+            for row in self.rows
+        ]
+        return {"axes": {name: list(values) for name, values in self.axes.items()}, "rows": rows}
+
+
+def sweep(
+    experiment: Experiment,
+    axes: Mapping[str, Sequence[Any]],
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    steps: int | None = None,
+    folder: Path | None = None,
+    seconds: float = SECONDS,
+    look: Look = lambda job: None,
+    begin: Begin = start_beside,
+    repeats: int = 1,
+    most: int | None = None,
+) -> Sweep:
+    """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
+
+    Devices follow where only the parts of a network are swept: strategy.tensor = 2 is on twice as many.
+    Every setting is run `repeats` times, turn by turn, so that a machine that grows slow grows slow for all.
+    folder: runs are kept in a folder each below it. most: ranks that a setting may have; None: any number.
+    Other arguments are those of `compare`. A setting that cannot be run is a row that says why. Raises SpecError
+    for axes that cannot be, and where no setting can.
+    """
+    settings = settings_of(axes)
+    told: list[Foretold | str] = []
+    for setting in settings:
+        try:
+            told.append(foretold(placed_setting(experiment, setting, ranks, machine, most)))
+        except SpecError as error:
+            told.append(str(error))
+    wrong = [each for each in told if isinstance(each, str)]
+    if len(wrong) == len(told):
+        raise SpecError(wrong[0])
+    runs = interleaved(told, steps, seconds, repeats, folder, look, begin)
+    return Sweep(axes, tuple(_row(*each) for each in zip(settings, told, runs, strict=True)))
+
+
+def placed_setting(
+    experiment: Experiment,
+    setting: Mapping[str, Any],
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    most: int | None = None,
+) -> Placed:
+    """Return one setting of a sweep on this machine; arguments are those of `sweep`.
+
+    Raises SpecError for what cannot be run here.
+    """
+    fields = _fields(experiment, setting)
+    there = what_if(experiment, fields) if fields else experiment
+    check(there)
+    here = placed(there, setting.get(RANKS, ranks), machine)
+    check_many(here, most)
+    check_here(here)
+    return here
+
+
+def interleaved(
+    told: Sequence[Foretold | str],
+    steps: int | None,
+    seconds: float,
+    repeats: int,
+    folder: Path | None = None,
+    look: Look = lambda job: None,
+    begin: Begin = start_beside,
+) -> list[list[Steps] | str]:
+    """Run each once, then each again; return the runs of each, or why one failed. A text is left alone."""
+    runs: list[list[Steps] | str] = [each if isinstance(each, str) else [] for each in told]
+    for turn in range(repeats):
+        for number, each in enumerate(told):
+            done = runs[number]
+            if isinstance(each, str) or isinstance(done, str):
+                continue
+            wanted = each.steps_in(seconds / repeats) if steps is None else steps
+            where = folder / f"{number + 1}-{turn + 1}" if folder else None
+            try:
+                done.append(measured(each.placed, wanted, where, look, begin))
+            except (JobError, SpecError) as error:
+                runs[number] = str(error)
+    return runs
+
+
+def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to change for a setting, the devices that it needs among them."""
+    fields = {name: value for name, value in setting.items() if name != RANKS}
+    if not any(f"strategy.{part}" in fields for part in PARTS) or DEVICES in fields:
+        return fields
+    shares = [fields.get(f"strategy.{p}", getattr(experiment.strategy, p)) for p in PARTS]
+    if not all(type(share) is int for share in shares):
+        return fields  # whoever reads them says what is wrong
+    devices = prod(max(share, 1) for share in shares)
+    if devices > experiment.machine.devices_per_node:
+        fields["machine.devices_per_node"] = devices
+    return fields | {"strategy.nodes": 1, DEVICES: devices}
+
+
+def _row(setting: Mapping[str, Any], told: Foretold | str, runs: list[Steps] | str) -> Row:
+    if isinstance(told, str) or isinstance(runs, str):
+        return Row(setting, None, str(runs))
+    return Row(setting, beside(told, runs))
+
+
+def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of the values of the axes. Raises SpecError for none, and for more than MOST."""
+    if not axes or not all(len(values) for values in axes.values()):
+        raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
+    settings = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    if len(settings) > MOST:
+        raise SpecError(f"{len(settings)} settings: legal: at most {MOST}, for each is run.")
+    return settings
+
+
+def errors(comparisons: Sequence[Comparison], way: str) -> list[float]:
+    """Return |error| of the step by that way, of each comparison that has it."""
+    found = [each.error(way, ALL) for each in comparisons]
+    return [abs(error) for error in found if error is not None]
+
+
+def inside(comparisons: Sequence[Comparison], way: str = "predicted") -> tuple[int, int]:
+    """Return how many measured steps lie in the way's bands, and how many have one."""
+    held = [each.inside(way) for each in comparisons]
+    return sum(1 for each in held if each), sum(1 for each in held if each is not None)

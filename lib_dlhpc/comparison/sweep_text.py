@@ -1,0 +1,83 @@
+"""A sweep in a terminal: a row for each setting, and over all of them how far each way is off."""
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.comparison.comparison import Comparison
+    from lib_dlhpc.comparison.sweep import Sweep
+
+ALL, MEASURED = "one step", "measured"
+FORETOLD = ("predicted", "rounds", "events")
+
+
+def as_text(of: "Sweep") -> str:
+    """Return the rows, the errors over those that are judged, and what is to be known."""
+    lines = table(cells(of))
+    found = [row.comparison for row in of.rows if row.comparison]
+    notes = dict.fromkeys(note for each in found for note in each.notes)
+    known = dict.fromkeys(each.placed.calibration for each in found if each.placed.calibration)
+    return "\n".join([*lines, "", *summary(of), *known, *(f"note: {note}" for note in notes)])
+
+
+def cells(of: "Sweep") -> list[list[str]]:
+    """Return a head and a row of words for each setting; one that could not be run is shorter and says why."""
+    names = [name.rpartition(".")[2] for name in of.axes]
+    rows = [[*names, *FORETOLD, MEASURED, "90 % band", *(f"{way} off" for way in FORETOLD), ""]]
+    for row in of.rows:
+        setting = [str(value) for value in row.setting.values()]
+        told = _cells(row.comparison) if row.comparison else [row.problem]
+        rows.append([*setting, *told])
+    return rows
+
+
+def table(cells: list[list[str]]) -> list[str]:
+    """Return lines whose columns are aligned to the right; a row that is too short says why at its end."""
+    full = len(cells[0])
+    widths = [
+        max(len(row[at]) for row in cells if len(row) == full or at < len(row) - 1)
+        for at in range(full)
+    ]
+    lines = []
+    for row in cells:
+        several = row if len(row) == full else row[:-1]
+        line = "  ".join(cell.rjust(width) for cell, width in zip(several, widths, strict=False))
+        lines.append((line if len(row) == full else f"{line}  {row[-1]}").rstrip())
+    return lines
+
+
+def summary(of: "Sweep") -> list[str]:
+    """Return how far each way is off in the median and at worst, and how many steps the bands hold."""
+    from lib_dlhpc.comparison.sweep import errors, inside
+
+    judged = of.judged
+    if not judged:
+        return ["No verdict on any setting: ranks lacked cores, or nothing ran."]
+    lines = []
+    for way in FORETOLD:
+        off = errors(judged, way)
+        if off:
+            lines.append(
+                f"{way:<10} off by {median(off):.0%} in the median, {max(off):.0%} at worst"
+            )
+    held, many = inside(judged)
+    if many:
+        lines.append(
+            f"{held} of {count(many, 'measured step')} inside the 90 % bands of the prediction"
+        )
+    return lines
+
+
+def _cells(of: "Comparison") -> list[str]:
+    shown = [show(of.step[way], "s") if way in of.step else "-" for way in (*FORETOLD, MEASURED)]
+    band = of.bands.get("predicted", {}).get(ALL)
+    shown.append(f"{show(band[0], 's')} to {show(band[1], 's')}" if band else "-")
+    if of.no_verdict:
+        return [*shown, *["-" for _ in FORETOLD], f"no verdict: {of.no_verdict}"]
+    off = [of.error(way) for way in FORETOLD if way in of.step]
+    told = ["-" if error is None else f"{error:+.0%}" for error in off]
+    told += ["-"] * (len(FORETOLD) - len(told))
+    return [*shown, *told, "" if of.inside() in (True, None) else "outside"]

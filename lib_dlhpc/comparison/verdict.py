@@ -1,0 +1,133 @@
+"""In words: how well the prediction met the run, which term is off most, and what that suggests."""
+
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.comparison.load import RESTLESS
+from lib_dlhpc.spec.run_only import unpriced
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.comparison.comparison import Comparison
+
+ALL, MEASURED = "one step", "measured"
+NOTABLE = 0.05  # of the measured step; less is not worth a search
+# What each term suggests where more was measured than predicted, and where less was.
+MORE = {
+    "forward": "layers take longer than their rate says: small kernels, or others use the cores",
+    "backward": "layers take longer than their rate says: small kernels, others use the cores, or messages"
+    " are carried on within it, which costs a rank its own time",
+    "update": "the update goes over memory slower than memory_bandwidth says",
+    "waiting for the slowest": "ranks differ by more than the machine's jitter, or others use the cores",
+    "exposed communication": "messages take longer, or less of them is hidden: the link is not what the machine"
+    " says, there are more calls than bytes, or ranks wait for a core",
+    "pipeline bubble": "stages take unequal times; try another split, or more microbatches",
+    "input stall": "batches are put together while all wait; the prediction has them at hand",
+    "checkpoint": "saving takes longer than the storage tier says",
+    "other": "time between the layers, which is Python's: few samples a step make it large",
+}
+LESS = {
+    "forward": "layers are faster than their rate says",
+    "backward": "layers are faster than their rate says",
+    "update": "the update is faster than memory_bandwidth says: the weights stay in a cache",
+    "waiting for the slowest": "ranks keep step better than the machine's jitter says",
+    "exposed communication": "messages are faster than the link says, or more of them is hidden",
+    "pipeline bubble": "stages wait less for their turn, or it is counted as communication",
+    "input stall": "batches are there sooner than the storage tier says: samples are in memory here",
+    "checkpoint": "a run this short saves less often than the prediction spreads over its steps",
+    "other": "there is less between the layers than the machine says",
+}
+
+
+def verdict(of: "Comparison") -> list[str]:
+    """Return sentences: the whole step first, then the term that is off most; or why there is no verdict."""
+    if of.no_verdict:
+        return [f"No verdict: {of.no_verdict}"]
+    said = [_whole(of), *_not_measured(of), *_without_core(of), *_paced(of), *_restless(of)]
+    name, off = worst(of)
+    if abs(off) < NOTABLE * of.step[MEASURED]:
+        return [*said, f"No term is off by more than {NOTABLE:.0%} of the step."]
+    said.append(_term(of, name, off))
+    if of.placed.experiment.machine.measured is None:
+        said.append("Measure this machine first: `dlhpc calibrate`.")
+    return said
+
+
+def worst(of: "Comparison") -> tuple[str, float]:
+    """Return the term whose prediction is off most, and by how many s (measured - predicted)."""
+    off = {
+        name: ways.get(MEASURED, 0.0) - ways.get("predicted", 0.0)
+        for name, ways in of.terms.items()
+    }
+    name = max(off, key=lambda each: abs(off[each]))
+    return name, off[name]
+
+
+def _whole(of: "Comparison") -> str:
+    errors = {way: of.error(way) for way in of.step if way != MEASURED}
+    told = [f"{way} {error:+.0%}" for way, error in errors.items() if error is not None]
+    words = f"Measured {show(of.step[MEASURED], 's')} a step; off by: {', '.join(told)}."
+    inside = of.inside()
+    if inside is None:
+        return words
+    low, high = of.bands["predicted"][ALL]
+    place = "inside" if inside else "outside"
+    return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
+
+
+def _not_measured(of: "Comparison") -> list[str]:
+    """Say which terms of the prediction the steps compared leave out."""
+    return [
+        f"Not measured, and left out of the step: {name}, {show(ways['predicted'], 's')} predicted."
+        for name, ways in of.not_measured.items()
+    ]
+
+
+def _without_core(of: "Comparison") -> list[str]:
+    """Say what was left out of the measured step because other processes had the cores."""
+    share, left_out = of.load.core_wait or 0.0, of.load.left_out
+    if share < NOTABLE:
+        return []
+    kept = (
+        f"only the {count(of.steps, 'step')} are compared in which no rank waited for a core; {left_out} are not"
+        if of.placed.ranks > 1
+        else "that is not part of the measured step"
+    )
+    return [
+        f"Other processes are using this machine: ranks had no core for {share:.0%} of the time; {kept}."
+    ]
+
+
+def _paced(of: "Comparison") -> list[str]:
+    """Report the slowdown factors of the machine, where probe runs before and after this one measured them."""
+    if of.pace is None:
+        return []
+    work, calls = of.pace
+    return [
+        f"Right before and after this run, computing took {work:.2f} times what the calibration says, and each call"
+        f" {calls:.2f} times: predictions and simulations are for these slowdown factors."
+    ]
+
+
+def _restless(of: "Comparison") -> list[str]:
+    """Say where steps differ much from each other."""
+    low, high = of.spread
+    if high < RESTLESS * low:
+        return []
+    return [f"Its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90)."]
+
+
+def _term(of: "Comparison", name: str, off: float) -> str:
+    ways = of.terms[name]
+    measured, predicted = ways.get(MEASURED, 0.0), ways.get("predicted", 0.0)
+    share = f"{abs(off) / of.step[MEASURED]:.0%} of the step"
+    factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
+    told = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
+    why = (MORE if off > 0 else LESS).get(name)
+    if unknown := unpriced(of.placed.experiment):
+        why = f"the prediction does not know {', '.join(unknown)}"
+    return f"{told}: {why}." if why else f"{told}."
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"

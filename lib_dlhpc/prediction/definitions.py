@@ -1,0 +1,148 @@
+"""Published figures that follow from a definition alone: no machine is modelled, only arithmetic."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.kept import kept_bytes
+from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.layout import parts
+from lib_dlhpc.prediction.collectives import bus_bandwidth, ring
+from lib_dlhpc.prediction.energy import facility_energy
+from lib_dlhpc.prediction.intervals import best_interval, daly, goodput, young
+from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.prediction.memory import attention_activation_saved
+from lib_dlhpc.prediction.profile import holders
+from lib_dlhpc.spec.experiment import read_experiment
+
+
+def checkpoint_size(parameters: float, bytes_each: float) -> float:
+    """Return the bytes of a checkpoint that holds `bytes_each` for each parameter."""
+    return parameters * bytes_each
+
+
+def checkpoint_overhead(duration: float, interval: float, seconds_each: float) -> float:
+    """Return the seconds spent on checkpoints of `seconds_each` every `interval` over `duration` s."""
+    return duration / interval * seconds_each
+
+
+def checkpoint_interval(cost: float, mtbf: float, order: str = "higher") -> Any:
+    """Return the s between checkpoints: Young 1974 to "first" order, Daly 2006 to a "higher" one."""
+    return {"first": young, "higher": daly}[order](cost, mtbf)
+
+
+def training_share(cost: float, mtbf: float, restart: float) -> Any:
+    """Return the share of time that becomes training with the best interval (Daly 2006, complete model)."""
+    price = Saving(size=0.0, written=0.0, blocked=cost, restart=restart)
+    return goodput(best_interval(price, mtbf), price, mtbf)
+
+
+def file_operations(files: float, epochs: float) -> float:
+    """Return how often files are opened when each is read once an epoch."""
+    return files * epochs
+
+
+def listing_operations(directories: float, ranks: float) -> float:
+    """Return how often a directory is looked into when every rank looks into every one."""
+    return directories * ranks
+
+
+def file_size(size: float, files: float) -> float:
+    """Return the mean bytes of a file."""
+    return size / files
+
+
+def fed_step(records: int, record: float, files: int, batch: int, bandwidth: float) -> float:
+    """Return the seconds of the shortest step that storage of `bandwidth` B/s feeds without a wait.
+
+    files of `records` records of `record` bytes each, `batch` of them a step (MLPerf Storage's workloads).
+    """
+    run = read_experiment(
+        {
+            "model": "resnet50",
+            "dataset": {
+                "samples": files * records,
+                "files": files,
+                "bytes": files * records * record,
+            },
+            "machine": {
+                "name": "h100-pod",
+                "storage": {"under-test": {"bandwidth": bandwidth}},
+            },
+            "strategy": {"devices_per_node": 1, "batch": batch},
+            "storage": {"tier": "under-test"},
+        }
+    )
+    return float(reading(run).fetch)
+
+
+def gradient_bandwidth(bytes_moved: float, seconds: float) -> float:
+    """Return the B/s at which `bytes_moved` must travel to be done in `seconds` (Goyal et al. 2017, section 4)."""
+    return bytes_moved / seconds
+
+
+def ring_bus_bandwidth(n: float, ranks: int, small: list[float], large: list[float]) -> float:
+    """Return the bus bandwidth in B/s of a ring whose alpha and beta meet two measured points.
+
+    small, large: [bytes, bus bandwidth in B/s] of a short and a long message.
+    """
+    factor = 2 * (ranks - 1) / ranks
+    (n0, bus0), (n1, bus1) = small, large
+    t0, t1 = n0 / bus0 * factor, n1 / bus1 * factor
+    slope = (t1 - t0) / (n1 - n0)
+    level = Level(ranks, (t0 - slope * n0) / (2 * (ranks - 1)), slope / factor)
+    time = ring(n, Network(level, Level(1, 0.0, 0.0), 0.0)).total
+    return float(bus_bandwidth(n, time, ranks))
+
+
+def training_time(tokens: float, parameters: float, devices: float, rate: float) -> float:
+    """Return the seconds of a run at `rate` FLOP/s a device, recomputation counted (Narayanan et al. 2021, eq. 4)."""
+    return 8 * tokens * parameters / (devices * rate)
+
+
+def activation_fraction(model: str, tensor: int) -> float:
+    """Return what a layer keeps with sequence parallelism and selective recomputation, over without both.
+
+    From the layers that a rank has (Korthikanti et al. 2022, section 4.4 and 5).
+    """
+    plain = _kept_by_a_layer(model, {"tensor": tensor})
+    both = {"tensor": tensor, "sequence_parallel": True, "recompute": "selective"}
+    return _kept_by_a_layer(model, both) / plain
+
+
+def _kept_by_a_layer(model: str, strategy: dict[str, Any]) -> float:
+    """Return the bytes a sample that one block of a transformer keeps on a rank, in fp16."""
+    run = read_experiment(
+        {
+            "model": {"name": model, "layers": 2},
+            "dataset": "webtext",
+            "machine": {"name": "selene", "devices_per_node": strategy["tensor"]},
+            "strategy": {"precision": "fp16", **strategy},
+        }
+    )
+    two, three = (
+        kept_bytes(parts(run.set({"model.layers": layers}), 0)[0], 2, run.strategy.recompute, False)
+        for layers in (2, 3)
+    )
+    return three - two
+
+
+DEFINITIONS: dict[str, Callable[..., Any]] = {
+    "model_state_bytes": model_state_bytes,
+    "attention_activation_saved": attention_activation_saved,
+    "checkpoint_size": checkpoint_size,
+    "checkpoint_overhead": checkpoint_overhead,
+    "checkpoint_interval": checkpoint_interval,
+    "training_share": training_share,
+    "facility_energy": facility_energy,
+    "fed_step": fed_step,
+    "file_operations": file_operations,
+    "file_size": file_size,
+    "gradient_bandwidth": gradient_bandwidth,
+    "holders": holders,
+    "listing_operations": listing_operations,
+    "ring_bus_bandwidth": ring_bus_bandwidth,
+    "training_time": training_time,
+    "activation_fraction": activation_fraction,
+}

@@ -1,0 +1,312 @@
+"""Every number opened: its formula, the inputs that went in, where they come from, where it holds."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.groups import allreduces
+from lib_dlhpc.costs.paces import kind_of
+from lib_dlhpc.prediction import explain_asynchronous, explain_split
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.explain_input import explain_input
+from lib_dlhpc.prediction.explain_resilience import explain_resilience
+from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.units import count, format_plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+__all__ = ["Explanation", "explain"]
+
+# Beside the formula of computing, where paces were measured.
+PACED = (
+    "; layers of a kind whose pace was measured, and such updates: launch + FLOP / rate + bytes / bandwidth,"
+    " each product of backward likewise"
+)
+
+
+def explain(prediction: Breakdown) -> list[Explanation]:
+    """Return the explanation of each term of a scalar prediction, in the order of a step."""
+    if prediction.experiment.strategy.is_split:
+        first, last = (_compute, _straggler), (explain_input, _speedup, _energy, _time)
+        own = explain_split.explain_split(prediction)
+        return [
+            *(part(prediction) for part in first),
+            *own,
+            *(part(prediction) for part in last),
+            *explain_resilience(prediction),
+        ]
+    asynchronous = prediction.experiment.strategy.update == "asynchronous"
+    exchange = explain_asynchronous.PARTS if asynchronous else EXCHANGE
+    parts = [part(prediction) for part in (_compute, *exchange, *REST)]
+    return [*parts, *explain_resilience(prediction)]
+
+
+def _compute(p: Breakdown) -> Explanation:
+    e, device = p.experiment, p.experiment.machine.device
+    rate = peak_rate(device, e.strategy.precision)
+    # Mixed precision without fast 16-bit arithmetic computes in another one.
+    used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == e.strategy.precision))
+    inputs = [
+        (
+            "FLOP a sample, forward",
+            show(e.model.forward_flop, "FLOP"),
+            "counted from the layers' shapes",
+        ),
+        ("batch a device", f"{e.strategy.batch}", "given"),
+        (f"peak rate, {used}", show(rate, "FLOP/s"), source_of(p, "device", f"peak.{used}")),
+        (
+            "share of peak that large kernels reach",
+            f"{device.efficiency:.0%}",
+            source_of(p, "device", "efficiency"),
+        ),
+        (
+            "kernel size at half of that",
+            show(device.half_work, "FLOP"),
+            source_of(p, "device", "half_work"),
+        ),
+        (
+            "memory bandwidth",
+            show(device.memory_bandwidth, "B/s"),
+            source_of(p, "device", "memory_bandwidth"),
+        ),
+    ]
+    if device.layers:
+        inputs += _measured_inputs(p)
+    if e.calibration.rate:
+        measured = (
+            f"{e.calibration.rate:,.1f} samples/s on {count(e.calibration.devices, 'device')}"
+        )
+        inputs.append(("measured rate", measured, "[calibration] of the experiment"))
+        inputs.append(("measured over roofline", format_plain(float(p.compute_scale)), "computed"))
+    elif e.calibration.compute_scale:
+        given = format_plain(float(e.calibration.compute_scale))
+        inputs.append(("measured over roofline", given, "[calibration] of the experiment"))
+    return Explanation(
+        "compute",
+        show(float(p.compute), "s"),
+        "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
+        " backward twice, plus the optimiser's update; scaled to the measured rate if there is one"
+        + (PACED if device.layers else ""),
+        tuple(inputs),
+        "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
+        "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
+        " an estimate, a third off in the median of published single-device rates and a factor of two at"
+        " worst; with one it is exact at that point."
+        + "".join(f" Note: {warning}" for warning in e.warnings),
+    )
+
+
+def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what a calibration adds: which kinds have a pace of their own, what is beside and over all."""
+    device = p.experiment.machine.device
+    met = {kind_of(layer) for layer in p.experiment.model.layers}
+    kinds = sorted({*met, p.experiment.strategy.optimizer} & {*device.layers})
+    return [
+        ("kinds at a measured pace", ", ".join(kinds) or "none of this network", "calibration"),
+        (
+            "a pass outside the layers",
+            show(device.overhead, "s"),
+            source_of(p, "device", "overhead"),
+        ),
+        (
+            "computing over what these say",
+            f"{device.slowdown:.2f}",
+            source_of(p, "device", "slowdown"),
+        ),
+    ]
+
+
+def _straggler(p: Breakdown) -> Explanation:
+    e, jitter = p.experiment, p.experiment.machine.jitter
+    every, local = _meeting(p)
+    return Explanation(
+        "waiting for the slowest",
+        show(float(p.straggler_wait), "s"),
+        "compute × jitter × m_p" + (" / √H" if local else "") + ", with m_p the expected largest of"
+        " p standard normal numbers"
+        + ("; over H steps a rank's jitter grows with √H" if local else ""),
+        (
+            ("devices p", f"{int(e.devices)}", "given"),
+            (
+                "jitter, sigma over mean of a device's step",
+                f"{jitter:.1%}",
+                source_of(p, "machine", "jitter"),
+            ),
+            *every,
+        ),
+        "Blom 1958 for m_p",
+        "Ranks vary independently and normally from step to step. A rank that is always slow is not in it.",
+    )
+
+
+def _meeting(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
+    """Return how many steps ranks take between two exchanges, as inputs, if their updates are local."""
+    strategy = p.experiment.strategy
+    local = strategy.update == "local"
+    return [("local steps H", f"{strategy.local_steps}", "given")] * local, local
+
+
+def _communication(p: Breakdown) -> Explanation:
+    e, total = p.experiment, p.communication
+    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
+    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
+    every, local = _meeting(p)
+    inputs = [
+        (
+            "weights n" if local else "gradients n",
+            show(float(p.memory["gradients"]), "B"),
+            "parameters × bytes of the precision",
+        ),
+        ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+        *every,
+    ]
+    for owner, where in links:
+        inputs += link_inputs(p, owner, where)
+    inputs += [
+        ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
+        ("reduction γ", "3 / memory bandwidth", "two reads and a write for each number"),
+        ("latency part", show(float(total.latency), "s"), "computed"),
+        ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
+        ("reduction part", show(float(total.reduction), "s"), "computed"),
+    ]
+    return Explanation(
+        "communication",
+        show(float(total.total), "s"),
+        f"for each bucket: {_allreduces(e)}; on two levels, node and network, as its file in lib_dlhpc/schedules has it"
+        + ("; once in H steps, so a step has 1/H of it (Lin et al. 2020)" if local else ""),
+        tuple(inputs),
+        "named with the formula",
+        "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
+        " Protocol switches of the library between short and long messages are not modelled.",
+    )
+
+
+def _allreduces(e: Experiment) -> str:
+    """Return the formula of the allreduce that is named, or of those that are chosen for the buckets."""
+    found = dict.fromkeys(allreduces(e).values())
+    told = "; or ".join(f"{one.label}: {one.formula}" for one in found) or "nothing"
+    return f"the cheapest for its size, {told}" if e.strategy.allreduce == AUTO else told
+
+
+def _exposed(p: Breakdown) -> Explanation:
+    after = "the last of H updates" if _meeting(p)[1] else "backward"
+    low, high = (float(bound) for bound in p.step_time_bounds)
+    return Explanation(
+        "exposed communication",
+        show(float(p.exposed_communication), "s"),
+        "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket leaves when its last layer is"
+        " done and the one before has left"
+        if p.experiment.overlaps
+        else f"all of the communication: the exchange starts after {after}",
+        (
+            ("all communication", show(float(p.communication.total), "s"), "see above"),
+            ("backward", show(float(p.backward), "s"), "see above"),
+            ("step, all hidden (bound)", show(low, "s"), "computed"),
+            ("step, nothing hidden (bound)", show(high, "s"), "computed"),
+        ),
+        "exact for one queue; buckets as in Li et al. 2020 (PyTorch Distributed)",
+        "The exchange does not slow the computation that it overlaps.",
+    )
+
+
+def _memory(p: Breakdown) -> Explanation:
+    device = p.experiment.machine.device
+    terms = tuple((name, show(float(size), "B"), "ledger") for name, size in p.memory.items())
+    return Explanation(
+        "memory of one device",
+        show(float(p.memory_total), "B"),
+        "sum of the terms; activations are the layer outputs kept for backward, ReLU and sums in place",
+        (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
+        "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
+        "No fragmentation and no recomputation. Parameter servers hold what an update needs, and not the"
+        " devices that train.",
+    )
+
+
+def _speedup(p: Breakdown) -> Explanation:
+    e = p.experiment
+    split = int(e.strategy.replica) > 1
+    return Explanation(
+        "speed-up",
+        f"{float(p.speedup):,.1f}",
+        "throughput over that of one device with the whole network: replicas × alone / step; efficiency = speed-up"
+        " / devices",
+        (
+            ("replicas", f"{int(e.devices) // int(e.strategy.replica):,}", "devices / devices of a replica"),
+            ("batch of a replica", f"{e.strategy.batch}", "given"),
+            ("one device alone takes", show(float(p.alone), "s"), "roofline of the whole network, for that batch"),
+            ("step", show(float(p.step_time), "s"), "sum of the terms"),
+            ("efficiency", f"{float(p.efficiency):.1%}", "computed"),
+        ),
+        "definition",
+        "The lone device never waits for data, for others or for checkpoints."
+        + " It may lack the memory for the whole network: then nobody can measure this." * split,
+    )  # fmt: skip
+
+
+def _energy(p: Breakdown) -> Explanation:
+    device = p.experiment.machine.device
+    whole = sum(p.energy.values())
+    shares = tuple(
+        (name, f"{float(joules / whole) if whole else 0.0:.1%}", "computed")
+        for name, joules in p.energy.items()
+    )
+    return Explanation(
+        "energy to train (modelled)",
+        show(float(p.energy_to_train), "J"),
+        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps;"
+        " parameter servers count as nodes with a device each",
+        (
+            ("busy power", show(device.busy_power, "W"), source_of(p, "device", "busy_power")),
+            ("idle power", show(device.idle_power, "W"), source_of(p, "device", "idle_power")),
+            (
+                "rest of a node",
+                show(p.experiment.machine.node_power, "W"),
+                source_of(p, "machine", "node_power"),
+            ),
+            ("PUE", f"{p.experiment.machine.pue:g}", source_of(p, "machine", "pue")),
+            *shares,
+        ),
+        "definition; Strubell et al. 2019 for PUE",
+        "Two power levels a device, and idle power for all waiting: ranks that spin draw more. Switches"
+        " outside the nodes are not counted.",
+    )
+
+
+def _time(p: Breakdown) -> Explanation:
+    e = p.experiment
+    return Explanation(
+        "time to train",
+        show(float(p.time_to_train), "s"),
+        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last of which may be short",
+        (
+            ("samples", f"{int(e.dataset.trained):,}", "data set, less what is kept for tests"),
+            ("epochs", f"{e.run.epochs:g}", "given"),
+            ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
+            ("step", show(float(p.step_time), "s"), "sum of the terms above"),
+            ("start", show(float(p.start_time), "s"), _starts_with(e)),
+        ),
+        "definition",
+        "The epochs suffice at this batch: large batches, stale gradients and local steps may need more of them"
+        " or a tuned rate. No validation passes. No failures: these are told apart, where machine.node_mtbf"
+        " is known.",
+    )
+
+
+def _starts_with(e: Experiment) -> str:
+    """Say what is done before the first step."""
+    if e.storage.access == "stage":
+        return "every node copies the data set, then every device lists every directory"
+    if e.storage.access == "cooperative":
+        return "every node copies its part of the data set, with all metadata"
+    return (
+        "none: an index is read"
+        if e.storage.format == "packed"
+        else "every device lists every directory"
+    )
+
+
+Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
+EXCHANGE: Parts = (_straggler, _communication, _exposed)
+REST: Parts = (explain_input, _memory, _speedup, _energy, _time)

@@ -1,0 +1,71 @@
+"""What stands behind a number: its formula, its inputs, and where each of these comes from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.machine import load_machine, read_device, read_link
+from lib_dlhpc.spec.measured import field_of
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One number with what stands behind it, all as text."""
+
+    name: str
+    value: str
+    formula: str
+    inputs: tuple[tuple[str, str, str], ...]  # name, value, source and confidence
+    source: str
+    assumes: str
+
+
+def source_of(prediction: Breakdown, owner: str, key: str) -> str:
+    """Return where a number of the machine comes from: a calibration, the catalog, or "given" if it was changed."""
+    experiment, machine = prediction.experiment, prediction.experiment.machine
+    if (owner, key) == ("inter_node", "efficiency") and experiment.calibration.link_efficiency:
+        return "[calibration] of the experiment"
+    name = key if owner == "machine" else f"{owner}.{key}"
+    if machine.measured is not None and name in machine.measured.intervals:
+        unit = field_of(name)["unit"]
+        low, high = (show(end, unit) for end in machine.measured.intervals[name])
+        return f"measured on {machine.measured.date}; {low} to {high} with 90 % (calibration)"
+    noun: Any = machine if owner == "machine" else getattr(machine, owner)
+    kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
+    found: dict[str, str] = {}
+    if machine.name in catalog.names("machines"):
+        entry = catalog.read("machines", machine.name)
+        base: Any = load_machine(machine.name)
+        part = base if owner == "machine" else getattr(base, owner)
+        own = owner == "machine" or (isinstance(entry[owner], dict) and key in entry[owner])
+        if own and part.name == noun.name and _at(part, key) == _at(noun, key):
+            found = catalog.source_of(entry, key if owner == "machine" else f"{owner}.{key}")
+    if not found and owner != "machine" and noun.name in catalog.names(kind):
+        part = read_device(noun.name) if kind == "devices" else read_link(noun.name, owner)
+        if _at(part, key) == _at(noun, key):
+            found = catalog.source_of(catalog.read(kind, noun.name), key)
+    return f"{found['from']} ({found['confidence']})" if found else "given"
+
+
+def _at(noun: Any, key: str) -> Any:
+    """Return the number at the dotted `key`, None if there is none."""
+    for part in key.split("."):
+        noun = noun.get(part) if isinstance(noun, Mapping) else getattr(noun, part, None)
+    return noun
+
+
+def link_inputs(p: Breakdown, owner: str, where: str) -> list[tuple[str, str, str]]:
+    """Return latency, line rate and reached share of a link as inputs of an Explanation."""
+    link = getattr(p.experiment.calibrated_machine, owner)
+    return [
+        (f"latency α {where}", show(link.latency, "s"), source_of(p, owner, "latency")),
+        (f"line rate {where}", show(link.bandwidth, "B/s"), source_of(p, owner, "bandwidth")),
+        (
+            f"share of it reached {where}",
+            f"{link.efficiency:.0%}",
+            source_of(p, owner, "efficiency"),
+        ),
+    ]

@@ -1,0 +1,196 @@
+"""reading(experiment): what input allows, which limit holds, how much moves, how many nodes hold the data.
+
+What a page needs of input, beside predict(): `reading` for rates and words, `volumes` for what a step and
+an epoch move, `nodes_needed` for capacity, `epochs_to_repay` for whether a copy pays, `needed_bandwidth`
+for what storage must give.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import reading as costs
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import storage_tier
+
+WHY = {
+    "metadata servers": "the metadata servers of {tier} do no more stat, open and close",
+    "storage bandwidth": "{tier} serves no more reads and gives no more bytes a second",
+    "network": "no more comes through the network cards of the nodes",
+    "readers": "the readers are busy all the time, most of it with {part}",
+    "prefetch": "no more samples are under way than fit into the batches fetched ahead,"
+    " and each takes its time, most of it for {part}",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What input allows a run. Samples/s of the whole run, and seconds; every value may be an array."""
+
+    experiment: Experiment
+    rates: Mapping[str, Any]  # samples/s that each limit allows; infinite: it limits nothing
+    reader: Mapping[str, Any]  # s of one reader for a sample, by what it does
+    cached: Any  # share of the data set in a node's cache: the hit rate from the second epoch on
+    remote: Any  # share of what is read that lies on another node
+    listing: Any  # s before the first step in which directories are listed
+    loading: Any  # s before that in which the data set is copied into the nodes
+
+    @property
+    def rate(self) -> Any:
+        """Samples/s that come: what the lowest limit allows; infinite for data in memory."""
+        lowest: Any = np.inf
+        for rate in self.rates.values():
+            lowest = np.minimum(lowest, rate)
+        return lowest
+
+    @property
+    def limit(self) -> Any:
+        """Name of the lowest limit, "" if there is none; an array of names where rates are arrays."""
+        names = np.array([*self.rates, ""])
+        rates = np.broadcast_arrays(*self.rates.values(), np.inf)
+        lowest = np.argmin(np.stack(rates), axis=0)
+        lowest = np.where(np.isinf(self.rate), len(names) - 1, lowest)
+        return str(names[lowest]) if np.ndim(lowest) == 0 else names[lowest]
+
+    @property
+    def fetch(self) -> Any:
+        """Seconds in which a global batch comes."""
+        return self.experiment.global_batch / self.rate
+
+    @property
+    def why(self) -> str:
+        """The limit in words (scalar experiments); "" if there is none."""
+        if not self.limit:
+            return ""
+        tier = costs.read_tier(self.experiment)
+        part = max(self.reader, key=lambda name: self.reader[name])
+        return WHY[self.limit].format(tier=tier.name, part=part)
+
+
+def reading(experiment: Experiment) -> Reading:
+    """Return what input allows a run, limit by limit; fields of the experiment may be arrays.
+
+    The limits are those of lib_dlhpc/costs/reading.py (bottleneck analysis, Denning & Buzen 1978). Input of
+    the lowest rate hides behind a step that is no shorter: predict() has what does not as input stall.
+    """
+    seconds = costs.limits(experiment)
+    with np.errstate(divide="ignore"):
+        rates = {name: (1.0 / np.asarray(taken, float))[()] for name, taken in seconds.items()}
+    tier = bool(experiment.storage.tier)
+    return Reading(
+        experiment=experiment,
+        rates=rates,
+        reader=costs.reader_time(experiment) if tier else {},
+        cached=costs.cached_share(experiment),
+        remote=costs.remote_share(experiment),
+        listing=listing_time(experiment),
+        loading=loading_time(experiment),
+    )
+
+
+def needed_bandwidth(experiment: Experiment, step: Any) -> Any:
+    """Return the stored B/s that all devices together read when a step takes `step` s and input none of it.
+
+    For a storage system: what it must give for full use of the accelerators (MLPerf Storage).
+    """
+    return experiment.global_batch * costs.stored_bytes(experiment) / step
+
+
+def utilisation(experiment: Experiment, step: Any) -> Any:
+    """Return the accelerators' use when a step without input takes `step` s: MLPerf Storage's AU.
+
+    AU: computing time over the whole time, with input hidden where it can be (DLIO, Devarajan et al. 2021).
+    """
+    return step / np.maximum(step, reading(experiment).fetch)
+
+
+def bytes_in_a_node(experiment: Experiment) -> Any:
+    """Return the bytes of the data set that a node's local tier keeps; 0 where samples are streamed.
+
+    Staged: all of them. Cooperative: its part of `replication` copies, compressed if they are.
+    """
+    storage, size = experiment.storage, costs.data_set_bytes(experiment)
+    if storage.access == "stage":
+        return size
+    if storage.access == "cooperative":
+        return size * storage.replication / experiment.strategy.nodes
+    return 0.0 * size
+
+
+def nodes_needed(experiment: Experiment, capacity: Any = None) -> Any:
+    """Return how many nodes hold the data set together, `replication` copies of it, as it is stored.
+
+    capacity: B in each node; by default that of the local tier, and where that has no end, one node will do.
+    FanStore's slides: 455 GB at 60 GB a node take 8. Raises SpecError without a local tier.
+    """
+    storage = experiment.storage
+    if capacity is None:
+        if not storage.local:
+            raise SpecError("storage.local: none; give the capacity of a node, or name a tier.")
+        capacity = storage_tier(experiment.machine, storage.local).capacity
+    size = costs.data_set_bytes(experiment) * storage.replication
+    return np.maximum(np.ceil(size / capacity), 1.0)
+
+
+def epochs_to_repay(experiment: Experiment) -> Any:
+    """Return how many epochs repay a copy of the data set in the nodes; 0 for none, infinite if none do.
+
+    The time that copying takes more than streaming's start, over what an epoch then takes less.
+    """
+    from lib_dlhpc.prediction.breakdown import predict
+
+    copied, streamed = predict(experiment), predict(experiment.set({"storage.access": "stream"}))
+    late = copied.start_time - streamed.start_time
+    steps = np.ceil(experiment.dataset.trained / experiment.global_batch)
+    saved = steps * (streamed.step_time - copied.step_time)
+    # A saving that is rounding is none.
+    real = np.greater(saved, 1e-9 * steps * streamed.step_time)
+    repaid = np.where(real, late / np.where(real, saved, 1.0), np.inf)
+    return np.where(np.greater(late, 0), repaid, 0.0)[()]
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """What one step moves and asks for; an epoch is `steps` of them. Every value may be an array."""
+
+    samples: Any
+    steps: Any  # of an epoch
+    operations: Any  # metadata operations
+    reads: Any  # read() calls
+    stored: Any  # B read from a tier
+    remote: Any  # B of these that cross the network between nodes of a cooperative store
+    gradients: (
+        Any  # B that each device sends to exchange gradients: the weights' size, whatever the batch
+    )
+    epoch_gradients: Any  # B a device sends in an epoch
+
+
+def volumes(experiment: Experiment) -> Volumes:
+    """Return what a step reads and sends: input grows with the batch, the exchange of gradients does not.
+
+    In an epoch it is the other way round: every sample is read once at any batch, and gradients are
+    exchanged less often the larger it is. Gradients: 2 (p-1)/p n bytes a device, the least an allreduce
+    can send (Thakur, Rabenseifner & Gropp 2005), once in local_steps steps.
+    """
+    strategy, batch = experiment.strategy, experiment.global_batch
+    missed = costs.miss_share(experiment) if experiment.storage.tier else 0.0
+    stored = batch * missed * costs.stored_bytes(experiment)
+    replicas = experiment.devices / strategy.replica
+    weights = experiment.model.parameters * BYTES[strategy.precision]
+    sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
+    steps = np.ceil(experiment.dataset.trained / batch)
+    return Volumes(
+        samples=batch,
+        steps=steps,
+        operations=batch * missed * costs.operations(experiment),
+        reads=batch * missed * costs.reads(experiment),
+        stored=stored,
+        remote=stored * costs.remote_share(experiment),
+        gradients=sent,
+        epoch_gradients=sent * steps,
+    )

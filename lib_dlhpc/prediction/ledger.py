@@ -1,0 +1,190 @@
+"""What each rank of a split network holds, at each moment of a step that may be its peak.
+
+A rank holds its part of weights, gradients and optimiser state, split further by ZeRO; what the microbatches
+under way keep for their backward passes (pipelined.under_way, kept.py); what one pass needs beside; and
+buffers for messages. Offloaded, only the layer at hand and the one under way from or to its place of waiting
+are on the device. Fragmentation is not modelled.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.kept import AT_ONCE, backward_extra, kept_bytes, near_bytes
+from lib_dlhpc.costs.state import MASTER_BYTES
+from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
+from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
+from lib_dlhpc.prediction.pipelined import before_backward, under_way
+from lib_dlhpc.schedules.halves import PIECE
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+TERMS = (
+    "weights",
+    "master weights",
+    "gradients",
+    "optimiser state",
+    "activations",
+    "working set",
+    "input batch",
+    "communication buffer",
+    "driver and workspace",
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a rank of a pipeline holds at one moment of a step, in bytes by term."""
+
+    rank: int  # its place in the pipeline
+    when: str
+    terms: dict[str, float]
+    elsewhere: float = 0.0  # offloaded bytes of this rank
+
+    @property
+    def total(self) -> float:
+        """Bytes on the device, all terms together."""
+        return sum(self.terms.values())
+
+
+def moments(experiment: Experiment) -> tuple[Moment, ...]:
+    """Return for each rank of a pipeline what it holds after its last forward pass in a row, in the
+    backward pass that follows, and when it updates. The experiment holds no arrays.
+
+    Of the ranks that share a stage, the one that holds most.
+    """
+    chains = rank_parts(experiment)
+    found: list[Moment] = []
+    for rank in range(sizes(experiment).pipeline):
+        each = [_of_rank(experiment, chain, rank) for chain in chains]
+        found += max(each, key=lambda three: max(moment.total for moment in three))
+    return tuple(found)
+
+
+def peak_of(experiment: Experiment, rank: int) -> Moment:
+    """Return the moment at which one rank of a run holds the most: rank as `layout.place` counts them."""
+    here = place(experiment, rank)
+    chain = tuple(
+        parts(experiment, rank_at(experiment, here._replace(pipeline=stage)))
+        for stage in range(sizes(experiment).pipeline)
+    )
+    return max(_of_rank(experiment, chain, here.pipeline), key=lambda moment: moment.total)
+
+
+def peak(experiment: Experiment) -> Moment:
+    """Return the moment at which a rank holds the most of all."""
+    return max(moments(experiment), key=lambda moment: moment.total)
+
+
+def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, ...]:
+    strategy, held = experiment.strategy, chain[rank]
+    many, chunks = int(strategy.microbatches), int(strategy.chunks)
+    size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
+    passes = under_way(rank, len(chain), many, strategy.schedule, chunks)
+    out = strategy.offload != "none"
+    each = np.array([kept_bytes(part, size, strategy.recompute, out) for part in held])
+    beside = np.array([backward_extra(part, size, strategy.recompute, out) for part in held])
+    counts, back = np.array([[passes]]), np.array([0])
+    if strategy.schedule == "interleaved":
+        counts, back = before_backward(rank, len(chain), many, chunks)
+    fullest = (counts @ each + beside[back]).argmax()
+    keeps, extra = batch * float(counts[fullest] @ each), batch * float(beside[back[fullest]])
+    fixed, away = _state(experiment, rank_model(held))
+    fixed["input batch"] = _samples(experiment, held) * size
+    fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
+    fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
+    if out:
+        near, moved = max((near_bytes(part, size, strategy.recompute) for part in held), key=sum)
+        near, extra = min(keeps, batch * near), batch * moved
+        away, keeps = away + keeps - near, near
+    whole = strategy.zero < 2 or sizes(experiment).data == 1  # gradients of a pass, to be added
+    if many > 1 and whole and strategy.offload != "all":
+        extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
+
+    def moment(when: str, activations: float, working: float) -> Moment:
+        terms = {**fixed, "activations": activations, "working set": working}
+        return Moment(rank, when, {name: float(terms[name]) for name in TERMS}, float(away))
+
+    some = f"{passes} pass{'es' * (passes > 1)} kept"
+    where = f"rank {rank} of the pipeline, " if len(chain) > 1 else ""
+    return (
+        moment(f"{where}after a forward pass, with {some}", keeps, 0.0),
+        moment(f"{where}in a backward pass, with {some}", keeps, extra),
+        moment(f"{where}in the update", 0.0, 0.0),
+    )
+
+
+def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
+    """Return weights, gradients and optimiser state of a rank, and what of them is offloaded."""
+    strategy, replicas = experiment.strategy, sizes(experiment).data
+    size, count = BYTES[strategy.precision], float(model.parameters)
+    master = MASTER_BYTES * (strategy.precision in MIXED)
+    each = {
+        "weights": (size, 3),
+        "gradients": (size, 2),
+        "master weights": (master, 1),
+        "optimiser state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
+    }
+    split = {
+        name: (count * b / (replicas if strategy.zero >= level else 1))
+        for name, (b, level) in each.items()
+    }
+    if strategy.offload != "all":
+        return split, 0.0
+    largest = float(model.layer_parameters.max(initial=0.0))
+    near = {name: min(split[name], AT_ONCE * largest * b) for name, (b, _) in each.items()}
+    return near, sum(split.values()) - sum(near.values())
+
+
+def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
+    """Return the elements of the samples of a step that a rank has read."""
+    reads = [part for part in held if any("input" in layer.inputs for layer in part.model.layers)]
+    if not reads:
+        return 0.0
+    shape: Any = reads[0].model.input_shape
+    if int(experiment.strategy.spatial) == 1:
+        shape = experiment.dataset.sample_shape or shape
+    return float(experiment.strategy.batch * np.prod(shape))
+
+
+def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> float:
+    """Return the bytes of messages on their way; `size`: bytes of an element of a microbatch."""
+    strategy, held = experiment.strategy, chain[rank]
+    model, found = rank_model(held), 0.0
+    element = BYTES[strategy.precision]
+    if sizes(experiment).data > 1:
+        bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
+        if strategy.zero >= 2:  # of whole layers; one is filled while another is on its way
+            bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
+        if strategy.zero == 1:  # added up where they lie, a message at a time
+            bucket = min(bucket, float(PIECE))
+        found += min(bucket, model.parameters * element)
+        if strategy.zero == 3:
+            found += AT_ONCE * largest * element
+    if len(chain) > 1:
+        before, after = (
+            max(
+                part.elements(names)
+                for part, names in ((part, getattr(part, word)) for part in held)
+            )
+            for word in ("receives", "sends")
+        )
+        # Each is sent from a copy and received into one; gradients are copied once more. When a last stage
+        # is at its fullest, its gradient before is on its way and its next input is expected, but in GPipe.
+        last = 1 if strategy.schedule == "gpipe" else min(3, int(strategy.microbatches))
+        found += ((2 if after else last) * before + 3 * after) * size
+    return found
+
+
+def _largest_bucket(model: Model, least: float) -> float:
+    """Return the elements of the largest bucket: whole layers from the last one on, until they are enough."""
+    most = filled = 0.0
+    for count in model.layer_parameters[::-1]:
+        filled += float(count)
+        most = max(most, filled)
+        if filled >= least:
+            filled = 0.0
+    return most

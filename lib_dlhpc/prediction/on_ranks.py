@@ -1,0 +1,108 @@
+"""What the ranks of a real run hold: the ledger, and all samples, which every rank has; and what would fit.
+
+What came of the run stands beside what was predicted.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.prediction.breakdown import predict
+from lib_dlhpc.prediction.fit import ways_to_fit
+from lib_dlhpc.prediction.ledger import peak_of
+from lib_dlhpc.prediction.memory import ledger
+from lib_dlhpc.spec import run_only
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+WORD = 8  # B of a whole number
+
+
+def rank_bytes(experiment: Experiment) -> float:
+    """Return the B of the rank that holds most, its interpreter and libraries included."""
+    if experiment.strategy.update == "synchronous":
+        ranks = range(int(experiment.devices))
+        most = max(peak_of(experiment, rank).total for rank in ranks)
+    else:
+        most = float(sum(map(float, ledger(experiment).values())))
+    return most + data_bytes(experiment)
+
+
+def data_bytes(experiment: Experiment) -> float:
+    """Return the B of all samples and targets, as every rank of a real run has them."""
+    model = experiment.model
+    reads, words = prod(model.input_shape), model.layers[0].kind == "embedding"
+    sample = reads * (WORD if words else BYTES[experiment.strategy.precision])
+    return float(experiment.dataset.samples) * (sample + (reads if words else 1) * WORD)
+
+
+def check_fits(experiment: Experiment) -> float:
+    """Return rank_bytes. Raises SpecError, with what would help, where a device has less memory."""
+    most, cap = rank_bytes(experiment), float(experiment.machine.device.memory)
+    if most > cap:
+        ranks = int(experiment.devices)
+        words = [
+            f"{way.words} ({', '.join(f'{name} = {value!r}' for name, value in way.changes.items())})"
+            for way in ways_to_fit(experiment)
+            if int(way.prediction.experiment.devices) == ranks and not way.untrained
+        ]
+        ways = (
+            f"would fit: {'; '.join(words[:3])}." if words else "no change that is known would fit."
+        )
+        raise SpecError(
+            f"machine.device.memory = {show(cap, 'B')}: a rank needs {show(most, 'B')},"
+            f" {show(most - cap, 'B')} more; {ways}"
+        )
+    return most
+
+
+def beside(
+    experiment: Experiment,
+    predicted: float,
+    result: Mapping[str, Any],
+    room: int | None = None,
+    step_words: str = "",
+) -> list[str]:
+    """Return lines on a run's step and memory beside what was predicted; `predicted`: rank_bytes.
+
+    result: of the run, with `ranks`, `terms` in s of a mean step, and `memory` of each rank.
+    room: cores that the ranks had; None: those of this machine. step_words: what was predicted of a step, and on
+    which machine; by default that of the experiment.
+    """
+    cap = float(experiment.machine.device.memory)
+    lines = told(predicted, [each["total"] for each in result["memory"]], cap)
+    step = sum(result["terms"].values())
+    if not step or not result.get("samples", 1):  # nothing was left to do
+        return lines
+    ranks, here = int(result["ranks"]), cores() if room is None else room
+    if not step_words and ranks == int(experiment.devices + experiment.servers):
+        where = experiment.machine.name or "the machine of the file"
+        step_words = f"predicted {show(float(predict(experiment).step_time), 's')} on {where}"
+    if step_words:
+        lines.append(f"  step: {show(step, 's')}; {step_words}")
+    lines += [f"  note: {note}" for note in run_only.warnings(experiment)]
+    if ranks > here:
+        lines.append(
+            f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"
+        )
+    return lines
+
+
+def told(predicted: float, measured: list[float], cap: float) -> list[str]:
+    """Return lines on the most that a rank held, measured, beside the prediction and the cap."""
+    if not measured:
+        return []
+    most = max(measured)
+    lines = [
+        f"  memory: a rank held {show(most, 'B')} at most, of {show(cap, 'B')}; predicted"
+        f" {show(predicted, 'B')}"
+    ]
+    if most > cap:
+        lines.append(
+            f"  warning: rank {measured.index(most)} held {show(most - cap, 'B')} more than the cap"
+        )
+    return lines

@@ -1,0 +1,206 @@
+"""A prediction as plain data and as a table to read in a terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.prediction.resilience import in_words
+from lib_dlhpc.prediction.void import without_effect
+from lib_dlhpc.spec.plain import plain_tables
+from lib_dlhpc.spec.strategy import exchange_in_words
+from lib_dlhpc.spec.units import count, format_plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+def as_dict(prediction: Breakdown) -> dict[str, Any]:
+    """Return a scalar prediction as nested plain values in SI units, ready for JSON."""
+    low, high = prediction.step_time_bounds
+    return {
+        "experiment": plain_tables(prediction.experiment),
+        "devices": int(prediction.experiment.devices),
+        "global_batch": int(prediction.experiment.global_batch),
+        "step_time": float(prediction.step_time),
+        "step_time_bounds": [float(low), float(high)],
+        "terms": {name: float(seconds) for name, seconds in prediction.terms.items()},
+        "communication": {
+            key: float(value) for key, value in prediction.communication._asdict().items()
+        },
+        "messages": {kind: float(cost.total) for kind, cost in prediction.messages.items()},
+        "exposed": {kind: float(seconds) for kind, seconds in prediction.exposed.items()},
+        "compute_scale": float(prediction.compute_scale),
+        "throughput": float(prediction.throughput),
+        "efficiency": float(prediction.efficiency),
+        "speedup": float(prediction.speedup),
+        "hidden": float(prediction.hidden),
+        "staleness": float(prediction.staleness),
+        "server_load": float(prediction.server_load),
+        "memory": {name: float(size) for name, size in prediction.memory.items()},
+        "memory_total": float(prediction.memory_total),
+        "memory_capacity": float(prediction.experiment.machine.device.memory),
+        "fits": bool(prediction.fits),
+        "walls": prediction.walls,
+        "notes": [*prediction.experiment.warnings, *without_effect(prediction.experiment)],
+        "steps": int(prediction.steps),
+        "time_to_train": float(prediction.time_to_train),
+        "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
+        "energy_to_train": float(prediction.energy_to_train),
+        "device_hours": float(prediction.device_hours),
+        **_with_failures(prediction),
+    }
+
+
+def as_text(
+    prediction: Breakdown,
+    explained: bool = False,
+    bands: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """Return a scalar prediction as text; `explained` adds formulas, inputs and sources.
+
+    bands: (low, high) s of "one step" and of terms, by name, where it is known what they may be off by.
+    """
+    known = bands or {}
+    e = prediction.experiment
+    step = float(prediction.step_time)
+    low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
+    lines = [
+        f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
+        f" {count(e.strategy.nodes, 'node')}, {count(e.devices, 'device')},"
+        f" batch {int(e.global_batch):,} ({e.strategy.batch} a {'replica' if e.strategy.replica > 1 else 'device'}),"
+        f" {e.strategy.precision}, {exchange_in_words(e.strategy)}",
+        "",
+        f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
+    ]
+    lines += [f"{'':<37}90 % band {_between(known['one step'])}"] if known else []
+    lines += [
+        f"    {name:<23} {show(float(seconds), 's'):>6}   {float(seconds) / step:6.1%}"
+        + (f"   {_between(known[name])}" if name in known else "")
+        for name, seconds in prediction.terms.items()
+        if seconds
+    ]
+    total = float(prediction.communication.total)
+    lines += [
+        f"  all communication     {show(total, 's'):>10}   of which"
+        f" {_share(float(prediction.hidden)) if total else 'nothing'} is hidden",
+        f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
+        f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
+        f" on {count(e.devices, 'device')}",
+        *_by_kind(prediction),
+        *_staleness(prediction),
+        f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
+        f"   of {show(e.machine.device.memory, 'B')}",
+        f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
+        f"   {_steps(int(prediction.steps))} steps",
+        f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
+        f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
+        *_failures(prediction),
+    ]
+    lines += [f"  NOTE  {note}" for note in without_effect(e)]
+    lines += [f"  WALL  {wall}" for wall in prediction.walls]
+    if explained:
+        for item in explain(prediction):
+            lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
+            lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
+            lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
+    return "\n".join(lines)
+
+
+def _with_failures(prediction: Breakdown) -> dict[str, Any]:
+    """Return what failures make of a run, where the machine says how often its nodes fail."""
+    found = prediction.resilience
+    if np.isinf(found.mtbf):
+        return {}
+    numbers = ("mtbf", "expected_time", "goodput", "failures", "young", "daly", "best")
+    values = {name: float(getattr(found, name)) for name in numbers}
+    # JSON knows no infinity: null is a run that never ends.
+    return {"resilience": {name: x if np.isfinite(x) else None for name, x in values.items()}}
+
+
+def _failures(prediction: Breakdown) -> list[str]:
+    """Return the expected time with failures, and how often to save, as lines."""
+    found = prediction.resilience
+    if np.isinf(found.mtbf):
+        return []
+    time = in_words(float(found.expected_time))
+    lines = [
+        f"  with failures         {time:>10}   one every"
+        f" {show(float(found.mtbf), 's')}; {float(found.goodput):.1%} of the time becomes training"
+    ]
+    if prediction.experiment.storage.tier:
+        lines.append(
+            f"  best interval         {show(float(found.best), 's'):>10}   between checkpoints;"
+            f" {float(found.best_goodput):.1%} would become training"
+        )
+    return lines
+
+
+def _by_kind(prediction: Breakdown) -> list[str]:
+    """Return a line for each kind of message of a split network, and the fullest moment."""
+    if not prediction.experiment.strategy.is_split:
+        return []
+    lines = [
+        f"    {kind:<19} {show(float(cost.total), 's'):>10}   {show(float(prediction.exposed[kind]), 's')} exposed"
+        + ": a late one makes other stages wait too" * _held_up(prediction, kind)
+        for kind, cost in prediction.messages.items()
+        if cost.total
+    ]
+    if prediction.experiment.strategy.offload != "none":
+        need = prediction.offloading
+        lines.append(
+            f"  offloaded             {show(float(prediction.offloaded), 'B'):>10}   needs"
+            f" {show(need.required, 'B/s')}, has {show(need.there, 'B/s')}"
+        )
+    fullest = max(prediction.moments, key=lambda moment: moment.total)
+    return [*lines, f"  fullest               {fullest.when}"]
+
+
+def _held_up(prediction: Breakdown, kind: str) -> bool:
+    """Whether ranks wait longer for these messages than all of a rank's take."""
+    return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
+
+
+def ways_text(search: Search) -> str:
+    """Return the quickest configurations that a search has found to fit, one a line, and what it left out."""
+    found = search.ordered()
+    ways = found[:3]
+    if all(way.untrained for way in ways):  # one that can be tried here as well
+        ways += [way for way in found[3:] if not way.untrained][:1]
+    lines = [
+        f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} a step,"
+        f" {show(float(way.prediction.memory_total), 'B')} a device"
+        + ("; dlhpc run cannot train so" if way.untrained else "")
+        for way in ways
+    ]
+    lines = lines or [
+        f"  fits with             none of {count(search.tried, 'configuration')} tried"
+    ]
+    if search.left:
+        lines.append(
+            f"  searched              {count(search.tried, 'configuration')}; not tried: {search.left:,}, of more"
+            " changes at once or more nodes"
+        )
+    return "\n".join(lines)
+
+
+def _staleness(prediction: Breakdown) -> list[str]:
+    if prediction.experiment.strategy.update != "asynchronous":
+        return []
+    return [
+        f"  staleness             {int(prediction.staleness):>10,}   updates in the mean; servers and links"
+        f" {float(prediction.server_load):.0%} busy"
+    ]
+
+
+def _between(band: tuple[float, float]) -> str:
+    return f"{show(band[0], 's')} to {show(band[1], 's')}"
+
+
+def _share(fraction: float) -> str:
+    return f"{fraction:.0%}"
+
+
+def _steps(number: int) -> str:
+    return f"{number:,}" if number < 10**12 else format_plain(number)

@@ -1,0 +1,103 @@
+"""A what-if sweep: one vectorised prediction over the product of several axes."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.prediction.breakdown import predict
+from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+
+CHUNK = 16384  # configurations at a time: their arrays stay in the second-level cache
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Predictions over a grid: each array has one axis for each entry of `axes`, in order."""
+
+    axes: dict[str, list[Any]]
+    step_time: NDArray[np.float64]
+    throughput: NDArray[np.float64]
+    memory_total: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+    warnings: tuple[str, ...] = ()  # what values of the axes made void (see Experiment.set)
+
+    def best(self, quantity: str = "throughput") -> dict[str, Any]:
+        """Return the axis values of the configuration that fits and has the most of `quantity`.
+
+        Raises SpecError if nothing fits.
+        """
+        if not self.fits.any():
+            raise SpecError("Nothing in this sweep fits in memory; try smaller batches.")
+        values = np.where(self.fits, getattr(self, quantity), -np.inf)
+        at = np.unravel_index(int(values.argmax()), values.shape)
+        return {key: values[i] for (key, values), i in zip(self.axes.items(), at, strict=True)}
+
+
+def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
+    """Predict every combination of `axes`, such as {"strategy.nodes": range(1, 65), "strategy.allreduce": [...]}.
+
+    Numbers are swept as arrays in chunks; text and switches (algorithm, precision, machine) one by one.
+    Each result is that of predict(what_if(experiment, ...)).
+    Raises SpecError for an illegal value of any axis.
+    """
+    grid = {key: list(values) for key, values in axes.items()}
+    if not grid or not all(grid.values()):
+        raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
+    given = any(key.startswith("calibration.") for key in grid)
+    shape = tuple(len(values) for values in grid.values())
+    results = {
+        "step_time": np.empty(shape),
+        "throughput": np.empty(shape),
+        "memory_total": np.empty(shape),
+        "fits": np.empty(shape, dtype=bool),
+    }
+    names = {key for key, values in grid.items() if isinstance(values[0], str | bool)}
+    choices: list[list[Any]] = [
+        list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
+    ]
+    warnings: dict[str, None] = {}
+    for place in itertools.product(*choices):
+        fixed = {key: grid[key][at] for key, at in zip(grid, place, strict=True) if key in names}
+        numbers = {key: np.asarray(values) for key, values in grid.items() if key not in names}
+        here = experiment.set(fixed) if given else what_if(experiment, fixed)
+        warnings |= dict.fromkeys(_fill(here, numbers, results, place))
+    return Sweep(grid, **results, warnings=tuple(warnings))
+
+
+def _fill(
+    experiment: Experiment,
+    numbers: Mapping[str, NDArray[Any]],
+    results: Mapping[str, NDArray[Any]],
+    place: tuple[Any, ...],
+) -> tuple[str, ...]:
+    """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`.
+
+    Returns what they made void.
+    """
+    if not numbers:
+        _store(predict(experiment), results, place, ())
+        return experiment.warnings
+    first, *others = numbers
+    rest = [numbers[key] for key in others]
+    rows = max(1, CHUNK // max(1, int(np.prod([len(values) for values in rest]))))
+    target = {name: array[place] for name, array in results.items()}
+    for start in range(0, len(numbers[first]), rows):
+        part = slice(start, start + rows)
+        grids = np.ix_(numbers[first][part], *rest)
+        chunk = experiment.set(dict(zip(numbers, grids, strict=True)))
+        shape = tuple(grid.size for grid in grids)
+        _store(predict(chunk), target, part, shape)
+    return chunk.warnings
+
+
+def _store(
+    prediction: Any, results: Mapping[str, NDArray[Any]], place: Any, shape: tuple[int, ...]
+) -> None:
+    for name, array in results.items():
+        array[place] = np.broadcast_to(getattr(prediction, name), shape)

@@ -1,0 +1,351 @@
+"""Prediction against publication: every published row is an experiment, and its error is shown.
+
+A family (a file of catalog/published) describes one set of measurements: [experiment] is what they share,
+each of [[rows]] names the measured results (ids in results.csv) and the measured row it starts `from`:
+a model must be given the rate of one device, of one node, or of fewer nodes, on that framework. A row
+may serve as a start for larger ones and be scored itself from a smaller one. Jitter is the one number
+estimated from published rows; they are not scored. What is not used stands under [[left_out]].
+
+`scale_from` names a measured row of another network or split, under [[inputs]]: by what factor compute takes
+longer than the roofline on that machine; `link_from` likewise one that says what share of the line rate
+between nodes exchanges reach. All three fill [calibration], as a user would: the experiment of a row, written
+to TOML, predicts the row. A row `relative_to` a change of its experiment is a ratio of two predictions.
+
+A row that changes its [machine] says by which source. What a row may be off by is fixed before it is
+predicted: by its class (ALLOWED), for arithmetic by the digits that were printed, or by `tolerance` with the
+source of that. A row beyond it is a miss. A miss whose reason is known says so and states the error it
+has; it stays in the table, and counts in every average. Any other miss is a failure.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from statistics import mean, median
+from typing import Any
+
+from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.prediction.breakdown import Breakdown, breakdown, predict
+from lib_dlhpc.prediction.calibrated import LEAST_SHARE, meet
+from lib_dlhpc.prediction.definitions import DEFINITIONS
+from lib_dlhpc.prediction.published import (
+    UNITS,
+    entries,
+    families,
+    family,
+    published,
+    results,
+    rounding,
+    standings,
+    value_of,
+)
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+
+__all__ = ["Row", "results", "standings", "summary", "validate"]
+
+# Classes of rows in which a network is split, beside data parallelism, and that are not mere arithmetic.
+SPLIT_CLASSES = ("tensor", "pipeline", "recompute", "3-D", "ZeRO-3", "activations")
+
+# What a prediction may be off by, by class, and where that comes from. Arithmetic: see allowed().
+OTHERS = (
+    0.15,
+    "class: about the mean error of the best published model over all strategies, 13.3 % (Kahira 2021)",
+)
+ALLOWED = {
+    "collective": OTHERS,
+    "3-D": (0.10, "class: fixed when the rows were collected"),
+    "pipeline": (
+        0.10,
+        "class: the bubble of GPipe holds within 10 % (fixed when the rows were collected)",
+    ),
+    "recompute": (0.03, "class: closed forms of FLOP hold within 3 %"),
+}
+EXACT = 0.03  # at most, for arithmetic
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published result beside its prediction, both in the publication's unit."""
+
+    id: str
+    group: str  # the class of the row, such as "data parallel"
+    quantity: str
+    predicted: float
+    published: float
+    unit: str
+    tolerance: float
+    reason: str = ""  # why the row is missed, where that is known ...
+    known_error: float = 0.0  # ... and the error that the reason explains at most
+    experiment: Experiment | None = None
+    tolerance_from: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative error, positive where the prediction is too high."""
+        return (self.predicted - self.published) / self.published
+
+    @property
+    def accuracy(self) -> float:
+        """1 - |predicted - published| / published."""
+        return 1 - abs(self.error)
+
+    @property
+    def verdict(self) -> str:
+        """ "ok" within the tolerance, "miss" within the known error of a known reason, else "FAIL"."""
+        if abs(self.error) <= self.tolerance:
+            return "ok"
+        return "miss" if abs(self.error) <= self.known_error else "FAIL"
+
+
+def validate(names: Iterable[str] = (), only: Collection[str] = ()) -> list[Row]:
+    """Return every published row with its prediction; families by name, and the ids of `only`, limit them.
+
+    Raises SpecError.
+    """
+    return [
+        _row(table, entry)
+        for table in families(names)
+        for entry in entries(table, "rows")
+        if not only or entry["id"] in only
+    ]
+
+
+def summary(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
+    """Return for each class: rows, rows that are ok, median, mean and worst accuracy.
+
+    Classes in which networks are split have a line together. There is none for all: definitions are exact
+    and would flatter the models.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    split = [row for name in SPLIT_CLASSES for row in groups.get(name, [])]
+    if split:
+        groups["all splits"] = split
+    return {
+        group: {
+            "rows": len(members),
+            "ok": sum(row.verdict == "ok" for row in members),
+            "median": median(row.accuracy for row in members),
+            "mean": mean(row.accuracy for row in members),
+            "worst": min(row.accuracy for row in members),
+        }
+        for group, members in groups.items()
+    }
+
+
+def _row(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
+    measured = published(entry["id"])
+    unit = entry.get("unit", measured["unit"])
+    group = entry.get("class", table.get("class", ""))
+    tolerance, source = allowed(table, entry)
+    experiment = None
+    if "definition" in entry:
+        value = DEFINITIONS[entry["definition"]](**entry["inputs"])
+    else:
+        experiment = _experiment(table, entry)
+        value = _quantity(experiment, measured["quantity"])
+        if "relative_to" in entry:
+            value /= predict(experiment.set(entry["relative_to"])).throughput
+    return Row(
+        id=entry["id"],
+        group=group,
+        quantity=measured["quantity"],
+        predicted=float(value) / UNITS.get(unit, 1.0),
+        published=float(measured["value"]),
+        unit=unit,
+        tolerance=tolerance,
+        reason=entry.get("reason", ""),
+        known_error=entry.get("known_error", 0.0),
+        experiment=experiment,
+        tolerance_from=source,
+    )
+
+
+def allowed(table: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, str]:
+    """Return what a row may be off by, and where that comes from; raises SpecError where it does not say."""
+    own = entry if "tolerance" in entry else table
+    if "tolerance" in own:
+        if not own.get("tolerance_from"):
+            raise SpecError(
+                f"{entry['id']}: tolerance = {own['tolerance']} without tolerance_from."
+            )
+        return own["tolerance"], own["tolerance_from"]
+    measured, group = published(entry["id"]), entry.get("class", table.get("class", ""))
+    if measured["unit"] == "bool":
+        return 0.0, "a yes or a no"
+    if "definition" in entry and group not in ALLOWED:
+        printed = f"a unit of the last digit of {measured['value']}, at most {EXACT:.0%}"
+        return min(rounding(measured["value"]), EXACT) + 1e-9, printed
+    return ALLOWED.get(group, OTHERS)
+
+
+def _experiment(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
+    """Return the experiment of one row: what the family shares, the row's counts, what was measured."""
+    _check_machine(table, entry)
+    changes, name = {**_counts(table, entry), **entry.get("set", {})}, table["name"]
+    experiment = _shared(table, entry).set(changes)
+    if "from" in entry:
+        experiment = experiment.set(_measured(table, entry["from"], experiment))
+    if "scale_from" in entry:
+        scale = _scale_from(name, entry["scale_from"])
+        experiment = experiment.set({"calibration.compute_scale": scale})
+    if "link_from" in entry:
+        share = _link_from(name, entry["link_from"])
+        experiment = experiment.set({"calibration.link_efficiency": share})
+    return experiment
+
+
+def _check_machine(table: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+    """Raise SpecError where a machine is not that of the catalog and no source says so."""
+    shared = table.get("experiment", {}).get("machine", {})
+    own = [key for key in entry.get("set", {}) if key.startswith("machine.")]
+    for changed, source in (
+        ([f"machine.{key}" for key in shared if key != "name"], table.get("source")),
+        (own, entry.get("source")),
+    ):
+        if changed and not source:
+            raise SpecError(
+                f"{entry['id']}: {', '.join(changed)} without `source`, which says that it was so."
+            )
+
+
+def _shared(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
+    if "replay" in entry:
+        return read_experiment(catalog.read("replays", entry["replay"])["experiment"])
+    return read_experiment(table["experiment"])
+
+
+def _counts(table: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nodes, batch and epochs of a row as its publication has them."""
+    if "replay" in entry:
+        return {}
+    row, shared, given = published(entry["id"]), _shared(table, entry), entry.get("set", {})
+    devices = _devices(table, row)
+    per_node = min(
+        devices, int(given.get("machine.devices_per_node", shared.machine.devices_per_node))
+    )
+    counts: dict[str, Any] = {
+        "strategy.nodes": devices // per_node,
+        "strategy.devices_per_node": per_node,
+    }
+    if "strategy.batch" not in given:
+        batch = int(row["batch_global"]) * _replica(shared, given) // devices
+        counts["strategy.batch"] = batch
+    epochs = re.match(r"time_(\d+)_epochs", row["quantity"])
+    if epochs:
+        counts["run.epochs"] = float(epochs[1])
+    return counts
+
+
+def _devices(table: Mapping[str, Any], row: Mapping[str, str]) -> int:
+    """Return the devices of a published row, of which it may count the parts."""
+    return int(row["count"]) // int(table.get("parts_of_a_device", 1))
+
+
+def _replica(shared: Experiment, given: Mapping[str, Any]) -> int:
+    """Return how many devices hold one copy of the network."""
+    found = 1
+    for name in ("tensor", "pipeline", "spatial"):
+        found *= int(given.get(f"strategy.{name}", getattr(shared.strategy, name)))
+    return found
+
+
+def _measured(table: Mapping[str, Any], identity: str, experiment: Experiment) -> dict[str, Any]:
+    """Return [calibration] from a measured row: its rate, on as many devices, with their batch."""
+    row, value = published(identity), value_of(identity)
+    devices = _devices(table, row)
+    epochs = re.match(r"time_(\d+)_epochs", row["quantity"])
+    if epochs:
+        value = int(epochs[1]) * int(experiment.dataset.samples) / value
+    elif row["quantity"] == "sustained_flops":
+        value /= experiment.model.train_flop
+    elif row["quantity"] != "throughput":
+        raise SpecError(f"{identity}: {row['quantity']} is not a rate that rows can start from.")
+    return {
+        "calibration.rate": value,
+        "calibration.devices": devices,
+        "calibration.batch": int(row["batch_global"]) // devices,
+    }
+
+
+@cache
+def _scale_from(name: str, identity: str) -> float:
+    """Return the compute scale at which one measured row of a family is met."""
+    return _met(name, identity, "calibration.compute_scale", 1e-3, 1e3)
+
+
+@cache
+def _link_from(name: str, identity: str) -> float:
+    """Return the share of the line rate between nodes at which one measured row of a family is met."""
+    return _met(name, identity, "calibration.link_efficiency", LEAST_SHARE, 1.0)
+
+
+def _met(name: str, identity: str, field: str, low: float, high: float) -> float:
+    """Return the value of a field of [calibration] at which a measured row under [[inputs]] is met."""
+    table = family(name)
+    entry = next(each for each in entries(table, "inputs") if each["id"] == identity)
+    experiment, quantity = _experiment(table, entry), published(identity)["quantity"]
+    return meet(
+        value_of(identity),
+        lambda value: _quantity(experiment.set({field: value}), quantity),
+        low,
+        high,
+    )
+
+
+def _quantity(experiment: Experiment, quantity: str) -> Any:
+    """Return the predicted value of a published quantity, in SI units."""
+    prediction = predict(experiment)
+    each = prediction.throughput / experiment.devices
+    if quantity == "throughput" or quantity.startswith(("relative_throughput", "speedup")):
+        return prediction.throughput
+    if quantity.startswith(("scaling_efficiency", "iter_time_increase")):
+        fewer = each / _each_of(prediction, int(experiment.calibration.devices))
+        return fewer if quantity.startswith("scaling") else 1 / fewer - 1
+    if quantity.startswith("weak_scaling_efficiency"):
+        return each / _each_of(prediction, int(experiment.devices_per_node))
+    if quantity == "parallel_efficiency":
+        return each / _each_of(prediction, 1)
+    if quantity.startswith("iteration_time"):
+        return prediction.step_time
+    if quantity.startswith("time_"):
+        return prediction.time_to_train
+    if quantity == "gpu_hours":
+        return prediction.device_hours
+    if quantity == "achieved_per_gpu":  # recomputation is counted (Narayanan et al. 2021, eq. 3)
+        return each * (experiment.model.train_flop + _flop_again(experiment))
+    if quantity == "mfu":
+        rate = peak_rate(experiment.machine.device, experiment.strategy.precision)
+        return each * experiment.model.train_flop / rate
+    if quantity == "layer_fwd_plus_bwd_time":
+        deeper = experiment.set({"model.layers": experiment.model.options["layers"] + 1})
+        return _passes(breakdown(deeper, prediction.compute_scale)) - _passes(prediction)
+    if quantity == "training_memory":
+        return prediction.memory_total
+    if quantity == "out_of_memory":
+        return not prediction.fits
+    raise SpecError(f"published quantity {quantity!r} is not one that predict gives.")
+
+
+def _each_of(prediction: Breakdown, devices: int) -> Any:
+    """Return the samples/s of each of fewer devices with the same batch."""
+    experiment = prediction.experiment
+    per_node = min(devices, int(experiment.machine.devices_per_node))
+    fewer = {"strategy.nodes": devices // per_node, "strategy.devices_per_node": per_node}
+    return breakdown(experiment.set(fewer), prediction.compute_scale).throughput / devices
+
+
+def _passes(prediction: Breakdown) -> Any:
+    """Return the seconds of forward and backward passes with the messages in them."""
+    return prediction.forward + prediction.backward + prediction.exposed["tensor"]
+
+
+def _flop_again(experiment: Experiment) -> float:
+    """Return the FLOP a sample that recomputation adds."""
+    model = experiment.model
+    runs = segments(model, experiment.strategy.recompute)
+    return float(sum(model.layer_forward_flop[run.first : run.stop].sum() for run in runs))

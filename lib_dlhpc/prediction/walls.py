@@ -1,0 +1,224 @@
+"""The limits a run breaks: which, by how much, and what would bring it back.
+
+Most say that it cannot run; the last one that it can, and starves: its input does not keep up.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.costs.checkpoints import saving
+from lib_dlhpc.costs.reading import data_set_bytes
+from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed, reading
+from lib_dlhpc.prediction.memory import server_bytes
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import StorageTier, storage_tier
+from lib_dlhpc.spec.units import count, format_plain, format_quantity
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
+
+STARVING = 0.05  # share of a step that waits for input, from which on it is said
+
+
+def walls_hit(prediction: "Breakdown") -> list[str]:
+    """Return one sentence for each broken limit of a scalar experiment; none if it can run, and is fed."""
+    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _local_wall]
+    walls += [_cache_wall, _copy_wall, _lost_wall, _input_wall]
+    return [sentence for wall in walls for sentence in wall(prediction)]
+
+
+def largest_batch(prediction: "Breakdown") -> int:
+    """Return the largest batch a device can hold with everything else unchanged; 0 if none."""
+    experiment, terms = prediction.experiment, prediction.memory
+    growing = sum(terms[name] for name in ("activations", "working set", "input batch"))
+    fixed = prediction.memory_total - growing
+    room = experiment.machine.device.memory - fixed
+    return max(int(room / (growing / experiment.strategy.batch)), 0)
+
+
+def _memory_wall(prediction: "Breakdown") -> list[str]:
+    capacity, total = prediction.experiment.machine.device.memory, prediction.memory_total
+    if total <= capacity:
+        return []
+    if prediction.experiment.strategy.is_split:
+        fullest = max(prediction.moments, key=lambda moment: moment.total)
+        largest = max(fullest.terms, key=lambda name: fullest.terms[name])
+        return [
+            f"Memory: {fullest.when}, a device needs {format_quantity(total, 'B')} and has"
+            f" {format_quantity(capacity, 'B')}, {_too_much(total / capacity)};"
+            f" {format_quantity(total - capacity, 'B')} are missing, and most of it is {largest}."
+        ]
+    most = largest_batch(prediction)
+    way_out = (
+        f"the largest batch a device that fits is {most}"
+        if most
+        else "not even one sample fits: the model must be split, its state sharded, or kept out of core"
+    )
+    return [
+        f"Memory: one device needs {format_quantity(total, 'B')} and has {format_quantity(capacity, 'B')},"
+        f" {_too_much(total / capacity)}; {way_out}."
+    ]
+
+
+def _offload_wall(prediction: "Breakdown") -> list[str]:
+    needed, room = prediction.offloaded, prediction.room_elsewhere
+    if needed <= room:
+        return []
+    strategy = prediction.experiment.strategy
+    place = "host memory" if strategy.offload_to == "host" else strategy.offload_to
+    return [
+        f"Memory: a device offloads {format_quantity(needed, 'B')}, and its part of {place} is"
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}."
+    ]
+
+
+def _server_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    device, needed = experiment.machine.device, server_bytes(experiment)
+    if needed <= device.memory:
+        return []
+    room = device.memory - device.reserved_memory
+    part = (needed - device.reserved_memory) * experiment.strategy.servers
+    way_out = f"; it takes {_many(part / room)} servers" if room > 0 else ""
+    return [
+        f"Memory: a parameter server needs {format_quantity(needed, 'B')} and has"
+        f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{way_out}."
+    ]
+
+
+def _storage_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    if not experiment.storage.tier:
+        return []
+    tier = storage_tier(experiment.machine, experiment.storage.tier)
+    if tier.scope == "node" and experiment.storage.access == "stream":
+        return _own_wall(experiment, tier)
+    nodes = int(experiment.strategy.nodes) if tier.scope == "node" else 1
+    size, room = data_set_bytes(experiment), tier.capacity * nodes
+    if size <= room:
+        return []
+    where = f"spread over {count(nodes, 'node')}" if tier.scope == "node" else "of the whole system"
+    needed = f"; it takes {_many(size / tier.capacity)} nodes" if tier.scope == "node" else ""
+    return [
+        f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
+        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
+    ]
+
+
+def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
+    """Each node draws its samples from all of the data set, and has nothing but its own tier."""
+    size, room = data_set_bytes(experiment), tier.capacity
+    if size <= room:
+        return []
+    return [
+        f"Storage: every node streams from its own {tier.name}, which must hold all of the data set,"
+        f" {format_quantity(size, 'B')}, and holds {format_quantity(room, 'B')}, {_too_much(size / room)};"
+        f' storage.access = "cooperative" spreads it over {_many(size / room)} nodes or more.'
+    ]
+
+
+def _local_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    size = bytes_in_a_node(experiment)
+    if not size:
+        return []
+    storage = experiment.storage
+    room = storage_tier(experiment.machine, storage.local).capacity
+    if size <= room:
+        return []
+    part = "all of the data set" if storage.access == "stage" else "its part of the data set"
+    needed = nodes_needed(experiment)
+    way_out = "" if storage.access == "stage" else f"; it takes {format_plain(float(needed))} nodes"
+    return [
+        f"Storage: a node keeps {part}, {format_quantity(size, 'B')}, and {storage.local} holds"
+        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{way_out}."
+    ]
+
+
+def _cache_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    kept = min(experiment.storage.cache, data_set_bytes(experiment))
+    room = experiment.machine.host_memory
+    if kept <= room:
+        return []
+    return [
+        f"Memory: a node's cache keeps {format_quantity(kept, 'B')} of samples, and its host has"
+        f" {format_quantity(room, 'B')}, {_too_much(kept / room)}."
+    ]
+
+
+def _input_wall(prediction: "Breakdown") -> list[str]:
+    stall, step = prediction.input_stall, prediction.step_time
+    if stall <= STARVING * step:
+        return []
+    experiment = prediction.experiment
+    found = reading(experiment)
+    causes = prediction.terms  # input does not come behind a checkpoint
+    hidden = sum(causes[name] for name in causes if name not in ("input stall", "checkpoint"))
+    if experiment.strategy.local_steps > 1:  # most steps have no exchange to hide it behind
+        hidden -= prediction.exposed_communication
+    wanted = experiment.global_batch / hidden
+    return [
+        f"Input: {stall / step:.0%} of each step waits for data: {found.why}."
+        f" {format_plain(float(found.rate))} samples/s come, and {format_plain(float(wanted))} would be"
+        f" trained; {_fed_by(prediction, found.limit, wanted)}."
+    ]
+
+
+def _fed_by(prediction: "Breakdown", limit: str, wanted: float) -> str:
+    """Return in words what would lift a limit of input far enough."""
+    storage = prediction.experiment.storage
+    factor = wanted / reading(prediction.experiment).rates[limit]
+    if limit == "readers":
+        return f"it takes {_many(storage.workers * factor)} readers a device"
+    if limit == "prefetch":
+        return f"it takes {_many(storage.prefetch * factor)} batches ahead"
+    if limit == "metadata servers":
+        return "packed files ask for no metadata, and a store over the nodes has it in memory"
+    where = "a copy in each node" if storage.access != "stage" else "a cache"
+    return f"{where}, or {format_plain(float(factor))}-fold compression, would do"
+
+
+def _copy_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    needed, room = saving(experiment).host_copy, experiment.machine.host_memory
+    if not experiment.run.checkpoint_interval or needed <= room:
+        return []
+    alone = experiment.run.checkpoint_writers == "first" and experiment.strategy.nodes > 1
+    way_out = (
+        "let all nodes write their parts"
+        if alone
+        else 'run.checkpoint = "synchronous" needs no such copy, and more nodes hold less of it each'
+    )
+    return [
+        f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; {way_out}."
+    ]
+
+
+def _lost_wall(prediction: "Breakdown") -> list[str]:
+    experiment = prediction.experiment
+    machine, storage = experiment.machine, experiment.storage
+    if not experiment.run.checkpoint_interval or math.isinf(machine.node_mtbf):
+        return []
+    lost = 1 - machine.local_survival
+    if storage_tier(machine, storage.tier).scope != "node" or not lost:
+        return []
+    return [
+        f"Checkpoints: they lie on {storage.tier} of the nodes alone, and {lost:.0%} of failures take that"
+        " with them: the run begins anew then, which the expected time does not count. Write to a tier that"
+        ' is shared; run.checkpoint = "multilevel" keeps the nodes\' own as the first level.'
+    ]
+
+
+def _too_much(factor: float) -> str:
+    """Say by how much a limit is broken: in percent, or as a factor."""
+    return (
+        f"{factor - 1:.0%} too much"
+        if factor < 10
+        else f"{format_plain(float(factor))} times too much"
+    )
+
+
+def _many(number: float) -> str:
+    return format_plain(math.ceil(number))

@@ -1,0 +1,75 @@
+"""Old import paths, for one version: lib_dlhpc.predict.fit is lib_dlhpc.prediction.fit, with a warning.
+
+A package and a verb cannot share a name, so packages have become nouns. An old package, imported by its path, is
+still called like the verb that `from lib_dlhpc import predict` gives.
+"""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+RENAMED = {
+    "predict": "prediction",
+    "simulate": "simulation",
+    "compare": "comparison",
+    "calibrate": "calibration",
+    "train": "training",
+}
+
+
+class Finder:
+    """Finds modules by their old paths; on sys.meta_path behind all others."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """Return how to load a module that has been renamed, else None."""
+        package, _, rest = name.partition(".")
+        old, _, inner = rest.partition(".")
+        if package != "lib_dlhpc" or old not in RENAMED:
+            return None
+        now = ".".join(filter(None, (package, RENAMED[old], inner)))
+        return ModuleSpec(name, _Loader(now, old if not inner else ""), is_package=True)
+
+
+class _Loader(Loader):
+    def __init__(self, now: str, verb: str) -> None:
+        self.now, self.verb = now, verb
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is now {self.now}", DeprecationWarning, stacklevel=2)
+        now, module = import_module(self.now), _Old(spec.name)
+        # An empty path: or else what lies in the package would be loaded once more under its old name.
+        module.__dict__.update(now=now, verb=self.verb, __path__=[], __doc__=now.__doc__)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: all is taken from the module as it is called now."""
+
+
+class _Old(ModuleType):
+    """A module under its old path: what is asked of it is the renamed one's."""
+
+    now: ModuleType
+    verb: str
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.now)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        import lib_dlhpc
+
+        return lib_dlhpc.__getattr__(self.verb)(*arguments, **options)
+
+
+def install() -> None:
+    """Let old paths be found."""
+    if Finder not in sys.meta_path:
+        sys.meta_path.append(Finder)

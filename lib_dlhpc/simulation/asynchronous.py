@@ -1,0 +1,242 @@
+"""Asynchronous updates: devices push gradients to parameter servers and pull weights, none waits for another.
+
+A worker computes a gradient and pushes it to the servers, a part each, one after another; the workers of
+a node begin with the same server, those of the next node with the next, and push in turn. A server takes
+one gradient at a time, in the order in which workers come, applies it, and sends the new weights back,
+again to one worker at a time. The staleness of a gradient is how many updates its weights have missed
+when it is applied. With a bound s a worker gets weights only when it is at most s steps ahead of the
+slowest, so that no gradient misses more than (W - 1) (2 s + 1) updates of W workers. Sources: Dean et
+al., "Large scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD" (2016);
+Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server" (2013).
+
+Workers are ranks 0 .. W - 1; the servers are nodes after theirs. What is said of a push, an update and a
+pull of several servers is said of the first one; a step ends when all parts are pulled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+from simpy.events import Event
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.work import Work
+from lib_dlhpc.simulation.clock import Floats, Load, StepProgress
+from lib_dlhpc.simulation.platform import Platform, platform
+from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class AsynchronousRun:
+    """What came of an asynchronous run, update by update in the order in which server 0 applied them."""
+
+    time: Floats  # s at which it was applied
+    worker: NDArray[np.int64]
+    staleness: NDArray[np.int64]
+
+    @property
+    def histogram(self) -> NDArray[np.int64]:
+        """How many updates were 0, 1, 2 ... updates stale."""
+        return np.bincount(self.staleness)
+
+    @property
+    def rate(self) -> float:
+        """Updates a second, from the start to the last."""
+        return len(self.time) / float(self.time[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class ServedSteps:
+    """When each worker does what: s, arrays of shape (steps, workers)."""
+
+    start: Floats
+    applying: Floats  # the first server begins to apply the gradient
+    applied: Floats
+    released: Floats  # and lets the worker have the weights
+    pulled: Floats
+    run: AsynchronousRun
+
+
+def asynchronous_sgd(
+    machine: Machine,
+    workers: int,
+    parameter_bytes: float,
+    seconds: float,
+    steps: int = 20,
+    servers: int = 1,
+    jitter: float = 0.0,
+    speed: float | Floats = 1.0,
+    seed: int = 0,
+    staleness: int = 0,
+) -> AsynchronousRun:
+    """Let each worker take that many steps; workers and servers have a node and one device each.
+
+    parameter_bytes: B of the gradients, and of the weights; each server holds an equal part and combines
+    at the machine's memory bandwidth. seconds: compute time of a step. jitter: its standard deviation
+    over its mean. speed: of each worker, 1 is normal. staleness: steps that a worker may be ahead of the
+    slowest, 0 for any number. Raises SpecError for numbers that are too small.
+    """
+    numbers = {"workers": workers, "servers": servers, "steps": steps, "staleness": staleness}
+    for name, value in numbers.items():
+        if value < (name != "staleness"):
+            least = int(name != "staleness")
+            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
+    on = platform(machine, workers + servers, 1)
+    drawn = np.random.default_rng(seed).normal(1.0, jitter, (workers, steps))
+    load = Load(
+        work=Work(seconds, 0.0, np.zeros(1), np.array([parameter_bytes])),
+        update=parameter_bytes * on.gamma,
+        overlap=False,
+        factor=np.maximum(drawn, 0.0).T / speed,
+        fetch=np.zeros((steps, workers)),
+        saving=np.zeros(steps),
+    )
+    return serve(load, on, range(workers, on.ranks), parameter_bytes, staleness).run
+
+
+def serve_experiment(
+    experiment: Experiment,
+    load: Load,
+    fidelity: str,
+    background: Sequence[Traffic] = (),
+    progress: StepProgress | None = None,
+) -> ServedSteps:
+    """Play the steps of an experiment, the servers being the nodes after those that train.
+
+    fidelity: "rounds" knows no links but the NICs, "events" also those of the topology.
+    """
+    strategy, machine = experiment.strategy, experiment.calibrated_machine
+    here = int(experiment.devices_per_node)
+    if fidelity == "rounds":
+        machine = replace(machine, topology="single-switch")
+    on = platform(machine, int(strategy.nodes + strategy.servers), here)
+    ranks = range(load.ranks, on.ranks, here)
+    size = experiment.model.parameters * BYTES[strategy.precision]
+    return serve(load, on, ranks, size, int(strategy.staleness), background, progress)
+
+
+def serve(
+    load: Load,
+    on: Platform,
+    servers: Sequence[int],
+    parameter_bytes: float,
+    staleness: int = 0,
+    background: Sequence[Traffic] = (),
+    progress: StepProgress | None = None,
+) -> ServedSteps:
+    """Play all steps of all workers with the servers at those ranks of the platform.
+
+    load.update: s of an update of all parameters by one server. Raises Cancelled when `progress`
+    returns False.
+    """
+    sim = Simulation(on)
+    sim.background(background)
+    state = _Servers(sim, load, servers, parameter_bytes / len(servers), staleness)
+    for worker in range(load.ranks):
+        sim.start(_worker(state, worker))
+    total = 2 * len(servers) * load.ranks * load.steps
+    if progress is None:
+        sim.run()
+    else:
+        sim.run(lambda time, delivered: progress(time, delivered, total))
+        progress(float(sim.env.now), sim.delivered, total)
+    run = AsynchronousRun(*map(np.array, zip(*state.applied, strict=True)))
+    start, applying, applied, released, pulled = state.clock
+    return ServedSteps(start, applying, applied, released, pulled, run)
+
+
+class _Servers:
+    """What the servers know, each of its part: its updates, who has made how many, whom it holds back."""
+
+    def __init__(
+        self, sim: Simulation, load: Load, ranks: Sequence[int], part: float, bound: int
+    ) -> None:
+        self.sim, self.load, self.ranks, self.part, self.bound = sim, load, ranks, part, bound
+        self.clock = np.zeros((5, load.steps, load.ranks))  # as in ServedSteps
+        self.update = load.update / len(ranks)
+        self.port = [
+            simpy.Resource(sim.env) for _ in range(sim.platform.nodes)
+        ]  # of each node, out
+        # One worker at a time to receive from, to update for and to send to.
+        self.inbox, self.unit, self.outbox = (
+            {rank: simpy.Resource(sim.env) for rank in ranks} for _ in range(3)
+        )
+        self.version = dict.fromkeys(ranks, 0)
+        self.made = {rank: [0] * load.ranks for rank in ranks}
+        self.held: dict[int, list[tuple[int, Event]]] = {rank: [] for rank in ranks}
+        self.applied: list[tuple[float, int, int]] = []  # s, worker, staleness; by the first server
+
+    def count(self, server: int, worker: int) -> None:
+        """Note an update, and let those go on who are no longer too far ahead."""
+        self.version[server] += 1
+        self.made[server][worker] += 1
+        if self.held[server]:
+            slowest, waiting = min(self.made[server]), self.held[server]
+            self.held[server] = [each for each in waiting if each[0] > slowest]
+            for needed, event in waiting:
+                if needed <= slowest:
+                    event.succeed()
+
+    def close_enough(self, server: int, worker: int) -> Event | None:
+        """Return what a worker has to wait for if it is more than the bound ahead of the slowest."""
+        needed = self.made[server][worker] - self.bound
+        if not self.bound or needed <= min(self.made[server]):
+            return None
+        event = Event(self.sim.env)
+        self.held[server].append((needed, event))
+        return event
+
+
+def _worker(state: _Servers, worker: int) -> Process:
+    """What a worker does in all steps."""
+    sim, load = state.sim, state.load
+    start, _, _, _, pulled = state.clock
+    node = worker // sim.platform.devices_per_node
+    first = node % len(state.ranks)
+    turn = [*state.ranks[first:], *state.ranks[:first]]
+    read = dict.fromkeys(state.ranks, 0)  # the version of each part that the worker has
+    begin = 0.0
+    for step in range(load.steps):
+        start[step, worker] = begin
+        yield sim.until(float(load.computed(begin, load.factor[step, worker])[1]))
+        parts = []
+        for server in turn:
+            (push,) = sim.messages(worker, server, state.part)
+            with state.port[node].request() as mine:
+                yield mine
+                with state.inbox[server].request() as free:
+                    yield free
+                    yield sim.send(push)
+            parts.append(sim.env.process(_part(state, worker, step, server, read)))
+        yield from parts
+        pulled[step, worker] = end = sim.env.now
+        begin = float(load.next_start(step, begin, end, worker))
+
+
+def _part(state: _Servers, worker: int, step: int, server: int, read: dict[int, int]) -> Process:
+    """Apply one part of a gradient and send the weights back."""
+    sim, first = state.sim, server == state.ranks[0]
+    with state.unit[server].request() as free:
+        yield free
+        applying = sim.env.now
+        yield sim.until(applying + state.update)
+    if first:
+        missed = state.version[server] - read[server]
+        state.applied.append((sim.env.now, worker, missed))
+        state.clock[1:3, step, worker] = applying, sim.env.now
+    state.count(server, worker)
+    wait = state.close_enough(server, worker)
+    if wait is not None:
+        yield wait
+    read[server] = state.version[server]
+    if first:
+        state.clock[3, step, worker] = sim.env.now
+    with state.outbox[server].request() as free:
+        yield free
+        (pull,) = sim.messages(server, worker, state.part)
+        yield sim.send(pull)

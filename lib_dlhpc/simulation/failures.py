@@ -1,0 +1,306 @@
+"""A run with checkpoints and failures, played out, many times at once.
+
+A run trains for `interval` s, stands still for a checkpoint, and goes on; behind it the checkpoint may still
+be written, and the next one waits for that. A failure ends whatever goes on: after a restart training is back
+at the newest checkpoint that was written in full, or, if the nodes' own copies survive, at the newest of all,
+whose write then starts anew. Failures strike at random, or at times that are given; also in a checkpoint
+and in a restart, which then begins anew. What stands in prediction/intervals.py as one formula happens here.
+
+Not played: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import length
+from lib_dlhpc.costs.checkpoints import Saving, saving
+from lib_dlhpc.costs.input import start_time
+from lib_dlhpc.simulation.step import simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import breakdown
+
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+KINDS = ("first start", "training", "work done again", "checkpoint", "wait", "restart")
+TRAIN, WAIT, SAVE, RESTART, DONE = range(5)  # what a run is doing
+KIND = {WAIT: "wait", SAVE: "checkpoint", RESTART: "restart"}
+MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
+
+
+class Phase(NamedTuple):
+    """Something that a run did; "write" goes on behind the others."""
+
+    kind: str  # one of KINDS, or "write"
+    start: float  # s
+    stop: float  # s
+    done: float  # s of training behind it at `stop`; for a write, in what is written
+    ended: bool = True  # False: a failure cut it off
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Many runs: when each was over, what became of its time, and the first one phase by phase."""
+
+    work: float  # s of training in each
+    wall: Floats  # s, (runs,)
+    seconds: dict[str, Floats]  # of each of KINDS, (runs,); they add up to wall
+    failures: NDArray[np.int64]  # (runs,)
+    phases: tuple[Phase, ...]  # of the first run, in order of their ends
+
+    @property
+    def goodput(self) -> float:
+        """Share of the time of all runs that became training."""
+        return float(self.work / self.wall.mean())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Shares of the time of all runs by what became of it; they add up to 1."""
+        return {kind: float(each.mean() / self.wall.mean()) for kind, each in self.seconds.items()}
+
+
+def play_failures(
+    experiment: Experiment,
+    runs: int = 1,
+    seed: int | None = None,
+    *,
+    step: float | None = None,
+    failures: Sequence[float] | None = None,
+) -> Played:
+    """Play an experiment from start to end with the failures of its nodes, `runs` times.
+
+    step: s of one training step; None: as `simulate` plays it. failures: the times in s at which one
+    strikes, in every run, in place of random ones (machine.node_mtbf over the nodes, exponential). seed: of
+    these, by default run.seed; the same seed gives the same runs. Raises SpecError, also where no
+    headway is made.
+    """
+    if step is None:
+        step = breakdown(simulate(experiment)).step_time
+    run, nodes = experiment.run, int(experiment.strategy.nodes + experiment.servers)
+    steps = length.steps(experiment)
+    work, interval = float(steps * step), float(run.checkpoint_interval)
+    price, start = saving(experiment), float(start_time(experiment))
+    if not interval:  # nothing is ever written, nor read
+        interval = np.inf
+        price = Saving(price.size, 0.0, 0.0, restart=experiment.machine.restart_time + start)
+    return play(
+        work,
+        interval,
+        price,
+        float(experiment.machine.node_mtbf / nodes),
+        runs=runs,
+        seed=run.seed if seed is None else seed,
+        failures=failures,
+        start=start,
+    )
+
+
+def play(
+    work: float,
+    interval: float,
+    price: Saving,
+    mtbf: float = np.inf,
+    *,
+    runs: int = 1,
+    seed: int = 0,
+    failures: Sequence[float] | None = None,
+    start: float = 0.0,
+) -> Played:
+    """Play `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
+
+    mtbf: mean s between failures; start: s before training, in which none strikes. For the rest see
+    play_failures.
+    """
+    _check(work=work, interval=interval, mtbf=mtbf)
+    if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
+        raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
+    played = _Runs(work, interval, price, int(runs), start, _Strikes(mtbf, seed, failures))
+    while (played.doing != DONE).any():
+        played.advance()
+    return Played(work, played.now, played.seconds, played.failed, tuple(played.phases))
+
+
+def _check(**seconds: float) -> None:
+    for name, value in seconds.items():
+        if not value > 0:
+            raise SpecError(f"{name} = {value!r}: expected s above 0.")
+
+
+class _Strikes:
+    """When failures strike: as likely at any moment, or at the times that are given."""
+
+    def __init__(self, mtbf: float, seed: int, times: Sequence[float] | None) -> None:
+        self.mtbf, self.random = mtbf, np.random.default_rng(seed)
+        self.times = None if times is None else np.append(np.sort(times), np.inf)
+
+    def after(self, now: Floats) -> Floats:
+        if self.times is not None:
+            found: Floats = self.times[
+                np.searchsorted(self.times, now, side="right").clip(0, len(self.times) - 1)
+            ]
+            return found
+        if np.isinf(self.mtbf):
+            return np.full(len(now), np.inf)
+        return now + self.random.exponential(self.mtbf, len(now))
+
+    def survived(self, share: Any, runs: int) -> Flags:
+        """Return in which runs the nodes' own copies are still there."""
+        return self.random.random(runs) < share
+
+
+class _Runs:
+    """The state of all runs, an array each, and how it goes on."""
+
+    def __init__(
+        self,
+        work: float,
+        interval: float,
+        price: Saving,
+        runs: int,
+        start: float,
+        strikes: _Strikes,
+    ) -> None:
+        self.work, self.interval, self.price, self.strikes = work, interval, price, strikes
+        self.now = np.full(runs, start)
+        self.done, self.furthest = np.zeros(runs), np.zeros(runs)  # s of training: now, ever
+        self.safe, self.newest = np.zeros(runs), np.zeros(runs)  # written in full; of any level
+        self.goal = np.full(runs, min(interval, work))  # where this stretch of training ends
+        self.written = np.full(runs, np.inf)  # when the write that goes on will be over
+        self.again = np.zeros(runs, np.bool_)  # whether a restart has a write to start anew
+        self.takes = np.zeros(runs)  # s of the restart
+        self.doing = np.full(runs, TRAIN)
+        self.until = self.now + self.goal
+        self.strike = strikes.after(self.now)
+        self.failed, self.in_a_row = np.zeros(runs, np.int64), np.zeros(runs, np.int64)
+        self.back = np.zeros(runs)  # s of training, the farthest that a failure fell back on
+        self.seconds = {kind: np.zeros(runs) for kind in KINDS}
+        self.seconds["first start"] += start
+        self.phases = [Phase("first start", 0.0, start, 0.0)] if start else []
+        self.began = 0.0  # of the write that goes on, in the first run
+
+    def advance(self) -> None:
+        """Take every run to the end of what it does, or to its next failure."""
+        active = self.doing != DONE
+        end = np.where(active, np.minimum(self.until, self.strike), self.now)
+        failed = active & (self.strike < self.until)
+        self._publish(active & (self.written <= end))
+        self._spend(end, failed)
+        doing = self.doing.copy()
+        self._fail(failed)
+        over = active & ~failed
+        self._trained(over & (doing == TRAIN))
+        self._save(over & (doing == WAIT))
+        self._saved(over & (doing == SAVE))
+        self._restarted(over & (doing == RESTART))
+
+    def _publish(self, at: Flags) -> None:
+        """The write behind training is over: its checkpoint is safe."""
+        if at[0]:
+            self._note("write", self.began, self.written[0], self.newest[0])
+        self.safe[at] = self.newest[at]
+        self.written[at] = np.inf
+
+    def _spend(self, end: Floats, failed: Flags) -> None:
+        """Let time pass, and say for what."""
+        passed = end - self.now
+        trains = self.doing == TRAIN
+        before = self.done.copy()
+        self.done = np.where(trains, np.where(failed, before + passed, self.goal), before)
+        again = np.where(trains, np.minimum(self.done, self.furthest) - before, 0.0).clip(
+            0.0, passed
+        )
+        self.furthest = np.maximum(self.furthest, self.done)
+        self.seconds["work done again"] += again
+        self.seconds["training"] += np.where(trains, passed - again, 0.0)
+        for doing, kind in KIND.items():
+            self.seconds[kind] += np.where(self.doing == doing, passed, 0.0)
+        if passed[0] > 0:
+            start, middle, stop = self.now[0], self.now[0] + again[0], end[0]
+            ended = not failed[0]
+            if not trains[0]:
+                self._note(KIND[int(self.doing[0])], start, stop, self.done[0], ended)
+            else:
+                if again[0] > 0:
+                    self._note(
+                        "work done again",
+                        start,
+                        middle,
+                        before[0] + again[0],
+                        ended or middle < stop,
+                    )
+                if middle < stop:
+                    self._note("training", middle, stop, self.done[0], ended)
+        self.now = end
+
+    def _fail(self, at: Flags) -> None:
+        """Fall back on a checkpoint and restart; what was a restart begins anew."""
+        if not at.any():
+            return
+        hit = at & (self.doing != RESTART)
+        lucky = hit & self.strikes.survived(self.price.survived, len(at))
+        if hit[0] and np.isfinite(self.written[0]):
+            self._note("write", self.began, self.now[0], self.newest[0], ended=False)
+        self.newest = np.where(hit & ~lucky, self.safe, self.newest)
+        self.done = np.where(hit, self.newest, self.done)
+        self.takes[hit], self.takes[lucky] = self.price.restart, self.price.local_restart
+        self.again = np.where(hit, self.newest > self.safe, self.again)
+        self.written[hit] = np.inf
+        self.doing[at] = RESTART
+        self.until[at] = (self.now + self.takes)[at]
+        self.strike[at] = self.strikes.after(self.now)[at]
+        self.failed += at
+        self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + at)
+        self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
+        if self.in_a_row.max() > MOST:
+            raise SpecError(
+                f"no headway: {MOST:,} failures in a row fell back on the same checkpoint, with"
+                f" {min(self.interval, self.work):,.0f} s of training to the next,"
+                f" {float(self.price.background):,.0f} s to write it behind, and"
+                f" {float(self.price.restart):,.0f} s to restart; save more often, or on fewer nodes."
+            )
+
+    def _trained(self, at: Flags) -> None:
+        """A stretch of training is over: wait for the last write, and save; the rest of a run is not saved."""
+        rest = at & (self.goal - self.newest < self.interval * (1 - 1e-9))
+        self.doing[rest] = DONE
+        at = at & ~rest
+        waits = at & np.isfinite(self.written)
+        self.doing[waits] = WAIT
+        self.until[waits] = self.written[waits]
+        self._save(at & ~waits)
+
+    def _save(self, at: Flags) -> None:
+        self.doing[at] = SAVE
+        self.until[at] = self.now[at] + self.price.blocked
+
+    def _saved(self, at: Flags) -> None:
+        """Training goes on, and the checkpoint is safe, or will be."""
+        self.newest[at] = self.done[at]
+        self._write(at)
+        self.doing[at & (self.done >= self.work)] = DONE
+        self._train(at & (self.done < self.work))
+
+    def _write(self, at: Flags) -> None:
+        if self.price.background:
+            self.written[at] = self.now[at] + self.price.background
+            if at[0]:
+                self.began = float(self.now[0])
+        else:
+            self.safe[at] = self.newest[at]
+
+    def _restarted(self, at: Flags) -> None:
+        self._write(at & self.again)
+        self._train(at)
+
+    def _train(self, at: Flags) -> None:
+        self.doing[at] = TRAIN
+        self.goal[at] = np.minimum(self.done + self.interval, self.work)[at]
+        self.until[at] = (self.now + self.goal - self.done)[at]
+
+    def _note(self, kind: str, start: float, stop: float, done: float, ended: bool = True) -> None:
+        self.phases.append(Phase(kind, float(start), float(stop), float(done), bool(ended)))

@@ -1,0 +1,72 @@
+"""How much a simulation plays at most: beyond it a run would take hours, or fill the memory.
+
+A row of a timeline takes some 100 B on its way, and a core plays some hundred thousand rows a second.
+"""
+
+from lib_dlhpc.simulation.estimate import RATE, messages
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+MOST_STEPS = 100_000
+MOST_RANKS = 100_000
+MOST_ROWS = 20_000_000  # about 2 GB
+MOST_MESSAGES = 5_000_000  # followed one by one; about four minutes
+COUNTED = 100  # times as many are counted to say how long they would take
+
+
+def check_size(experiment: Experiment, steps: int) -> None:
+    """Raise SpecError, with what to do, for more steps, ranks or rows than are played in minutes."""
+    ranks, strategy = int(experiment.devices), experiment.strategy
+    instead = "`dlhpc predict` has the closed form of any size."
+    if steps > MOST_STEPS:
+        raise SpecError(
+            f"steps = {steps:,}: at most {MOST_STEPS:,} are played. Steps differ by their jitter alone, so a few"
+            f" hundred tell as much; {instead}"
+        )
+    if ranks > MOST_RANKS:
+        raise SpecError(
+            f"{ranks:,} ranks: at most {MOST_RANKS:,} are played. Replicas do alike, so fewer nodes tell as"
+            f" much; {instead}"
+        )
+    rows = ranks * steps * rows_of_a_step(experiment)
+    if rows > MOST_ROWS:
+        fewer = "steps, ranks or microbatches" if strategy.is_split else "steps or ranks"
+        raise SpecError(
+            f"{ranks:,} ranks and {steps:,} steps make about {rows:,} things to play, of {MOST_ROWS:,} at most."
+            f" Take fewer {fewer}; {instead}"
+        )
+
+
+def rows_of_a_step(experiment: Experiment) -> int:
+    """Return about how many rows a rank's step has."""
+    strategy = experiment.strategy
+    size = 4.0 * experiment.model.parameters / int(strategy.replica)
+    layers = sum(1 for layer in experiment.model.layers if layer.parameters)
+    buckets = min(1 + int(size / float(strategy.bucket)), layers)  # no layer is cut
+    passes = 2 * int(strategy.microbatches) * int(strategy.chunks)
+    return 3 + 2 * buckets + 4 * passes * strategy.is_split
+
+
+def check_messages(
+    experiment: Experiment, fidelity: str, steps: int, most: int = MOST_MESSAGES
+) -> int:
+    """Return how many messages are followed one by one; 0 in rounds, but for asynchronous updates.
+
+    Raises SpecError, with how long it would take and what to do, for more than `most`.
+    """
+    asynchronous = experiment.strategy.update == "asynchronous"
+    if fidelity == "rounds" and not asynchronous:
+        return 0
+    sent = messages(experiment, steps, COUNTED * most)
+    if sent > most:
+        counted = f"{sent:,}" if sent <= COUNTED * most else f"more than {COUNTED * most:,}"
+        ways = [] if asynchronous else ["--fidelity rounds, which plays messages together"]
+        ways += ["fewer ranks", "fewer steps"] if steps > 1 else ["fewer ranks"]
+        ways += ["larger buckets", "--message-limit N (simulate: message_limit) for a higher limit"]
+        lasts = show(sent / RATE, "s") + " or more" * (sent > COUNTED * most)
+        raise SpecError(
+            f"fidelity {fidelity}: {counted} messages to follow one by one, which takes about {lasts};"
+            f" the limit is {most:,}. Choose {', '.join(ways[:-1])}, or {ways[-1]}."
+        )
+    return sent

@@ -1,0 +1,131 @@
+"""A simulation in a terminal: a line that says how far it is, Ctrl-C, and the trace it writes.
+
+In a notebook, pass `simulate` a `progress` of your own.
+"""
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from lib_dlhpc.simulation.estimate import RATE
+from lib_dlhpc.simulation.size import MOST_MESSAGES
+from lib_dlhpc.simulation.step import check, simulate
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline, export_chrome
+
+MESSAGES = 50_000  # in a trace: some 20 MB, which a browser still opens
+PATIENCE = 1.0  # s before a line is shown
+PAUSE = 0.1  # s between two
+LONG = 10.0  # s that are announced
+
+
+def simulate_here(
+    experiment: Experiment,
+    fidelity: str,
+    seed: int | None,
+    steps: int,
+    trace: str | None,
+    messages: int | None,
+    message_limit: int | None = None,
+    heading: str = "",
+) -> Timeline:
+    """Return what `simulate` returns, and write it to the file `trace`, if any.
+
+    heading: printed on standard output as soon as it is known that it will be simulated. messages: how
+    many to write into the trace (None: MESSAGES, with fidelity events); says on stderr if some are left
+    out, and before it begins if it will take long. Raises SpecError for mistakes, and KeyboardInterrupt
+    that says how far it came.
+    """
+    if messages is not None and not trace:
+        raise SpecError("--messages: how many to write into a trace; it needs --trace FILE.")
+    if trace and not Path(trace).parent.is_dir():  # not to be found out when all is simulated
+        raise SpecError(f"--trace {trace}: {os.strerror(errno.ENOENT)}.")
+    if messages is None:
+        messages = MESSAGES if trace and fidelity == "events" else 0
+    split = fidelity == "rounds" and experiment.strategy.is_split
+    line = ProgressLine(sys.stderr, unit="instructions" if split else "messages")
+    try:
+        limit = MOST_MESSAGES if message_limit is None else message_limit
+        drawn = experiment.run.seed if seed is None else seed
+        sent = check(experiment, fidelity, drawn, steps, messages, limit)
+        if heading:
+            print(heading, flush=True)
+        _warn(sent)
+        options: dict[str, Any] = {"messages": messages, "message_limit": limit}
+        timeline = simulate(experiment, fidelity, seed, steps, progress=line, **options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Cancelled: {line}.") from None
+    finally:
+        line.clear()
+    if trace:
+        try:
+            export_chrome(timeline, trace)
+        except OSError as error:
+            raise SpecError(f"--trace {trace}: {error.strerror}.") from None
+        if 0 < messages < line.delivered:
+            print(
+                f"dlhpc: {trace}: the first {messages:,} of {line.delivered:,} messages;"
+                " --messages N writes more.",
+                file=sys.stderr,
+            )
+    return timeline
+
+
+def _warn(sent: int) -> None:
+    """Say how long it will take to follow so many messages, if that is long."""
+    if sent > LONG * RATE:
+        print(
+            f"dlhpc: {sent:,} messages to follow one by one: {show(sent / RATE / 4, 's')} to"
+            f" {show(sent / RATE, 's')} on an idle core.",
+            file=sys.stderr,
+        )
+
+
+class ProgressLine:
+    """A `progress` for `simulate`; after it, `seconds` are simulated and `delivered` messages are there.
+
+    It is silent where `stream` is no terminal and in the first second.
+    """
+
+    def __init__(
+        self, stream: TextIO, now: Callable[[], float] = time.monotonic, unit: str = "messages"
+    ) -> None:
+        self.stream, self.now, self.unit = stream, now, unit
+        self.seconds, self.delivered = 0.0, 0
+        self._began = now()
+        self._next = self._began + PATIENCE
+        self._width = 0
+
+    def __call__(self, seconds: float, delivered: int, total: int) -> None:
+        """Note where the simulation is, and show it now and then."""
+        self.seconds, self.delivered = seconds, delivered
+        now = self.now()
+        if now >= self._next and self.stream.isatty():
+            self._next = now + PAUSE
+            rate = delivered / (now - self._began)
+            done = min(99, 100 * delivered // max(total, 1))  # all is done when the line is gone
+            self._write(
+                f"simulating {done:3d}%: {show(seconds, 's')} played,"
+                f" {show(delivered, '')} of {show(total, '')} {self.unit}, {show(rate, '')} a second"
+            )
+
+    def __str__(self) -> str:
+        return f"{show(self.seconds, 's')} had been simulated, with {self.delivered:,} {self.unit}"
+
+    def clear(self) -> None:
+        """Take the line away, so that what follows stands alone."""
+        if self._width:
+            self._write("")
+            self.stream.write("\r")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        self.stream.write(f"\r{text:<{self._width}}")
+        self.stream.flush()
+        self._width = len(text)

@@ -1,0 +1,58 @@
+"""What can be trained: a run that cannot be is refused before any rank starts."""
+
+from lib_dlhpc import layout
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.compress import check_compression
+from lib_dlhpc.training.data import check_data
+from lib_dlhpc.training.trainable import check_layers
+
+PRECISIONS = ("fp64", "fp32", "fp16")
+
+
+def check(experiment: Experiment) -> None:
+    """Raise SpecError, without much work, for what can be priced but not trained."""
+    strategy = experiment.strategy
+    if strategy.precision not in PRECISIONS:
+        raise SpecError(
+            f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
+            f" {', '.join(PRECISIONS)}."
+        )
+    if strategy.update == "asynchronous":
+        _check_asynchronous(experiment)
+    reason = layout.untrained(experiment)
+    if reason:
+        raise SpecError(reason)
+    check_compression(experiment)
+    check_layers(experiment.model)
+    check_data(experiment)
+
+
+def check_ranks(experiment: Experiment, ranks: int) -> None:
+    """Raise SpecError unless a network that is shared out has a rank for each device of the experiment."""
+    devices = int(experiment.devices)
+    if layout.is_shared_out(experiment) and ranks != devices:
+        raise SpecError(
+            f"{ranks} ranks: the network is shared out over the {devices} devices of [strategy]; start"
+            f" {devices}."
+        )
+
+
+def _check_asynchronous(experiment: Experiment) -> None:
+    """Raise SpecError for what workers and servers that do not wait for each other cannot train."""
+    strategy, training = experiment.strategy, experiment.training
+    if strategy.optimizer in ("lars", "lamb") and strategy.servers > 1:
+        raise SpecError(
+            f"strategy.servers = {strategy.servers}: {strategy.optimizer} needs the norm of whole tensors,"
+            " and a server has a part of the weights; the legal value is 1."
+        )
+    if strategy.precision == "fp16":
+        raise SpecError(
+            "strategy.precision = 'fp16': with asynchronous updates weights travel as well, and need"
+            " more digits; legal values: 'fp64', 'fp32'."
+        )
+    if training.normalisation != "local":
+        raise SpecError(
+            f"training.normalisation = {training.normalisation!r}: asynchronous workers are not in the"
+            " same step; the legal value is 'local'."
+        )

@@ -1,0 +1,184 @@
+"""Deep gradient compression: only the largest gradients travel; the others wait, and grow.
+
+For every weight a rank keeps a velocity u and a sum v of what it has not sent. In each step, with its
+gradient g and momentum m, it sends the k largest of |v| of each tensor, and forgets them:
+
+    u = m u + g              momentum correction: what adds up is velocity, so its direction survives
+    v = v + u                local accumulation: nothing is lost, only late
+    u = v = 0 where sent     momentum factor masking: what was late does not push on
+
+All ranks then move their weights by the sum of what was sent, without momentum, for that is in it. Biases,
+scales and shifts travel whole, and so does a tensor of which all is sent: it is never late, so its
+velocity is not masked and it moves as without compression. Weight decay is part of g, each rank's share
+of it. The clipping of gradients that the paper adds for recurrent networks is not here.
+
+Source: Lin et al. 2018, "Deep gradient compression", sections 3.1 to 3.3.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.weights import Parameter
+
+RULES = ("sgd", "momentum")  # the others are not linear in the gradient
+PRECISIONS = ("fp64", "fp32")
+INDEX = np.int32
+
+
+def density(training: Training, epoch: float) -> float:
+    """Return the share of a tensor that is sent, between 0 and 1.
+
+    It falls by the same factor in each epoch of the warm-up: with sparsity 0.999 after 4 epochs the share
+    kept back is 75, 94, 98.4, 99.6, then 99.9 % (Lin et al. 2018, section 3.3).
+    """
+    last = 1 - training.sparsity
+    if epoch >= training.sparsity_warm_up:
+        return last
+    return float(last ** ((floor(epoch) + 1) / (training.sparsity_warm_up + 1)))
+
+
+def check_compression(experiment: Experiment) -> None:
+    """Raise SpecError where training.sparsity does not go with the rest of the experiment."""
+    strategy, sparsity = experiment.strategy, experiment.training.sparsity
+    legal = {"optimizer": RULES, "update": ("synchronous",), "precision": PRECISIONS}
+    for name, values in legal.items():
+        value = getattr(strategy, name)
+        if sparsity and value not in values:
+            raise SpecError(
+                f"training.sparsity = {sparsity}: gradients can be compressed with strategy.{name} ="
+                f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
+            )
+
+
+def plain(training: Training) -> Optimizer:
+    """Return the rule that moves the weights by what was sent: momentum and decay are in it already."""
+    return Optimizer("sgd", replace(training, weight_decay=0.0))
+
+
+@contextmanager
+def compressed(
+    experiment: Experiment, network: Network, optimizer: Optimizer, comm: Any, recorder: Recorder
+) -> Iterator[Exchange]:
+    """Give the Exchange that compresses; what a rank keeps back is among its optimiser's memories."""
+    momentum = experiment.training.momentum if experiment.strategy.optimizer == "momentum" else 0.0
+    exchange = Compressed(experiment.training, momentum, network, comm, recorder)
+    exchange.velocity = optimizer.memory("own velocity", network)
+    exchange.unsent = optimizer.memory("unsent", network)
+    yield exchange
+
+
+class Compressed(Exchange):
+    """The sums over ranks of the largest gradients of one step; `gradients` has them after finish.
+
+    On the wire an element is its value, in the precision of the weights, and its place, 4 bytes: 8 bytes
+    in float32. All ranks send equally many, so nobody has to be told how much comes. Choosing is part of
+    the time of the exchange; it begins when backward is done, and hides behind nothing.
+    """
+
+    def __init__(
+        self, training: Training, momentum: float, network: Network, comm: Any, recorder: Recorder
+    ) -> None:
+        everything = [(0, network.gradients.size)]
+        super().__init__(network.gradients, everything, [], network.gradients, False, recorder)
+        if network.weights.size > np.iinfo(INDEX).max:
+            raise SpecError(
+                f"training.sparsity: {network.weights.size:,} weights; their places are told in"
+                f" 4 bytes, which do for {np.iinfo(INDEX).max:,}."
+            )
+        self.training, self.momentum, self.network, self.comm = training, momentum, network, comm
+        self.velocity, self.unsent = np.zeros_like(self.gradients), np.zeros_like(self.gradients)
+        self.pair = np.dtype([("place", INDEX), ("value", self.gradients.dtype)])
+
+    def release(self, start: int) -> None:
+        """Wait: the largest of a tensor are known when all of it is."""
+
+    def finish(self) -> None:
+        """Exchange, and wait until the sums are there."""
+        counts = self.counts()
+        whole = [part for part, count in counts if count == part.stop - part.start]
+        some = [(part, count) for part, count in counts if count < part.stop - part.start]
+        size = sum(count for _, count in some) * self.pair.itemsize
+        size += sum(part.stop - part.start for part in whole) * self.gradients.itemsize
+        self.recorder.begin_bucket(0, size)
+        self._accumulate()
+        everyone, dense = self._of_all_ranks(self._largest(some), self._take(whole))
+        self.gradients.fill(0)
+        for pairs in everyone:  # in the order of ranks, so that all ranks get the same sums
+            self.gradients[pairs["place"]] += pairs["value"]
+        first = 0
+        for part in whole:
+            last = first + part.stop - part.start
+            self.gradients[part] = dense[first:last]
+            first = last
+        self.recorder.end_bucket(0)
+        self.sent += size
+
+    def counts(self) -> list[tuple[slice, int]]:
+        """Return where each tensor lies, and how many of its elements are sent in this epoch."""
+        share = density(self.training, self.epoch)
+        parts = [slice(each.start, each.stop) for each in self.network.parameters]
+        sizes = [_count(each, share) for each in self.network.parameters]
+        return list(zip(parts, sizes, strict=True))
+
+    def _accumulate(self) -> None:
+        """u = m u + g; v = v + u."""
+        kind = self.gradients.dtype.type
+        decay = kind(self.training.weight_decay / self.comm.size)
+        self.velocity *= kind(self.momentum)
+        self.velocity += self.gradients
+        if decay:
+            for each in self.network.parameters:
+                if each.decays:
+                    part = slice(each.start, each.stop)
+                    self.velocity[part] += decay * self.network.weights[part]
+        self.unsent += self.velocity
+
+    def _largest(self, some: list[tuple[slice, int]]) -> Array:
+        """Return the largest of each tensor as pairs of place and value, and forget them."""
+        chosen = [part.start + largest(self.unsent[part], count) for part, count in some]
+        places = np.concatenate(chosen) if chosen else np.empty(0, INDEX)
+        pairs = np.empty(len(places), self.pair)
+        pairs["place"], pairs["value"] = places, self.unsent[places]
+        self.unsent[places] = self.velocity[places] = 0
+        return pairs
+
+    def _take(self, whole: list[slice]) -> Array:
+        """Return these tensors one after the other; their velocity goes on."""
+        values = [self.unsent[part].copy() for part in whole]
+        for part in whole:
+            self.unsent[part] = 0
+        return np.concatenate(values) if values else self.gradients[:0].copy()
+
+    def _of_all_ranks(self, pairs: Array, dense: Array) -> tuple[Array, Array]:
+        """Return the pairs of all ranks, a row a rank, and the sums of the tensors that are sent whole."""
+        if self.comm.size == 1:
+            return pairs.reshape(1, -1), dense
+        from mpi4py import MPI
+
+        everyone = np.empty((self.comm.size, len(pairs)), self.pair)
+        self.comm.Allgather([pairs, MPI.BYTE], [everyone, MPI.BYTE])
+        self.comm.Allreduce(MPI.IN_PLACE, dense, MPI.SUM)
+        return everyone, dense
+
+
+def largest(values: Array, count: int) -> Array:
+    """Return the places of the `count` values that are farthest from zero, in rising order."""
+    return np.sort(np.argpartition(np.abs(values), len(values) - count)[len(values) - count :])
+
+
+def _count(parameter: Parameter, share: float) -> int:
+    size = parameter.stop - parameter.start
+    return max(1, round(share * size)) if parameter.decays else size

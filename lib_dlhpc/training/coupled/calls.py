@@ -1,0 +1,56 @@
+"""Calls: a Recorder that takes down MPI calls as well, a send and the receive of what it sent under one number."""
+
+from typing import Any, TypeAlias
+
+from lib_dlhpc.timeline import Timeline, from_rows, join
+from lib_dlhpc.training.record import Recorder, gather
+
+Call: TypeAlias = tuple[
+    str, str, float, float, int, int, int
+]  # kind, name, start, stop, B, peer, match
+
+
+class Calls(Recorder):
+    """The rows of one rank, of all ranks that simulate or train."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        super().__init__()
+        self.rank, self.ranks = rank, ranks
+        self.calls: list[Call] = []
+        self.first = float("inf")  # s at which the first row begins
+
+    def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
+        """Take down something that this rank does, or stands still for."""
+        super().add(kind, name, start, stop, stream)
+        if self.on and stop > start:
+            self.first = min(self.first, start)
+
+    def gave(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
+        """Take down a send that began at `start` and has just returned; its `number` among those like it."""
+        match = ((number * self.ranks + self.rank) * self.ranks + peer) * 4 + tag
+        self._call("send", name, start, size, peer, match)
+
+    def got(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
+        """Take down a receive that has just ended."""
+        match = ((number * self.ranks + peer) * self.ranks + self.rank) * 4 + tag
+        self._call("receive", name, start, size, peer, match)
+
+    def _call(self, kind: str, name: str, start: float, size: int, peer: int, match: int) -> None:
+        if peer != self.rank:
+            self.calls.append((kind, name, start, self.now(), size, peer, match))
+
+
+def gathered(calls: Calls, comm: Any, shift: float) -> Timeline | None:
+    """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is the first event of any rank."""
+    worked = gather(calls, comm, shift)
+    by = shift - min(comm.allgather(calls.first + shift))
+    rows = [
+        (comm.rank, "communication", *row[:2], max(row[2] + by, 0.0), max(row[3] + by, 0.0),
+         row[4], row[5], 0, row[6])
+        for row in calls.calls
+    ]  # fmt: skip
+    parts = comm.gather(rows)
+    if worked is None:
+        return None
+    called = from_rows([row for part in parts for row in part], comm.size, worked.source)
+    return join([worked, called]).sorted()

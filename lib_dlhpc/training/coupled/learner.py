@@ -1,0 +1,113 @@
+"""Learner: the trainer, taken a batch at a time; what it learns is what a field becomes in `sampling` steps."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.workflow import Workflow, share
+from lib_dlhpc.training.coupled.heat import decay, modes
+from lib_dlhpc.training.coupled.samples import unseen
+from lib_dlhpc.training.data import Data, precision_of
+from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.trainable import check_layers
+from lib_dlhpc.training.trainer import Ranks
+
+TESTED = 64  # samples
+WAVE = 12  # points to the half wave whose decay tells the diffusivity that has been learned
+Floats = NDArray[Any]
+
+
+def check(workflow: Workflow) -> None:
+    """Raise SpecError for what can be described but not trained in a workflow."""
+    experiment = workflow.experiment
+    strategy = experiment.strategy
+    legal = {
+        "strategy.precision": (strategy.precision, ("fp64", "fp32")),
+        "strategy.update": (strategy.update, ("synchronous",)),
+        "strategy.allreduce": (strategy.allreduce, ("auto", "ring")),
+        "training.sparsity": (experiment.training.sparsity, (0.0,)),
+        "training.collective": (experiment.training.collective, ("schedule",)),
+        "training.shift": (experiment.training.shift, (0,)),
+    }
+    for name, (value, expected) in legal.items():
+        if value not in expected:
+            allowed = ", ".join(map(repr, expected))
+            raise SpecError(f"{name} = {value!r}: a workflow is trained with {allowed}.")
+    if is_shared_out(experiment):
+        raise SpecError("[strategy]: in a workflow every training rank has the whole network.")
+    check_layers(experiment.model)
+
+
+class Learner(Ranks):
+    """One training rank. Batches come from outside; everything else is the trainer's."""
+
+    def learn(self, number: int, batches: int, x: Floats, y: Floats) -> float:
+        """Train on this rank's samples of batch `number` of so many; return its share of the mean loss."""
+        mine = share(self.batch, self.comm.rank, self.comm.size)
+        self.data.x[mine], self.data.y[mine] = x, y
+        return self._step(number, number / batches, np.arange(self.batch))
+
+    def everyone_has(self, it: bool) -> bool:
+        """Return whether all training ranks say so: they must take the same way."""
+        return sum(self.comm.allgather(it)) == self.comm.size
+
+    @property
+    def batch(self) -> int:
+        """Samples of a global batch."""
+        return len(self.data.x)
+
+    def error(self) -> float:
+        """Return how far the network is off on unseen samples, over how far they are from staying as they were.
+
+        sqrt(mean (predicted - after)^2 / mean (after - before)^2): 1 is no better than to predict no change.
+        """
+        predicted = self.network.forward(self.data.test_x, training=False)
+        return _size(predicted - self.data.test_y) / _size(self.data.test_y - self.data.test_x)
+
+    def diffusivity(self, workflow: Workflow) -> float:
+        """Return the diffusivity with which a wave would decay as the network says, in 1/s; nan if it grows."""
+        simulation = workflow.simulation
+        number = max(simulation.grid // WAVE, 1)
+        sine = modes(simulation, number)[:, -1]
+        wave = np.outer(sine, sine)
+        wave /= wave.std()
+        after = self.network.forward(wave[None, None].astype(self.network.dtype), training=False)
+        kept = float(np.sum(after * wave) / np.sum(wave * wave))
+        true = -np.log(decay(simulation, number, number, simulation.sampling))
+        return float(-np.log(kept) / true * simulation.diffusivity) if kept > 0 else float("nan")
+
+
+def learner(
+    workflow: Workflow,
+    comm: Any,
+    exchange: Exchange,
+    network: Network,
+    recorder: Recorder,
+    batch: int = 0,
+) -> Learner:
+    """Return the learner on a rank of `comm`, whose network has its first weights. batch: 0 for the workflow's."""
+    experiment = workflow.experiment
+    dtype, many = precision_of(experiment), batch or workflow.batch
+    grid = workflow.simulation.grid
+    test_x, test_y = unseen(workflow.simulation, TESTED)[:, :, None].astype(dtype)
+    x, y = np.zeros((2, many, 1, grid, grid), dtype)
+    optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
+    data = Data(x, y, test_x, test_y)
+    return Learner(_whole(experiment), comm, data, network, optimizer, exchange, recorder)
+
+
+def _whole(experiment: Experiment) -> Experiment:
+    """Return the experiment with a run of one epoch: the samples of the simulation, once."""
+    return replace(experiment, run=replace(experiment.run, epochs=1.0))
+
+
+def _size(values: Floats) -> float:
+    return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))

@@ -1,0 +1,141 @@
+"""What a point, a sample and a message cost here: measured just before the run, in about a second.
+
+Every rank measures by itself and all do at the same time, so what ranks of one machine take from each other
+(memory bandwidth, clock rate, a core where there are fewer than ranks) is in the figures. Each work is timed at
+two sizes; a straight line through both gives what it costs at least and what each point or sample adds.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.workflow import Costs, Workflow, most
+from lib_dlhpc.training.coupled.buffer import wait_until
+from lib_dlhpc.training.coupled.calls import Calls
+from lib_dlhpc.training.coupled.heat import Heat, first_field
+from lib_dlhpc.training.coupled.learner import learner
+from lib_dlhpc.training.data import precision_of
+from lib_dlhpc.training.exchange import exchange_of
+from lib_dlhpc.training.network import Network
+
+SECONDS = 0.25  # for each size of each work
+PIECES = 12  # that these are cut into: their median counts, and how they vary
+TRIPS = 60
+
+
+def measure(workflow: Workflow, comm: Any) -> Costs:
+    """Return what things cost on the ranks of `comm`, the same on all of them."""
+    grid, batch, parts = workflow.simulation.grid, workflow.batch, max(comm.size, 2)
+    rows, samples = sorted({most(grid, parts), grid}), sorted({most(batch, parts), batch})
+    with ExitStack() as stack:
+        works = [_small_step(workflow, many) for many in rows]
+        works += [_training_step(workflow, many, stack) for many in samples]
+        meet(comm)
+        found = _timed(works)
+    meet(comm)
+    seconds, varied = [one for one, _ in found], [jitter for _, jitter in found]
+    small_step, point = _line([many * grid for many in rows], seconds[: len(rows)])
+    update, sample = _line(samples, seconds[len(rows) :])
+    own = np.array([small_step, point, update, sample, np.mean(varied)])
+    small_step, point, update, sample, jitter = (sum(comm.allgather(own)) / comm.size).tolist()
+    latency, byte = _messages(workflow, comm)
+    return Costs(
+        point=point, small_step=small_step, sample=sample, update=update, latency=latency, byte=byte,
+        jitter=jitter,
+    )  # fmt: skip
+
+
+def meet(comm: Any) -> None:
+    """Wait for all ranks, without keeping a core busy."""
+    wait_until(comm.Ibarrier().Test)
+
+
+def _small_step(workflow: Workflow, rows: int) -> Callable[[], int]:
+    """Return what does some small steps on so many rows and says how many."""
+    heat = Heat(workflow.simulation, rows=rows)
+    heat.begin(first_field(workflow.simulation, 0))
+
+    def steps() -> int:
+        heat.step()
+        return int(workflow.simulation.substeps)
+
+    return steps
+
+
+def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callable[[], int]:
+    """Return what does a training step of one rank with so many samples."""
+    from mpi4py import MPI
+
+    experiment, calls = workflow.experiment, Calls(0, 1)
+    calls.on = False
+    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
+    made = exchange_of(experiment, network.gradients, MPI.COMM_SELF, calls)
+    exchange = stack.enter_context(made)
+    own = learner(workflow, MPI.COMM_SELF, exchange, network, calls, samples)
+    x = np.repeat(first_field(workflow.simulation, 0)[None, None], samples, axis=0)
+
+    def step() -> int:
+        own.learn(0, 1, x, x)
+        return 1
+
+    return step
+
+
+def _timed(works: list[Callable[[], int]]) -> list[tuple[float, float]]:
+    """Return for each work the s of one unit, and how much pieces of it vary (sigma over mean).
+
+    The works take turns, so that what else goes on in the machine is in all of them alike.
+    """
+    for work in works:
+        work()
+    pieces = [[_piece(work) for work in works] for _ in range(PIECES)]
+    low, middle, high = np.percentile(pieces, [16, 50, 84], axis=0)
+    return list(zip(middle.tolist(), ((high - low) / 2 / middle).tolist(), strict=True))
+
+
+def _piece(work: Callable[[], int]) -> float:
+    """Return the s of a unit of `work`, which says how many it did, in a short while."""
+    done, begun = 0, perf_counter()
+    while perf_counter() - begun < SECONDS / PIECES:
+        done += work()
+    return (perf_counter() - begun) / done
+
+
+def _line(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
+    """Return (s, s for each) of the line through two sizes, neither below 0."""
+    if len(sizes) == 1:
+        return 0.0, seconds[0] / sizes[0]
+    each = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
+    if each <= 0:  # noise: all that is known is that size matters little
+        each = seconds[1] / sizes[1] * 1e-3
+    each = min(each, seconds[1] / sizes[1])
+    return max(seconds[1] - each * sizes[1], 0.0), each
+
+
+def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
+    """Return (s of a message, s of each of its bytes) between ranks 0 and 1; 0 where there is but one rank."""
+    if comm.size == 1:
+        return 0.0, 0.0
+    small = 8 * workflow.simulation.grid
+    large = 2 * workflow.batch * workflow.simulation.field_bytes // comm.size
+    found = np.zeros(2)
+    if comm.rank < 2:
+        sizes = [small, max(large, 2 * small)]
+        found[:] = _line(sizes, [_trip(comm, size) for size in sizes])
+    meet(comm)
+    comm.Bcast(found)
+    return float(found[0]), float(found[1])
+
+
+def _trip(comm: Any, size: int) -> float:
+    """Return the s in which two ranks exchange messages of so many bytes."""
+    other, there, back = 1 - comm.rank, np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    found = []
+    for _ in range(TRIPS):
+        begun = perf_counter()
+        comm.Sendrecv(there, other, recvbuf=back, source=other)
+        found.append(perf_counter() - begun)
+    return float(np.median(found))

@@ -1,0 +1,228 @@
+"""Samples to train on, without a network connection, and the order in which they come.
+
+Real images: "digits" (1,797 of 8 x 8) and "mnist-5k" (5,000 of 28 x 28), see datasets/README.md. Made up,
+from a seed: "waves" (images of two waves, one class a direction), "words" (sequences of a Markov chain)
+and "densities" (cubes of a random field; the target is how its power falls with the wave number).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.rates import batch_at
+
+REAL = {"digits": (1797, 64, 10), "mnist-5k": (5000, 784, 10)}  # samples, numbers, classes
+# What the model must be for: in words, axes of a sample, axes of the output.
+MADE = {
+    "waves": ("images (channels, rows, columns) that gives a number for each class", (3,), 1),
+    "words": ("sequences of words that gives a number for each word at each place", (1,), 2),
+    "densities": ("fields (channels, axes of space) that gives numbers", (2, 3, 4), 1),
+}
+SHIFT = 0x5F1F7  # sets the random numbers of shifts apart from all others
+HERE = Path(__file__).parent / "datasets"
+SOME = 64  # samples that are made at once
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and test samples; targets are classes (whole numbers) or numbers to come near to."""
+
+    x: Array  # (samples, *sample_shape)
+    y: Array
+    test_x: Array
+    test_y: Array
+
+    @property
+    def classes(self) -> bool:
+        """Whether the targets are classes, so that there is an accuracy."""
+        return bool(np.issubdtype(self.y.dtype, np.integer))
+
+    @property
+    def size(self) -> int:
+        """B of all samples and targets."""
+        return sum(int(array.nbytes) for array in (self.x, self.y, self.test_x, self.test_y))
+
+
+def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
+    """Return the samples that an experiment trains on and tests with, shaped for its model.
+
+    The split is drawn once from seed 0, so it is the same for every run. Raises SpecError for a data set that only
+    has a price, and for one that the model cannot read: see check_data.
+    """
+    check_data(experiment)
+    name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
+    if name in REAL:
+        with np.load(HERE / f"{name}.npz") as file:
+            images, y = file["images"], file["labels"].astype(np.int64)
+        x = (images / dtype(images.max())).astype(dtype)
+    else:
+        x, y = _MAKERS[name](experiment, dtype)
+    order = np.random.default_rng(0).permutation(len(x))[:many]
+    x = x.reshape(len(x), *shape)
+    test, train = np.split(order, [_tested(experiment)])
+    return Data(x[train], y[train], x[test], y[test])
+
+
+def precision_of(experiment: Experiment) -> Any:
+    """Return the type of the numbers in memory; with 16 bits it is what travels that has them."""
+    return np.float64 if experiment.strategy.precision == "fp64" else np.float32
+
+
+def check_data(experiment: Experiment) -> None:
+    """Raise SpecError, without making samples, for a data set that the model cannot be trained with."""
+    dataset, model = experiment.dataset, experiment.model
+    name, reads, gives = dataset.name, model.input_shape, model.output_shape
+    legal = (*REAL, *MADE)
+    if name not in legal:
+        raise SpecError(
+            f"dataset.name = {name!r}: can be priced but not trained; to train: {', '.join(legal)}."
+            f"{suggest(name, legal)}"
+        )
+    if name in REAL:
+        samples, size, classes = REAL[name]
+        fits = prod(reads) == size and len(gives) == 1 and gives[0] >= classes
+        wanted = f"{size} numbers a sample, {classes} classes or more"
+        if dataset.samples > samples:
+            raise SpecError(f"dataset.samples = {dataset.samples}: {name} has {samples}.")
+    else:
+        wanted, axes, outputs = MADE[name]
+        fits = len(reads) in axes and len(gives) == outputs
+        if name == "words":
+            fits = fits and gives[0] == reads[0]
+    if not fits:
+        raise SpecError(
+            f"dataset.name = {name!r}: is for models of {wanted}; {model.name or model.family} reads"
+            f" {reads} and gives {gives}."
+        )
+    if experiment.training.shift and len(reads) < 3:
+        raise SpecError(
+            f"training.shift = {experiment.training.shift}: only images can be shifted, and"
+            f" {model.name or model.family} reads {reads}; the legal value is 0."
+        )
+    if not 0 < _tested(experiment) < dataset.samples:
+        raise SpecError(
+            f"dataset.samples = {dataset.samples}: too few to train with and, a share of"
+            f" dataset.test_share = {dataset.test_share:g}, to test with."
+        )
+
+
+def samples_of(
+    experiment: Experiment,
+    data: Data,
+    step: int,
+    indices: Array,
+    mine: slice,
+    rows: slice | None = None,
+) -> Array:
+    """Return a rank's samples of a global batch, images shifted at random if training.shift says so.
+
+    rows: which rows of each image the rank reads. All ranks draw for the whole batch, so that its cut into
+    ranks changes nothing.
+    """
+    most = int(experiment.training.shift)
+    if not most:
+        return own_rows(data.x, rows)[indices[mine]]
+    rng = np.random.default_rng([experiment.run.seed, SHIFT, step])
+    moves = rng.integers(-most, most + 1, (len(indices), 2))[mine]
+    return own_rows(shifted(data.x[indices[mine]], moves), rows)
+
+
+def own_rows(x: Array, rows: slice | None) -> Array:
+    """Return these rows of images or fields, samples first; without any, all that there is."""
+    return x if rows is None else x[:, :, rows]
+
+
+def shifted(x: Array, moves: Array) -> Array:
+    """Return images moved by (rows, columns) each, the gap filled with zeros (Krizhevsky et al. 2012, 4.1)."""
+    result = np.zeros_like(x)
+    height, width = x.shape[-2:]
+    for image, source, (down, right) in zip(result, x, moves.tolist(), strict=True):
+        into = _part(down, height), _part(right, width)
+        image[..., *into] = source[..., _part(-down, height), _part(-right, width)]
+    return result
+
+
+def global_batches(
+    experiment: Experiment, samples: int, epoch: int
+) -> Iterator[tuple[float, Array]]:
+    """Yield (epoch as a fraction, indices) of each global batch of an epoch, in an order of its own.
+
+    The order depends on the seed and the epoch alone, never on the ranks. The last batch of an epoch
+    is what is left over: nothing is dropped.
+    """
+    order = np.random.default_rng([experiment.run.seed, epoch]).permutation(samples)
+    size = batch_at(experiment.training, epoch, int(experiment.global_batch), samples)
+    for start in range(0, samples, size):
+        yield epoch + start / samples, order[start : start + size]
+
+
+def share(batch: int, rank: int, ranks: int) -> slice:
+    """Return which samples of a global batch are a rank's: neighbours, as even as whole numbers allow."""
+    return slice(rank * batch // ranks, (rank + 1) * batch // ranks)
+
+
+def _waves(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
+    rng, shape = np.random.default_rng(1), experiment.model.input_shape
+    many, classes = _many(experiment), experiment.model.output_shape[-1]
+    y = rng.integers(0, classes, many)
+    angle = np.pi * (y + rng.normal(0, 0.15, many)) / classes
+    axes = np.meshgrid(*(np.arange(extent) for extent in shape[-2:]), indexing="ij")
+    phase = rng.uniform(0, 2 * np.pi, many)[:, None, None]
+    x = np.empty((many, *shape), dtype)
+    for start in range(0, many, SOME):  # no array of doubles as large as all of it
+        part = slice(start, start + SOME)
+        along = np.multiply.outer(np.cos(angle[part]), axes[0])
+        along += np.multiply.outer(np.sin(angle[part]), axes[1])
+        waves = np.sin(2 * np.pi * along / 6 + phase[part])[:, None]
+        x[part] = waves + rng.normal(0, 0.5, (len(waves), *shape))
+    return x, y
+
+
+def _words(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
+    rng, (length,) = np.random.default_rng(1), experiment.model.input_shape
+    words = experiment.model.output_shape[-1]
+    chain = np.cumsum(rng.dirichlet(np.full(words, 0.1), words), axis=1)
+    text = np.empty((_many(experiment), length + 1), np.int64)
+    text[:, 0] = rng.integers(0, words, len(text))
+    for place in range(length):
+        drawn = rng.random((len(text), 1)) > chain[text[:, place]]
+        text[:, place + 1] = np.minimum(drawn.sum(axis=1), words - 1)
+    return text[:, :-1], text[:, 1:]
+
+
+def _densities(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
+    rng, shape = np.random.default_rng(1), experiment.model.input_shape
+    many, outputs = _many(experiment), experiment.model.output_shape[-1]
+    slopes = rng.uniform(1, 3, (many, outputs))
+    frequencies = np.meshgrid(*(np.fft.fftfreq(extent) for extent in shape[1:]), indexing="ij")
+    wave = np.sqrt(sum(f * f for f in frequencies))
+    wave[(0,) * wave.ndim] = np.inf  # no mean
+    x = np.empty((many, *shape), dtype)
+    for sample, own in enumerate(slopes):
+        noise = np.fft.fftn(rng.normal(size=shape[1:]))
+        for channel in range(shape[0]):
+            field = np.fft.ifftn(noise * wave ** -own[channel % outputs]).real
+            x[sample, channel] = field / field.std()
+    return x, ((slopes - 2).astype(dtype))
+
+
+_MAKERS = {"waves": _waves, "words": _words, "densities": _densities}
+
+
+def _many(experiment: Experiment) -> int:
+    return int(experiment.dataset.samples)
+
+
+def _tested(experiment: Experiment) -> int:
+    return _many(experiment) - int(experiment.dataset.trained)
+
+
+def _part(move: int, extent: int) -> slice:
+    return slice(min(max(move, 0), extent), max(extent + min(move, 0), 0))

@@ -1,0 +1,51 @@
+"""What a network starts from: its first weights, the same however it is cut, and its running statistics."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.training.layers import KINDS
+from lib_dlhpc.training.layers.kept import Array, Shapes
+from lib_dlhpc.training.layers.slices import part_of, start
+from lib_dlhpc.training.weights import Store
+
+
+def first_weights(store: Store, model: Model, layers: list[Any], whole: Model, seed: int) -> None:
+    """Fill in the first weights of a part of `whole`; each layer has random numbers of its own."""
+    numbers = {layer.name: number for number, layer in enumerate(whole.layers)}
+    for index, noun in enumerate(model.layers):
+        sees = store.table.of[index]
+        if not sees:
+            continue
+        weights = store.fill(index)
+        rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
+        start(layers[index], noun, weights, rng, KINDS)
+        tied = noun.attributes.get("tied")
+        if tied and sees["weight"].layer == index:
+            rng = np.random.default_rng([seed, numbers[tied]])
+            weights["weight"][...] = _words(noun, whole.layers[numbers[tied]], rng)
+        store.filled(index)
+
+
+def statistics(layers: list[Any], dtype: Any) -> Array:
+    """Return the running statistics of all layers as one array, which the layers update."""
+    wanted: list[tuple[Any, Shapes]] = [
+        (layer, layer.statistics) for layer in layers if hasattr(layer, "statistics")
+    ]
+    flat = np.zeros(sum(prod(s) for _, shapes in wanted for s in shapes.values()), dtype)
+    place = 0
+    for layer, shapes in wanted:
+        for name, shape in shapes.items():
+            layer.running[name] = flat[place : place + prod(shape)].reshape(shape)
+            place += prod(shape)
+    return flat
+
+
+def _words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
+    """Return the first weight of a tied layer: that of its embedding, which is in another stage."""
+    words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
+    KINDS["embedding"](owner).start({"weight": words}, rng)
+    axis, ranges = noun.attributes.get("elements", (-1, ()))
+    return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)

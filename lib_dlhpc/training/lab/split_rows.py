@@ -1,0 +1,166 @@
+"""What is wrong with the outputs of a convolution cut by rows, in words: which rows a rank has read, by the looks.
+
+Compared is what each classic mistake gives; where none fits, what only wrong outputs have read.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.training.lab.split import SplitTask, borrowed, wanted
+from lib_dlhpc.training.lab.split_words import same, shape_of
+from lib_dlhpc.training.layers.kept import Array
+
+TWO_RANKS = "What do its outputs read that another rank has?"
+
+
+def outputs_off(task: SplitTask, y: list[Any]) -> str:
+    """Say what is wrong with the outputs of a cut by rows, of one rank where something is; else nothing."""
+    right = task.whole()[0]
+
+    def at_border(rank: int) -> bool:
+        first, stop = wanted(task, rank)
+        return first < 0 or stop > task.layer.rows
+
+    # What is wrong inside as well is not a matter of the border.
+    for rank in sorted(range(task.ranks), key=at_border):
+        found, (first, stop) = y[rank], task.cut.outputs[rank]
+        expected = right[:, :, first:stop]
+        if same(found, expected):
+            continue
+        where = f"Rank {rank}, outputs {first} to {stop - 1}"
+        if not isinstance(found, np.ndarray) or found.shape != expected.shape:
+            return f"{where}: {shape_of(found)} in place of {expected.shape}.{_rows_off(task, rank, found)}"
+        for words, rows in _wrong_rows(task, rank):
+            w = task.arrays()[1]
+            if same(found, task.layer.forward(rows, w, (0, task.layer.padding))):
+                return f"{where}: {words}"
+        return f"{where}: {_suspects(task, rank, found, expected)}"
+    return ""
+
+
+def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
+    """Say which rows of input would give so many outputs."""
+    if not isinstance(found, np.ndarray) or found.ndim != 4:
+        return ""
+    layer, (first, stop) = task.layer, wanted(task, rank)
+    (low, high), need, got = task.cut.rows[rank], stop - first, found.shape[2]
+    inside = min(stop, layer.rows) - max(first, 0)
+    if got == layer.outputs(high - low) or got == layer.outputs(high - low, 0):
+        return f" That is what its own {high - low} rows give. {TWO_RANKS}"
+    if got > layer.outputs(need, 0):
+        return (
+            " These are too many. Rows are padded where the image ends, and only there; what lies between"
+            " two ranks is no border."
+        )
+    if inside < need and got == layer.outputs(inside, 0):
+        return (
+            f" The image ends at this rank, and {need - inside} of the rows it reads are padding: zeros. Are"
+            " they there?"
+        )
+    if got < layer.outputs(need, 0):
+        return (
+            f" Its outputs read rows {first} to {stop - 1}, {need} in all; these come from fewer. Is a halo"
+            " too short?"
+        )
+    return ""
+
+
+def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
+    """Yield words and the rows of input that a rank would have read, for each classic mistake."""
+    x, own, (first, stop) = task.arrays()[0], task.cut.rows[rank], wanted(task, rank)
+    rows = np.arange(first, stop)
+    inside = (rows >= 0) & (rows < task.layer.rows)
+    lent = np.isin(rows, borrowed(task, rank))
+
+    def read(source: Any, zero: Any) -> Array:
+        taken = x[:, :, np.clip(source, 0, task.layer.rows - 1)].copy()
+        taken[:, :, zero] = 0
+        return taken
+
+    above, below = lent & (rows < own[0]), lent & (rows >= own[1])
+    if lent.any():
+        yield (
+            "zeros stand where rows of its neighbours belong. Padding is for where the image ends.",
+            read(rows, ~inside | lent),
+        )
+    for side, name in ((above, "above"), (below, "below")):
+        if side.any() and side.sum() != lent.sum():
+            yield (
+                f"the rows from {name} are missing: zeros stand there.",
+                read(rows, ~inside | side),
+            )
+    last_above = above & (rows == rows[above].min()) if above.any() else above
+    last_below = below & (rows == rows[below].max()) if below.any() else below
+    sides = [(last_above, "above"), (last_below, "below")]
+    if last_above.any() and last_below.any():
+        sides.append((last_above | last_below, "on both sides"))
+    for short, name in sides:
+        if short.any():
+            words = f"the halo is one row short {name}: zeros stand in the row furthest away."
+            yield words, read(rows, ~inside | short)
+    for shift in (1, -1):
+        near, all_ = np.where(lent, rows + shift, rows), rows + shift
+        yield "the rows that were borrowed are off by one.", read(near, ~inside)
+        yield "all rows are off by one.", read(all_, (all_ < 0) | (all_ >= task.layer.rows))
+    if lent.any():
+        low, high = own
+        mirrored = np.where(above, 2 * low - 1 - rows, np.where(below, 2 * high - 1 - rows, rows))
+        words = "in place of its neighbours' rows it has its own once more."
+        yield words, read(np.clip(mirrored, low, high), ~inside)
+        yield words, read(np.where(lent, np.clip(rows, low, high - 1), rows), ~inside)
+        ends = rows.copy()
+        _mix(ends, above, task.cut.rows, rank - 1)
+        _mix(ends, below, task.cut.rows, rank + 1)
+        words = "the rows that were borrowed come from the far end of the neighbours."
+        yield words, read(ends, ~inside)
+    if not inside.all():
+        beyond = "the padding of the image is wrong: beyond it are zeros, and this rank has"
+        none = np.zeros(len(rows), bool)
+        yield f"{beyond} its last row once more.", read(rows, none)
+        yield f"{beyond} the rows of the other end.", read(rows % task.layer.rows, none)
+        size = task.layer.rows
+        mirror = np.where(rows < 0, -rows, np.where(rows >= size, 2 * size - 2 - rows, rows))
+        yield f"{beyond} a mirror image.", read(mirror, none)
+
+
+def _mix(rows: Any, side: Any, cuts: Any, peer: int) -> None:
+    """Take what one side borrows from the other end of the neighbour's rows, in their order."""
+    if side.any() and 0 <= peer < len(cuts):
+        low, high = cuts[peer]
+        count = int(side.sum())
+        rows[side] = (
+            np.arange(low, low + count)
+            if rows[side][-1] == high - 1
+            else np.arange(high - count, high)
+        )
+
+
+def _suspects(task: SplitTask, rank: int, found: Array, expected: Array) -> str:
+    """Say which rows only wrong outputs have read."""
+    first, _ = task.cut.outputs[rank]
+    right = [
+        bool(np.allclose(found[:, :, k], expected[:, :, k], rtol=1e-9))
+        for k in range(expected.shape[2])
+    ]
+    layer = task.layer
+
+    def reads(k: int) -> set[int]:
+        start = (first + k) * layer.stride - layer.padding
+        return set(range(start, start + layer.kernel))
+
+    wrong = [k for k, fine in enumerate(right) if not fine]
+    rows = set().union(*(reads(k) for k in wrong))
+    rows -= set().union(*(reads(k) for k, fine in enumerate(right) if fine))
+    outside = {row for row in rows if row not in range(layer.rows)}
+    lent = rows & set(borrowed(task, rank))
+    which = f"{len(wrong)} of {len(right)} rows of outputs are wrong"
+    if len(wrong) == len(right) or not rows:
+        return f"{which}, those included that read its own rows alone."
+    listed = ", ".join(map(str, sorted(rows)))
+    if rows == outside:
+        return f"{which}, and only these read beyond the image (rows {listed}), where zeros belong."
+    if rows <= lent | outside:
+        return f"{which}, and only these read what it borrows (rows {listed})."
+    return f"{which}, and only these read rows {listed}."

@@ -1,0 +1,157 @@
+"""Convolution in any number of dimensions, as products of matrices.
+
+The inputs that each output reads are copied into a matrix of columns, a block of outputs at a time, so
+that the block stays in the cache while it is multiplied (Chellapilla et al. 2006, "High performance
+convolutional neural networks for document processing"). Only the input is kept for the backward pass.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.training.layers.slices import own_shapes
+from lib_dlhpc.training.layers.windows import Tap, blocks, taps, whole
+
+CACHE = 1024 * 1024  # bytes of columns: fits the second-level cache of today's cores
+APART = 16  # numbers between two rows of columns; rows a power of 2 apart would evict one another
+
+
+class _Block(NamedTuple):
+    positions: slice  # of the outputs, a column each
+    shape: tuple[int, ...]
+    reads: tuple[slice, ...]  # the inputs that it needs
+    taps: list[Tap]  # counted from these, so that most blocks have the same
+
+
+class Conv:
+    """y = W * x + b; x of shape (channels, *space, batch), W (outputs, channels / groups, *kernel)."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.window = layer.attributes
+        self.inputs, *space = layer.input_shape
+        self.outputs, *output = layer.output_shape
+        self.space, self.output, self.groups = tuple(space), tuple(output), self.window["groups"]
+        kernel = tuple(self.window["kernel"])
+        self.many = prod(kernel)
+        self.shapes: Shapes = {"weight": (self.outputs, self.inputs // self.groups, *kernel)}
+        if self.window["bias"]:
+            self.shapes["bias"] = (self.outputs,)
+        self.shapes = own_shapes(layer, self.shapes)
+        self._plans: dict[int, list[_Block]] = {}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Fill in the weights: He et al. 2015, equation 10."""
+        weight = weights["weight"]
+        weight[...] = rng.normal(0, np.sqrt(2 / prod(weight.shape[1:])), weight.shape)
+        if "bias" in weights:
+            weights["bias"].fill(0)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y of shape (outputs, *space, batch)."""
+        kept.values["x"] = x
+        x = _in_one_piece(kept, x)
+        y = kept.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
+        matrices, products = self._by_group(weights["weight"]), self._by_group(y)
+        for block, columns, _ in self._columns(kept, x):
+            for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
+                np.matmul(matrix, columns_of, out=product[:, block.positions])
+        if "bias" in weights:
+            rows = y.reshape(self.outputs, -1)
+            rows += weights["bias"][:, None]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx: what an output has read gets its share of the output's gradient."""
+        x = _in_one_piece(kept, kept.values["x"])
+        dx = None
+        if kept.wants_dx:
+            dx = kept.array(x.shape, x.dtype)
+            dx.fill(0)
+        matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
+        dys = self._by_group(dy)
+        # The product is quicker this way round: many rows, few columns.
+        turned = np.zeros(dws.swapaxes(1, 2).shape, x.dtype)
+        for block, columns, grid in self._columns(kept, x):
+            for matrix, dw, product, columns_of in zip(matrices, turned, dys, columns, strict=True):
+                part = product[:, block.positions]
+                dw += columns_of @ part.T
+                if dx is not None:
+                    np.matmul(matrix.T, part, out=columns_of)
+            if dx is not None:
+                near = dx[block.reads]
+                for tap in block.taps:
+                    near[tap.there] += grid[:, tap.number][tap.here]
+        dws[...] = turned.swapaxes(1, 2)
+        if "bias" in weights:
+            np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
+        return dx
+
+    def _columns(self, kept: Kept, x: Array) -> Iterator[tuple[_Block, Array, Array]]:
+        """Yield each block with what its outputs read, in two views of the same memory.
+
+        (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
+        """
+        rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
+        long = max((prod(block.shape) for block in plan), default=0) + APART
+        # All convolutions ask for the same number, so all use the same memory.
+        memory = kept.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
+        for block in plan:
+            positions = prod(block.shape)
+            columns = memory[: rows * long].reshape(rows, long)[:, :positions]
+            grid = columns.reshape(self.inputs, self.many, *block.shape)
+            near = x[block.reads]
+            for tap in block.taps:
+                column = grid[:, tap.number]
+                column[tap.here] = near[tap.there]
+                for border in tap.border:
+                    column[border] = 0
+            yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
+
+    def _plan(self, batch: int, itemsize: int) -> list[_Block]:
+        """Return the blocks for a batch size; they are made once."""
+        if batch not in self._plans:
+            plan = self._plans[batch] = []
+            row, done = CACHE // (self.inputs * self.many * itemsize) - APART, 0
+            known: dict[Any, list[Tap]] = {}
+            for block in blocks(self.output, max(0, row) // max(1, batch)):
+                extents = tuple(part.stop - part.start for part in block)
+                stop = done + prod(extents) * batch
+                reads, outside = self._reads(block)
+                space = tuple(part.stop - part.start for part in reads)
+                if (extents, space, outside) not in known:
+                    window = {**self.window, "padding": outside}
+                    known[extents, space, outside] = taps(space, whole(extents), window)
+                found = known[extents, space, outside]
+                where = (slice(None), *reads)
+                plan.append(_Block(slice(done, stop), (*extents, batch), where, found))
+                done = stop
+        return self._plans[batch]
+
+    def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """Return the inputs that a block of outputs needs, and how much padding is before them."""
+        reads, outside = [], []
+        options = (self.window[name] for name in ("kernel", "stride", "padding"))
+        for part, extent, width, stride, padding in zip(block, self.space, *options, strict=True):
+            first = part.start * stride - padding
+            start = max(0, first)
+            stop = min(extent, (part.stop - 1) * stride - padding + width)
+            reads.append(slice(start, max(start, stop)))
+            outside.append(start - first)
+        return tuple(reads), tuple(outside)
+
+    def _by_group(self, tensor: Array) -> Array:
+        """Return a view as (groups, outputs / groups, all else)."""
+        return tensor.reshape(self.groups, self.outputs // self.groups, -1)
+
+
+def _in_one_piece(kept: Kept, x: Array) -> Array:
+    """Return x as the layers hold it; the network's samples lie otherwise, and are not kept twice."""
+    if x.flags.c_contiguous:
+        return x
+    copy = kept.array(x.shape, x.dtype)
+    copy[...] = x
+    return copy

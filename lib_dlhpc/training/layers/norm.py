@@ -1,0 +1,137 @@
+"""Normalisation over the batch or over the features, with a learned scale and shift."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.training.layers.exchange import sum_over_group
+from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
+
+EPSILON = 1e-5
+MOMENTUM = 0.1  # share of a batch in the running statistics
+
+
+class BatchNorm:
+    """Each channel with mean 0 and variance 1 over batch and space, then scaled and shifted.
+
+    The sums go through context.sum_over_ranks: with MPI's, all ranks normalise alike (Peng et al.
+    2018, "MegDet", section 3.3), without it each rank normalises its own samples. Ranks that share a
+    sample's positions sum over their group in any case. Evaluation takes
+    running statistics, which are not weights but belong to a checkpoint. Source: Ioffe and Szegedy 2015.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        channels = layer.input_shape[0]
+        self.images = len(layer.input_shape) >= 3
+        self.groups = layer.attributes.get("sum", ())
+        self.shapes: Shapes = {"scale": (channels,), "shift": (channels,)}
+        self.statistics: Shapes = {"mean": (channels,), "variance": (channels,)}
+        self.running: Tensors = {}  # set by the network
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Scale 1, shift 0."""
+        weights["scale"].fill(1)
+        weights["shift"].fill(0)
+        self.running["mean"].fill(0)
+        self.running["variance"].fill(1)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, shaped as x."""
+        y = kept.array(x.shape, x.dtype)
+        rows, normal = self._rows(x), self._rows(y)
+        if kept.context.training:
+            count = self._sum(kept, np.array([rows.shape[1]], x.dtype))
+            share = MOMENTUM if count > 0 else 0.0  # a rank without samples has seen nothing
+            count = np.maximum(count, 1)
+            mean = self._sum(kept, rows.sum(axis=1)) / count
+            np.subtract(rows, mean[:, None], out=normal)
+            square = np.einsum("cn,cn->c", normal, normal)
+            variance = self._sum(kept, square) / count
+            unbiased = variance * count / np.maximum(count - 1, 1)
+            seen = () if kept.context.again else (("mean", mean), ("variance", unbiased))
+            for name, new in seen:
+                self.running[name] += share * (new - self.running[name])
+        else:
+            mean, variance = self.running["mean"], self.running["variance"]
+            count = np.ones(1, x.dtype)
+            np.subtract(rows, mean[:, None], out=normal)
+        inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
+        kept.values.update(x=x, mean=mean, inverse=inverse, count=count)
+        normal *= (inverse * weights["scale"])[:, None]
+        normal += weights["shift"][:, None]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx; mean and variance depend on x as well."""
+        values, rows = kept.values, self._rows(dy)
+        normal = self._rows(kept.array(dy.shape, dy.dtype))
+        np.subtract(self._rows(values["x"]), values["mean"][:, None], out=normal)
+        normal *= values["inverse"][:, None]
+        shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
+        gradients["shift"][...], gradients["scale"][...] = shift, scale
+        both = self._sum(kept, np.concatenate([shift, scale])) / values["count"]
+        shift, scale = np.split(both, 2)
+        normal *= scale[:, None]
+        rows -= normal
+        rows -= shift[:, None]
+        rows *= (weights["scale"] * values["inverse"])[:, None]
+        return rows.reshape(dy.shape) if self.images else rows.T
+
+    def _sum(self, kept: Kept, values: Array) -> Array:
+        """Return the sum over all ranks that are normalised together."""
+        for group in self.groups:
+            values = sum_over_group(kept, group, values)
+        return kept.context.sum_over_ranks(values)
+
+    def _rows(self, x: Array) -> Array:
+        """Return x with a row for each channel."""
+        return x.reshape(len(x), -1) if self.images else x.T
+
+
+class LayerNorm:
+    """Each position with mean 0 and variance 1 over its features, then scaled and shifted (Ba et al. 2016)."""
+
+    def __init__(self, layer: Layer) -> None:
+        features = layer.input_shape[-1]
+        self.shapes: Shapes = {"scale": (features,), "shift": (features,)}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Scale 1, shift 0."""
+        weights["scale"].fill(1)
+        weights["shift"].fill(0)
+
+    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+        """Return y, shaped as x."""
+        y = kept.array(x.shape, x.dtype)
+        mean = x.mean(axis=-1, keepdims=True)
+        np.subtract(x, mean, out=y)
+        variance = _dots(y, y) / x.dtype.type(x.shape[-1])
+        inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
+        kept.values.update(x=x, mean=mean, inverse=inverse)
+        y *= inverse
+        y *= weights["scale"]
+        y += weights["shift"]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+        """Return dx."""
+        values, others = kept.values, tuple(range(dy.ndim - 1))
+        normal = kept.array(dy.shape, dy.dtype)
+        np.subtract(values["x"], values["mean"], out=normal)
+        normal *= values["inverse"]
+        np.sum(dy, axis=others, out=gradients["shift"])
+        features = dy.shape[-1]
+        flat, flat_normal = dy.reshape(-1, features), normal.reshape(-1, features)
+        np.einsum("ni,ni->i", flat, flat_normal, out=gradients["scale"])
+        dy *= weights["scale"]
+        normal *= _dots(dy, normal) / dy.dtype.type(features)
+        dy -= np.mean(dy, axis=-1, keepdims=True)
+        dy -= normal
+        dy *= values["inverse"]
+        return dy
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """Return the sum of a * b over the features, without an array as large as they are."""
+    return np.einsum("...i,...i->...", a, b)[..., None]

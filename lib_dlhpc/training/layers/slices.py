@@ -1,0 +1,77 @@
+"""Slices: a rank's part of a tensor that is split, its first weights and its part of a random mask.
+
+Any split must start with the same weights and drop the same elements, so random numbers are drawn for the
+whole, then cut. A part is an axis and ranges along it, ((start, stop), ...), one behind the other.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.training.layers.kept import Array, Shapes, Tensors
+
+Part: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
+
+
+def part_of(whole: Array, part: Part | None) -> Array:
+    """Return the part of an array that lies in the ranges; all of it if there is no part."""
+    if part is None:
+        return whole
+    axis, ranges = part
+    cuts = [whole[_along(axis, start, stop)] for start, stop in ranges]
+    return cuts[0] if len(cuts) == 1 else np.concatenate(cuts, axis=axis)
+
+
+def put_part(whole: Array, part: Part | None, values: Array) -> None:
+    """Put values into the part of an array that part_of gives."""
+    if part is None:
+        whole[...] = values
+        return
+    axis, ranges = part
+    first = 0
+    for start, stop in ranges:
+        whole[_along(axis, start, stop)] = values[_along(axis, first, first + stop - start)]
+        first += stop - start
+
+
+def parts_of(layer: Layer) -> Mapping[str, Part]:
+    """Return the part of each tensor that is split; batch norm's statistics are cut as its weights are."""
+    parts = dict(layer.attributes.get("part", {}))
+    if layer.kind == "batch_norm" and "scale" in parts:
+        parts |= {"mean": parts["scale"], "variance": parts["scale"]}
+    return parts
+
+
+def own_shapes(layer: Layer, shapes: Shapes) -> Shapes:
+    """Return the shapes of the tensors that this rank has: without those of which it has no range."""
+    parts = layer.attributes.get("part", {})
+    return {name: shape for name, shape in shapes.items() if name not in parts or parts[name][1]}
+
+
+def start(layer: Any, noun: Layer, weights: Tensors, rng: np.random.Generator, kinds: Any) -> None:
+    """Fill in the first weights of a rank's layer: its part of those of the whole layer.
+
+    layer: made from `noun`, which says what it is a part of. kinds: the classes of layers by name.
+    """
+    parts = parts_of(noun)
+    if not hasattr(layer, "start"):
+        return
+    whole = noun.attributes.get("whole")
+    if not parts or whole is None or hasattr(layer, "statistics"):  # no random numbers in norms
+        layer.start(weights, rng)
+        return
+    entire = kinds[whole.kind](whole)
+    tensors = {name: np.zeros(shape, _dtype(weights)) for name, shape in entire.shapes.items()}
+    entire.start(tensors, rng)
+    for name in tensors.keys() & weights.keys():  # a tied layer sees a tensor of another's
+        weights[name][...] = part_of(tensors[name], parts.get(name))
+
+
+def _dtype(weights: Tensors) -> Any:
+    return next(iter(weights.values())).dtype if weights else np.float64
+
+
+def _along(axis: int, start: int, stop: int) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, slice(start, stop))

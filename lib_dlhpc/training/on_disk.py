@@ -1,0 +1,240 @@
+"""OnDisk: a network whose weights, gradients and optimiser state are on disk, those of a layer or two in memory.
+
+While one layer computes, the weights of the next are read. As soon as a layer's gradient is complete its
+weights move and are written back, so nothing as large as the network is ever in memory (Pudipeddi et al.
+2020, "Training large neural networks with constant memory using a new execution algorithm").
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.training.disk import Disk
+from lib_dlhpc.training.layers.kept import Array, Tensors
+from lib_dlhpc.training.layers.room import Room
+from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
+from lib_dlhpc.training.weights import Parameter, Table
+
+BEHIND = 1  # layers whose new weights are on their way to the disk
+
+
+@dataclass
+class Buffer:
+    """A layer's part of a column, and what to wait for before it is used."""
+
+    flat: Array
+    job: int = 0
+
+
+@dataclass
+class Gradient:
+    """What a pass has of a layer's gradient; `before`: the sum of the passes before it, still to be added."""
+
+    flat: Array
+    job: int = 0
+    before: Array | None = None
+
+
+@dataclass
+class Own:
+    """One layer's weights, for an optimiser."""
+
+    weights: Array
+    gradients: Array
+    parameters: list[Parameter]
+
+
+class OnDisk:
+    """A store (see weights.py) of columns on disk: weights, gradients, and the memories of the optimiser.
+
+    rate: of the step; set it before the last pass of a step goes back. complete(layer, gradient): called
+    with each layer's gradient, in one flat array, before its weights move: to add up over ranks, in place.
+    The largest layer must fit in memory about seven times.
+    """
+
+    def __init__(
+        self, table: Table, dtype: Any, room: Room, disk: Disk, optimizer: Optimizer
+    ) -> None:
+        self.table, self.dtype, self.room = table, np.dtype(dtype), room
+        self.disk, self.optimizer = disk, optimizer
+        self.rate: float | None = None
+        self.complete: Callable[[int, Array], None] = lambda layer, gradient: None
+        self.memories = MEMORIES[optimizer.name]
+        self.columns = ("weights", *self.memories, "gradients")
+        disk.extend(len(self.columns) * table.size * self.dtype.itemsize)
+        self._own: list[list[Parameter]] = [[] for _ in table.of]
+        for parameter in table.parameters:
+            self._own[parameter.layer].append(parameter)
+        self._sees = [tuple({p.layer: None for p in sees.values()}) for sees in table.of]
+        self._first = next((at for at, sees in enumerate(self._sees) if sees), -1)
+        self._here: dict[int, Buffer] = {}  # weights by layer
+        self._ahead: tuple[int, ...] = ()
+        self._gradients: dict[int, Gradient] = {}
+        self._state: dict[str, Buffer] = {}
+        self._sums: set[int] = set()  # layers of which the gradients of some passes are on disk
+        self._writing: deque[list[Buffer]] = deque()
+        self._last = False
+
+    def read(self, column: str, start: int, stop: int) -> Array:
+        """Return part of a column, as if it were a flat array; between two steps."""
+        flat = np.empty(stop - start, self.dtype)
+        self.disk.wait(self.disk.read(self._place(column, start), flat))
+        return flat
+
+    def write(self, column: str, start: int, values: Array) -> None:
+        """Set part of a column; between two steps."""
+        flat = np.ascontiguousarray(values, self.dtype)
+        self.disk.wait(self.disk.write(self._place(column, start), flat))
+
+    def begin(self, passes: int) -> None:
+        """No gradient is there yet."""
+        self._rest()
+        self._sums.clear()
+
+    def back(self, last: bool) -> None:
+        """The last pass moves the weights. Raises RuntimeError if no rate was set."""
+        if last and self.rate is None:
+            raise RuntimeError("weights on disk move as backward goes: set store.rate before it.")
+        self._last = last
+        self.optimizer.updates += last
+
+    def take(self, index: int, then: int | None) -> Tensors:
+        """Return a layer's weights; those of the next are read meanwhile."""
+        self._ahead = self._sees[then] if then is not None else ()
+        self._forget((*self._sees[index], *self._ahead))
+        for layer in (*self._sees[index], *self._ahead):
+            if layer not in self._here:
+                self._here[layer] = self._fetch("weights", layer)
+        return self._tensors(index, {layer: self._arrived(layer) for layer in self._sees[index]})
+
+    def let_go(self, index: int) -> None:
+        """Free the memory, but for what is next."""
+        self._forget(self._ahead)
+
+    def target(self, index: int) -> Tensors:
+        """Return arrays for a layer's gradients; where layers add, with what is there."""
+        if self._last and self._own[index]:
+            self._state = {name: self._fetch(name, index) for name in self.memories}
+        for layer in self._sees[index]:
+            self._gradients[layer] = self._gradient(layer, layer == index)
+        return self._tensors(index, {layer: each.flat for layer, each in self._gradients.items()})
+
+    def written(self, index: int) -> None:
+        """Add what earlier passes gave; move the weights if that is all, else write the sum."""
+        done: list[Buffer] = []
+        for layer, gradient in self._gradients.items():
+            if gradient.before is not None:
+                self.disk.wait(gradient.job)
+                for p in self._own[layer]:
+                    if p not in self.table.adds:
+                        part = self._part(p)
+                        gradient.flat[part] += gradient.before[part]
+            if layer == index and self._last:
+                done += self._move(layer, gradient.flat)
+            else:
+                self._sums.add(layer)
+                done.append(self._write("gradients", layer, gradient.flat))
+        self._gradients, self._state = {}, {}
+        self._writing.append(done)
+        while len(self._writing) > BEHIND:
+            self._settle()
+        if index == self._first:
+            self._rest()
+
+    def fill(self, index: int) -> Tensors:
+        """Return zeros for a layer's own weights."""
+        self._here[index] = Buffer(np.zeros(self._size(index), self.dtype))
+        return {
+            name: self._here[index].flat[self._part(p)].reshape(p.shape)
+            for name, p in self.table.of[index].items()
+            if p.layer == index
+        }
+
+    def filled(self, index: int) -> None:
+        """Write them."""
+        flat = self._here.pop(index).flat
+        if flat.size:
+            self.disk.wait(self._write("weights", index, flat).job)
+
+    def _gradient(self, layer: int, own: bool) -> Gradient:
+        """Return where a layer's gradients go. Another layer's, to which it adds, are as they have become."""
+        flat, adds = self.room.array((self._size(layer),), self.dtype), self.table.adds
+        if layer not in self._sums:
+            for p in self._own[layer]:
+                if not own or p in adds:
+                    flat[self._part(p)] = 0
+            return Gradient(flat)
+        if not own or all(p in adds for p in self._own[layer]):
+            self.disk.wait(self.disk.read(self._place("gradients", self._start(layer)), flat))
+            return Gradient(flat)
+        before = self._fetch("gradients", layer)
+        for p in self._own[layer]:
+            if p in adds:
+                self.disk.wait(before.job)
+                flat[self._part(p)] = before.flat[self._part(p)]
+        return Gradient(flat, before.job, before.flat)
+
+    def _move(self, layer: int, gradient: Array) -> list[Buffer]:
+        """Update a layer's weights; return what is on its way to the disk."""
+        self.complete(layer, gradient)
+        for buffer in self._state.values():
+            self.disk.wait(buffer.job)
+        weights, start = self._here[layer].flat, self._start(layer)
+        own = [replace(p, start=p.start - start, stop=p.stop - start) for p in self._own[layer]]
+        state = {name: buffer.flat for name, buffer in self._state.items()}
+        assert self.rate is not None
+        rule, optimizer = RULES[self.optimizer.name], replace(self.optimizer, state=state)
+        rule(optimizer, Own(weights, gradient, own), self.rate)
+        columns = {"weights": weights, **state}
+        return [self._write(column, layer, flat) for column, flat in columns.items()]
+
+    def _fetch(self, column: str, layer: int) -> Buffer:
+        """Begin to read a layer's part of a column."""
+        flat = self.room.array((self._size(layer),), self.dtype)
+        return Buffer(flat, self.disk.read(self._place(column, self._start(layer)), flat))
+
+    def _write(self, column: str, layer: int, flat: Array) -> Buffer:
+        """Begin to write it."""
+        return Buffer(flat, self.disk.write(self._place(column, self._start(layer)), flat))
+
+    def _arrived(self, layer: int) -> Array:
+        self.disk.wait(self._here[layer].job)
+        return self._here[layer].flat
+
+    def _forget(self, but: tuple[int, ...]) -> None:
+        for layer in [layer for layer in self._here if layer not in but]:
+            del self._here[layer]
+
+    def _settle(self) -> None:
+        """Wait for what one layer wrote; its memory is free then."""
+        for buffer in self._writing.popleft():
+            self.disk.wait(buffer.job)
+
+    def _rest(self) -> None:
+        """Wait for all, and have nothing in memory."""
+        while self._writing:
+            self._settle()
+        self._here.clear()
+
+    def _tensors(self, index: int, flats: dict[int, Array]) -> Tensors:
+        return {
+            name: flats[p.layer][self._part(p)].reshape(p.shape)
+            for name, p in self.table.of[index].items()
+        }
+
+    def _part(self, p: Parameter) -> slice:
+        """Return where a tensor lies in its layer's part."""
+        start = self._start(p.layer)
+        return slice(p.start - start, p.stop - start)
+
+    def _start(self, layer: int) -> int:
+        return self._own[layer][0].start
+
+    def _size(self, layer: int) -> int:
+        return self._own[layer][-1].stop - self._start(layer) if self._own[layer] else 0
+
+    def _place(self, column: str, start: int) -> int:
+        return (self.columns.index(column) * self.table.size + start) * self.dtype.itemsize

@@ -1,0 +1,175 @@
+"""Optimisers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
+
+Weight decay is for weights only; biases, scales and shifts take neither decay nor a rate of their own.
+With LARS and LAMB these move by the gradient alone, so a bias of zeros moves as well.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.training.layers.kept import Array, Tensors, parts
+from lib_dlhpc.training.weights import Parameter
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class Weights(Protocol):
+    """What an optimiser moves: a network, or the part of one that is a rank's to move."""
+
+    weights: Any
+    gradients: Any
+    parameters: Any  # of which the part may have none, or some elements
+
+
+@dataclass
+class Optimizer:
+    """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint.
+
+    whole: makes, of a part's sums of squares, those of whole tensors: called with one for each tensor that
+    decays, and the names of these.
+    """
+
+    name: str
+    training: Training
+    state: Tensors = field(default_factory=dict)
+    updates: int = 0
+    whole: Callable[[Array, list[str]], Array] = lambda squares, names: squares
+
+    def update(self, network: Weights, rate: float) -> None:
+        """Move all weights by the gradients of the mean loss."""
+        self.updates += 1
+        RULES[self.name](self, network, rate)
+
+    def memory(self, name: str, network: Weights) -> Array:
+        """Return a flat array, one number a weight, that starts as zeros and stays."""
+        if name not in self.state:
+            self.state[name] = np.zeros_like(network.weights)
+        return self.state[name]
+
+
+def sgd(own: Optimizer, network: Weights, rate: float) -> None:
+    """w -= rate (g + decay w)."""
+    step = network.gradients
+    _decay(own, network, step)
+    step *= step.dtype.type(rate)
+    network.weights -= step
+
+
+def momentum(own: Optimizer, network: Weights, rate: float) -> None:
+    """v = m v + g + decay w; w -= rate v (Goyal et al. 2017, equation 9)."""
+    velocity, step = own.memory("velocity", network), network.gradients
+    _decay(own, network, step)
+    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity += step
+    np.multiply(velocity, step.dtype.type(rate), out=step)
+    network.weights -= step
+
+
+def lars(own: Optimizer, network: Weights, rate: float) -> None:
+    """v = m v + rate local (g + decay w), local = trust |w| / (|g| + decay |w|); w -= v.
+
+    Biases, scales and shifts take local = trust: at rates of 10 and more, made for tiny local rates, a
+    bias that moved by the plain rule would diverge.
+    Source: You et al. 2017, "Large batch training of convolutional networks", algorithm 1.
+    """
+    velocity, step = own.memory("velocity", network), network.gradients
+    decay = own.training.weight_decay
+    lengths, slopes = _norms(own, network, network.weights), _norms(own, network, step)
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        g, w = step[part], network.weights[part]
+        local = own.training.trust
+        if parameter.decays:
+            length = next(lengths)
+            local *= _ratio(length, next(slopes) + decay * length)
+            _add(g, decay, w)
+        g *= g.dtype.type(rate * local)
+    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity += step
+    network.weights -= velocity
+
+
+def adam(own: Optimizer, network: Weights, rate: float) -> None:
+    """w -= rate (m / (sqrt(v) + e) + decay w), bias-corrected (Kingma and Ba 2015; Loshchilov and Hutter 2019)."""
+    step = _adam_step(own, network)
+    step *= step.dtype.type(rate)
+    network.weights -= step
+
+
+def lamb(own: Optimizer, network: Weights, rate: float) -> None:
+    """Adam's step, scaled for each tensor to the length of its weights (You et al. 2020, algorithm 2)."""
+    step = _adam_step(own, network)
+    lengths, steps = _norms(own, network, network.weights), _norms(own, network, step)
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        local = 1.0
+        if parameter.decays:
+            local = _ratio(next(lengths), next(steps))
+        step[part] *= step.dtype.type(rate * local)
+    network.weights -= step
+
+
+RULES: dict[str, Callable[[Optimizer, Weights, float], None]] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "lars": lars,
+    "adam": adam,
+    "lamb": lamb,
+}
+
+# What each keeps from step to step: so many numbers a weight.
+MEMORIES: dict[str, tuple[str, ...]] = {
+    "sgd": (),
+    "momentum": ("velocity",),
+    "lars": ("velocity",),
+    "adam": ("first", "second"),
+    "lamb": ("first", "second"),
+}
+
+
+def _adam_step(own: Optimizer, network: Weights) -> Array:
+    """Put Adam's step where the gradients were, a part at a time."""
+    whole = own.memory("first", network), own.memory("second", network), network.gradients
+    kind = network.gradients.dtype.type
+    for part in parts(network.gradients):
+        first, second, g = (array[part] for array in whole)
+        first += kind(1 - BETA1) * (g - first)
+        second += kind(1 - BETA2) * (g * g - second)
+        np.sqrt(second / kind(1 - BETA2**own.updates), out=g)
+        g += kind(EPSILON)
+        np.divide(first, g, out=g)
+        g /= kind(1 - BETA1**own.updates)
+    _decay(own, network, network.gradients)
+    return network.gradients
+
+
+def _decay(own: Optimizer, network: Weights, step: Array) -> None:
+    if own.training.weight_decay:
+        for part in _decaying(network.parameters):
+            _add(step[part], own.training.weight_decay, network.weights[part])
+
+
+def _add(step: Array, factor: float, weights: Array) -> None:
+    """step += factor weights, without an array as large as they are."""
+    for part in parts(step):
+        step[part] += step.dtype.type(factor) * weights[part]
+
+
+def _decaying(parameters: list[Parameter]) -> list[slice]:
+    return [slice(each.start, each.stop) for each in parameters if each.decays]
+
+
+def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
+    """Return the norms of the tensors that decay, in their order."""
+    squares = [np.dot(of[part], of[part]) for part in _decaying(network.parameters)]
+    names = [each.name for each in network.parameters if each.decays]
+    return iter(np.sqrt(own.whole(np.array(squares, of.dtype), names)).tolist())
+
+
+def _ratio(over: float, under: float) -> float:
+    """A tensor of zeros, or one without gradient, moves as the plain rule says."""
+    return over / under if over > 0 and under > 0 else 1.0

@@ -1,0 +1,244 @@
+"""The trainer's own layers, timed on all ranks at once: mpiexec -n 2 python -m lib_dlhpc.training.probe FILE 20.
+
+Rank 0 writes to FILE, as JSON, what `dlhpc calibrate` fits: seconds of each layer forward and backward and of
+each update in a few small networks, again and again for about so many seconds, and steps of a tiny run.
+All ranks work at the same time, as they do in training: what they share, such as memory, is shared here too.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.training import Training
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.network import ALONE, Network
+from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
+
+# Of a network in a round; the first is left out, each of the others ends with another update: what it reads
+# was last looked at a step ago, as in training.
+STEPS = 1 + len(RULES)
+LEAST_ROUNDS = 3
+QUICK = 0.25  # of a round's steps are quicker than what counts: who just got its core back has a cold cache
+AWAY = 0.05  # of the seconds go into pieces that go out of memory and back, about
+
+
+def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
+    activation, pool = more.get("activation", "relu"), more.get("pool", "max_pool")
+    norm = [{"kind": "batch_norm"}] if more.get("norm") else []
+    space = [size] * more.get("axes", 2)
+    options = {"kernel": kernel, "padding": kernel // 2}
+    return {
+        "family": "sequential",
+        "input": [channels, *space],
+        "layers": [
+            {"kind": "conv", "channels": first, **options}, *norm, {"kind": activation},
+            {"kind": pool, "kernel": 2},
+            {"kind": "conv", "channels": second, **options}, *norm, {"kind": activation},
+            {"kind": pool, "kernel": 2},
+            {"kind": "flatten"}, {"kind": "dense", "features": 48}, {"kind": activation},
+            {"kind": "dense", "features": 10},
+        ],
+    }  # fmt: skip
+
+
+def _words(layers: int, hidden: int, sequence: int, vocabulary: int, dropout: float) -> Any:
+    sizes = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence}
+    return {"family": "gpt", "vocabulary": vocabulary, "dropout": dropout, **sizes}
+
+
+def _mlp(*widths: int, activation: str = "relu") -> Any:
+    return {"family": "mlp", "widths": list(widths), "activation": activation}
+
+
+# Networks and the batches of a rank, from tiny to what a laptop still trains in class; no lab's own.
+NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
+    (_mlp(48, 56, 40, 10), (16, 96, 384)),
+    (_mlp(784, 160, 96, 10), (48, 192)),
+    (_mlp(300, 400, 400, 10, activation="tanh"), (64,)),
+    (_mlp(512, 1024, 768, 10, activation="sigmoid"), (96,)),
+    (_mlp(720, 640, 440, 10), (56,)),
+    (_mlp(320, 1200, 1000, 10), (40,)),
+    (_image(12, 24, 3, 8, 1), (24, 96)),
+    (_image(6, 16, 5, 28, 1, activation="tanh", pool="avg_pool"), (12, 48)),
+    (_image(24, 32, 3, 16, 3, norm=True), (16,)),
+    (_image(6, 12, 3, 12, 1, axes=3, activation="leaky_relu", pool="avg_pool"), (6,)),
+    (_words(2, 48, 24, 48, 0.1), (4, 12)),
+    (_words(2, 96, 40, 80, 0.1), (2, 4, 14)),  # of 2 samples are microbatches
+    (_words(2, 64, 32, 64, 0.0), (4, 12)),
+)
+# The processor's seconds of this rank: what others take of a core meanwhile is no layer's time. Where they are
+# counted too coarsely, the clock on the wall.
+FINE = time.get_clock_info("thread_time").resolution < 1e-6
+own_clock = time.thread_time if FINE else perf_counter
+# So little work that what is outside of it shows.
+TINY: dict[str, Any] = {"widths": [64, 24, 16, 10], "batch": 16}
+WARM_UP = 10  # steps of a tiny run that do not count
+
+
+class Timed(Network):
+    """A network that takes down when it comes to each layer, forward and backward."""
+
+    marks: list[float]
+
+    def _one(self, visit: str, index: int, *rest: Any) -> Array:
+        self.marks.append(own_clock())
+        return super()._one(visit, index, *rest)
+
+    def _back(self, index: int, *rest: Any) -> None:
+        self.marks.append(own_clock())
+        super()._back(index, *rest)
+
+
+class Case:
+    """One network at one batch size, with made-up samples."""
+
+    def __init__(self, table: Mapping[str, Any], batch: int) -> None:
+        self.table, self.batch = dict(table), batch
+        self.network = Timed(read_model(self.table))
+        model, dice = self.network.model, np.random.default_rng(0)
+        shape = (batch, *model.input_shape)
+        words = model.layers[0].kind == "embedding"
+        self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
+        self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
+        # They share memories, or more would lie in the caches than a run with one of them has; but that of
+        # LARS is the step that it takes.
+        own = [np.zeros_like(self.network.weights) for _ in range(max(map(len, MEMORIES.values())))]
+        memories = {name: dict(zip(MEMORIES[name], own, strict=False)) for name in RULES}
+        memories["lars"] = {}
+        self.optimizers = {name: Optimizer(name, Training(), memories[name]) for name in RULES}
+        self.step = 0
+
+    def once(self) -> tuple[list[float], list[float], float, dict[str, float], float]:
+        """Take a step; return s of each layer forward, backward, of the loss, of the update, and of all but that."""
+        network, begun = self.network, perf_counter()
+        network.context.step = self.step = self.step + 1
+        network.marks = []
+        outputs = network.forward(self.x)
+        ahead = [*network.marks, own_clock()]
+        _, dy = losses.softmax_cross_entropy(outputs, self.y, self.batch)
+        lost, network.marks = own_clock(), []
+        network.back(ALONE, {network.gives[0]: dy})
+        back = [*network.marks, own_clock()]
+        whole = perf_counter() - begun
+        name = tuple(RULES)[self.step % len(RULES)]
+        begin = own_clock()
+        self.optimizers[name].update(network, 0.0)  # what is in the memories may be of any size
+        update = {name: own_clock() - begin}
+        backward = np.diff(back)[::-1].tolist()
+        return np.diff(ahead).tolist(), backward, lost - ahead[-1], update, whole
+
+
+def main(path: Path, seconds: float) -> None:
+    """Measure on the ranks of the world; rank 0 writes what was found."""
+    from mpi4py import MPI
+
+    from lib_dlhpc.training.peak import Peak
+    from lib_dlhpc.training.probe_disk import measure
+
+    comm, begun = MPI.COMM_WORLD, time.monotonic()
+    resident = comm.gather(Peak().before)
+    cases = [Case(table, batch) for table, batches in NETWORKS for batch in batches]
+    rounds: list[list[Any]] = []
+    loads: list[float] = []
+    order, dice = list(range(len(cases))), random.Random(0)
+    away = measure(comm, AWAY * seconds)
+    tiny: list[float] = []
+    while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < begun + seconds):
+        dice.shuffle(order)
+        found: list[Any] = [None] * len(cases)
+        before = _cpu(comm)
+        for number in order:
+            comm.Barrier()
+            found[number] = [cases[number].once() for _ in range(STEPS)][1:]
+        tiny += _tiny_run()
+        loads.append(_foreign(before, _cpu(comm)))
+        rounds.append(found)
+    told = {
+        "ranks": comm.size,
+        "resident": resident,
+        "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
+        "others": loads,
+        "away": away,
+        "run": {**TINY, "seconds": comm.gather(tiny)},
+    }
+    if comm.rank == 0:
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
+    """Return what each round's steps took, its quick half's middle, and whole steps, by rank, in s."""
+    quick = [
+        {
+            "forward": np.quantile([step[0] for step in steps], QUICK, axis=0).tolist(),
+            "backward": np.quantile([step[1] for step in steps], QUICK, axis=0).tolist(),
+            "loss": float(np.quantile([step[2] for step in steps], QUICK)),
+            "updates": {name: took for step in steps for name, took in step[3].items()},
+        }
+        for steps in rounds
+    ]
+    each = [step for steps in rounds for step in steps]
+    return {
+        "model": case.table,
+        "batch": case.batch,
+        "rounds": comm.gather(quick),
+        "steps": comm.gather([sum(step[0]) + sum(step[1]) for step in each]),
+        "wall": comm.gather([step[4] for step in each]),
+    }
+
+
+def _tiny_run() -> list[float]:
+    """Train for an epoch, on each rank by itself; return s of its steps.
+
+    A core's pace at what is not arithmetic changes by half from one second to the next, as its neighbours come and
+    go: a run in each round meets all of it, one long run only a moment.
+    """
+    from lib_dlhpc.training.alone import Alone
+    from lib_dlhpc.training.trainer import train
+
+    stamps: list[float] = []
+    table = {
+        "model": {"family": "mlp", "widths": TINY["widths"]},
+        "dataset": {"name": "digits"},
+        "machine": {"name": "laptop"},
+        "strategy": {"devices_per_node": 1, "batch": TINY["batch"]},
+    }
+    train(read_experiment(table), Alone(), begins=lambda _: stamps.append(own_clock()))
+    return np.diff(stamps[WARM_UP:]).tolist()
+
+
+def _cpu(comm: Any) -> tuple[float, float, float]:
+    """Return now, the s that all cores have worked, and those of them that are the ranks' own."""
+    own = comm.allreduce(time.process_time())
+    return time.monotonic(), _busy(), own
+
+
+def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """Return how many cores others kept busy between two looks."""
+    span, busy, own = (b - a for a, b in zip(before, after, strict=True))
+    return max(0.0, busy - own) / max(span, 1e-9)
+
+
+def _busy() -> float:
+    """Return the seconds that all cores together have worked; 0 where the system does not say."""
+    import os
+
+    try:
+        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        return sum(int(t) for at, t in enumerate(ticks) if at not in (3, 4)) / os.sysconf(
+            "SC_CLK_TCK"
+        )
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,175 @@
+"""Whole steps of real training on all ranks: mpiexec -n 2 python -m lib_dlhpc.training.probe_steps FILE 1.
+
+Rank 0 writes to FILE, as JSON, what the steps of a few small runs took, on all ranks and on one alone: being busy,
+waiting for messages, and for who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time
+in new processes: what the parts of a step say by themselves is held against whole steps, and one moment against the
+other. Ranks of a run that is compared with its prediction do the same before and after it (worker.py).
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.training.probe import TINY, _cpu, _foreign
+
+STEPS = 24  # of a run, at least
+WARM_UP = 4  # of them are left out
+COLD = 0.4  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
+WORK = ("forward", "backward", "update")
+Told = dict[str, Any]  # an experiment's table, and s of its steps by cause
+
+
+def _mlp(*widths: int) -> dict[str, Any]:
+    return {"model": {"family": "mlp", "widths": [784, *widths, 10]}, "dataset": "mnist-5k"}
+
+
+def _words(layers: int, hidden: int, sequence: int) -> dict[str, Any]:
+    sizes = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence}
+    return {"model": {"family": "gpt", "vocabulary": 72, **sizes}, "dataset": "words"}
+
+
+def _image(first: int, second: int) -> dict[str, Any]:
+    convolutions = [
+        [
+            {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
+            {"kind": "tanh"},
+            {"kind": "avg_pool", "kernel": 2},
+        ]
+        for channels in (first, second)
+    ]
+    dense = [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
+    layers = [*convolutions[0], *convolutions[1], *dense]
+    model = {"family": "sequential", "input": [1, 28, 28], "layers": layers}
+    return {"model": model, "dataset": "mnist-5k"}
+
+
+# What a run is of, samples a rank has in a step, strategy; "ranks" stands for their number. No lab's own.
+RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
+    (_mlp(448, 320), 40, {}),
+    (_words(2, 56, 36), 6, {"optimizer": "adam"}),
+    (_image(8, 16), 20, {}),
+    (_mlp(256, 224, 160), 36, {"zero": 2, "optimizer": "adam"}),
+    (_words(2, 112, 40), 5, {"tensor": "ranks"}),
+)
+
+
+def experiments(ranks: int) -> list[dict[str, Any]]:
+    """Return the runs on so many ranks, as tables of experiments; a lone rank shares nothing out."""
+    found = []
+    for what, batch, strategy in RUNS:
+        split = [way for way in ("zero", "tensor") if way in strategy]
+        heads = what["model"].get("heads", ranks)
+        if split and (ranks == 1 or heads % ranks):
+            continue
+        chosen = {key: ranks if value == "ranks" else value for key, value in strategy.items()}
+        steps = batch * (1 if "tensor" in strategy else ranks) * STEPS
+        table = {
+            "model": what["model"],
+            "dataset": {"name": what["dataset"], "samples": int(1.25 * steps) + 2},
+            "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
+            "strategy": {"devices_per_node": ranks, "batch": batch, **chosen},
+            "run": {"epochs": 1.0},
+        }
+        found.append(table)
+    return found
+
+
+def tiny(ranks: int) -> dict[str, Any]:
+    """Return a run with next to no arithmetic, as a table: it tells the pace of calls, however small, and of Python."""
+    widths, batch = TINY["widths"], TINY["batch"]
+    return {
+        "model": {"family": "mlp", "widths": widths},
+        "dataset": {"name": "digits"},
+        "machine": {"name": "laptop", "devices_per_node": max(4, ranks)},
+        "strategy": {"devices_per_node": ranks, "batch": batch},
+        "run": {"epochs": 2.0},
+    }
+
+
+def main(path: Path, seconds: float) -> None:
+    """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    steps_of(comm, COLD * seconds)
+    before = _cpu(comm)
+    found = steps_of(comm, (1 - COLD) * seconds)
+    load = _foreign(before, _cpu(comm))
+    if comm.rank == 0:
+        told = {"ranks": comm.size, "others": [load], "runs": found}
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def steps_of(comm: Any, seconds: float) -> list[Told]:
+    """Run all on the ranks of `comm`, and on rank 0 alone, again until the seconds are over; return what they took.
+
+    All ranks call this; what is returned, rank 0 has. The runs of `tiny` are marked so.
+    """
+    from mpi4py import MPI
+
+    from lib_dlhpc.training.coupled.buffer import wait_until
+    from lib_dlhpc.training.trainer import train
+
+    runs = [(table, comm) for table in (*experiments(comm.size), tiny(comm.size))]
+    if comm.size > 1:  # a rank by itself: the same layers, and no neighbour at work
+        runs += [(table, MPI.COMM_SELF) for table in (*experiments(1), tiny(1))]
+    found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
+    begin, first = time.monotonic(), True
+    while first or comm.bcast(time.monotonic() < begin + seconds):
+        first = False
+        for several, (table, ranks) in zip(found, runs, strict=True):
+            if ranks is comm or comm.rank == 0:
+                run = train(read_experiment(table), ranks)
+                if run.timeline is not None:
+                    several.append(by_step(run.timeline, run.core_wait))
+            wait_until(comm.Ibarrier().Test)
+    return [
+        {
+            "experiment": table,
+            "tiny": table == tiny(ranks.size),
+            **{key: [t for run in several for t in run[key]] for key in several[0]},
+        }
+        for (table, ranks), several in zip(runs, found, strict=True)
+        if several
+    ]
+
+
+def by_step(
+    timeline: Timeline, core_wait: Sequence[Sequence[float]] = ()
+) -> dict[str, list[float]]:
+    """Return s of each steady step, mean of the ranks: busy, waiting, and of that waiting for who computes longest.
+
+    core_wait: s that each rank waited for a core in each step; their sum over the ranks is returned as well.
+
+    A step goes from the end of an update to the end of the next; a rank is busy whenever it does not wait.
+    """
+    table = timeline.select(timeline.where("compute")).sorted()
+    update = table.where("", "update")
+    ends = [table.stop[update & (table.rank == rank)] for rank in range(table.ranks)]
+    steps = min(map(len, ends))
+    work, wait = np.zeros((2, table.ranks, steps))
+    for rank, end in enumerate(ends):
+        for kinds, sums in ((WORK, work), (("wait",), wait)):
+            rows = table.where("", *kinds) & (table.rank == rank)
+            at = np.searchsorted(end[:steps], table.start[rows], side="right")
+            held = at < steps
+            np.add.at(sums[rank], at[held], (table.stop - table.start)[rows][held])
+    busy = np.diff(np.stack([end[:steps] for end in ends]), axis=1) - wait[:, 1:]
+    behind = np.minimum(work.max(axis=0) - work, wait)
+    columns = {"busy": busy, "behind": behind[:, 1:], "wait": wait[:, 1:]}
+    told = {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+    lost = (
+        np.array([each[1:steps] for each in core_wait]) if core_wait else np.zeros((1, steps - 1))
+    )
+    return told | {"core_wait": lost.sum(axis=0)[WARM_UP:].tolist()}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

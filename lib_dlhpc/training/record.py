@@ -1,0 +1,104 @@
+"""What a rank did and when, taken down as cheaply as possible while it trains, then gathered as a Timeline."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from lib_dlhpc.timeline import Timeline, clocks, from_rows
+from lib_dlhpc.training.cores import CoreWait
+
+MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
+
+
+# What one rank did: stream, kind, name, start and stop in seconds of its own clock; then B, and the peer that they
+# went to, -1 for several. A plain tuple: one with names takes five times as long to make.
+Row: TypeAlias = tuple[str, str, str, float, float, int, int]
+
+
+class Recorder:
+    """The rows of one rank."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.on = True
+        self.sent = 0  # B that this rank has given away, whether it was taken down or not
+        self._begun: dict[int, tuple[float, int]] = {}
+        self._work: tuple[str, str] | None = None  # kind and name of what goes on
+        self._since = 0.0
+        self._left_out = 0.0
+        self.core_wait = CoreWait()
+
+    def now(self) -> float:
+        """Return the seconds of this rank's clock, which stands still for what is left out."""
+        return perf_counter() - self._left_out
+
+    def leave_out(self, seconds: float) -> None:
+        """Cut out what has just been and is no part of training; the same seconds on all ranks."""
+        self._left_out += seconds
+        self.core_wait.leave_out()
+
+    def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
+        """Take down something that this rank does, or stands still for."""
+        if self.on and stop > start:
+            self.rows.append((stream, kind, name, start, stop, 0, -1))
+            if kind == "update":
+                self.core_wait.step_ends()
+            elif kind == "checkpoint":
+                self.core_wait.leave_out()
+
+    def begin_bucket(self, number: int, size: int) -> None:
+        """A bucket sets out."""
+        self._begun[number] = (self.now(), size)
+
+    def end_bucket(self, number: int) -> None:
+        """A bucket is summed."""
+        start, size = self._begun.pop(number)
+        self.message(f"bucket {number + 1}", start, self.now(), size)
+
+    def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
+        """Take down what went over the network: `size` B, to `peer` if it was to one rank alone."""
+        self.sent += size
+        if self.on:
+            self.rows.append(("communication", "communication", name, start, stop, size, peer))
+
+    @contextmanager
+    def working(self, kind: str, name: str) -> Iterator[None]:
+        """Take down the work within the block, without what it stands still for others."""
+        self._work, self._since = (kind, name), self.now()
+        try:
+            yield
+        finally:
+            self._work = None
+            self.add(kind, name, self._since, self.now())
+
+    @contextmanager
+    def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:
+        """Take down that this rank waits for others within the block, and what goes to and fro."""
+        start = self.now()
+        if self._work is not None:
+            self.add(*self._work, self._since, start)
+        yield
+        self._since = self.now()
+        self.add("wait", f"wait for {name}", start, self._since)
+        self.message(name, start, self._since, size, peer)
+
+
+def offset(comm: Any, rounds: int = 20) -> float:
+    """Return what to add to this rank's clock to read rank 0's, in s: 0 where they cannot be told apart."""
+    return clocks.offset(comm, rounds) / 1e9
+
+
+def gather(recorder: Recorder, comm: Any, shift: float) -> Timeline | None:
+    """Return the Timeline of all ranks on rank 0, None elsewhere; time 0 is the first event of any rank."""
+    rows = [
+        (comm.rank, stream, kind, name, start + shift, stop + shift, size, peer)
+        for stream, kind, name, start, stop, size, peer in recorder.rows
+    ]
+    parts = comm.gather(rows)
+    if comm.rank:
+        return None
+    everything = [row for part in parts for row in part]
+    zero = min((row[4] for row in everything), default=0.0)
+    moved = [(*row[:4], row[4] - zero, row[5] - zero, *row[6:]) for row in everything]
+    return from_rows(moved, comm.size, "measured").sorted()

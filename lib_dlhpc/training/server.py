@@ -1,0 +1,257 @@
+"""Asynchronous updates: workers push gradients to parameter servers and pull weights, none waits for another.
+
+Workers are ranks 0 .. W - 1, the servers the ranks after them, each with an equal part of the weights and
+of the optimiser's memories. The workers take turns through the order of an epoch's mini-batches, of
+strategy.batch samples each; both sides know it, and the rate, so a message holds numbers of the network
+and nothing else. A server applies gradients in the order in which they arrive and sends its part back: at
+once, or, with a bound s, when the worker is at most s steps ahead of the slowest.
+
+An epoch ends when all its updates are applied. There all ranks meet, test together and write a snapshot;
+run.checkpoint_interval has no say. A resumed run goes on from one whole state, but not bit for bit as it
+would have gone on, for no two runs have the same order of arrival. Sources: Dean et al., "Large scale
+distributed deep networks" (2012); Ho et al., "More effective distributed ML via a stale synchronous
+parallel parameter server" (2013).
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+from typing import TypeAlias
+
+import numpy as np
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.data import global_batches, samples_of, share
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.record import MOST_STEPS, gather
+from lib_dlhpc.training.snapshot import Place
+from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
+from lib_dlhpc.training.together import sums
+from lib_dlhpc.training.trainer import TOLD, Diverged, Ranks, Report, Run
+
+PUSH, PULL = 1, 2  # tags
+Batches: TypeAlias = list[tuple[float, Array]]  # epoch as a fraction, indices
+
+
+@dataclass
+class Asynchronous(Ranks):
+    """One rank of an asynchronous run: a worker or a server."""
+
+    asked: list[Asked] = field(default_factory=list)
+    log: Log = field(default_factory=Log)
+    own_loss: float = np.nan  # of this worker's last mini-batch
+
+    def __post_init__(self) -> None:
+        """A step is one worker's. Raises SpecError if there is no rank to work."""
+        strategy = self.experiment.strategy
+        self.servers = int(strategy.servers)
+        self.workers = self.comm.size - self.servers
+        if self.workers < 1:
+            raise SpecError(
+                f"strategy.servers = {self.servers}: {self.comm.size} ranks leave none to work; start"
+                f" {self.servers + 1} or more."
+            )
+        self.experiment = replace(
+            self.experiment, strategy=replace(strategy, nodes=1, devices_per_node=1)
+        )
+        size = self.network.weights.size
+        self.parts = [share(size, server, self.servers) for server in range(self.servers)]
+
+    def run(
+        self,
+        place: Place,
+        folder: Path | None,
+        report: Report,
+        begins: Callable[[int], None],
+        shift: float,
+    ) -> Run:
+        begun, loss, samples = monotonic(), np.nan, 0
+        accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
+        shard = None if self.comm.rank < self.workers else self._shard()
+
+        def tell(step: int, at: float, batch: int, loss: float) -> None:
+            row = {"step": step, "epoch": at, "loss": loss, "rate": self._rate(at, batch)}
+            self._tell(report, row | {"seconds": monotonic() - begun})
+
+        while batches := self._left(place):
+            if shard is None:
+                self._work(batches, place.step, tell, begins)
+            else:
+                self._serve(batches, shard)
+            self._meet()
+            for _, each in batches:
+                samples += len(each)
+                self._advance(place)
+            at, indices = batches[-1]
+            loss = self._mean_loss(self.own_loss)
+            tell(place.step, at, len(indices), loss)
+            accuracy, test_loss = self._test(place.step)
+            ended = place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
+            self._tell(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
+            if folder is not None:
+                self._collect()
+                told = {"epoch": ended, "loss": loss, "accuracy": accuracy, "test_loss": test_loss}
+                self._save(folder, place, told)
+        self._settle()
+        seconds = monotonic() - begun
+        log = self._take_log(shift)
+        some = self.comm.Split(int(shard is None), self.comm.rank)
+        timeline = gather(self.recorder, some, shift) if shard is None else None
+        some.Free()
+        run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds)
+        run.sent, run.updates = float(self.network.gradients.nbytes), log.as_updates()
+        return run
+
+    def _left(self, place: Place) -> Batches:
+        """Return the mini-batches that are left of an epoch, of all workers."""
+        batches = list(global_batches(self.experiment, len(self.data.x), place.epoch))
+        epochs = self.experiment.run.epochs
+        return [(at, indices) for at, indices in batches[place.batch :] if at < epochs]
+
+    def _work(
+        self,
+        batches: Batches,
+        step: int,
+        tell: Callable[[int, float, int, float], None],
+        begins: Callable[[int], None],
+    ) -> None:
+        """Take every W-th mini-batch: gradient, push, pull. step: the number of the first of `batches`."""
+        told = monotonic()
+        for number in range(self.comm.rank, len(batches), self.workers):
+            at, indices = batches[number]
+            begins(step + number)
+            self.recorder.on = len(self.asked) < MOST_STEPS
+            self.own_loss = self._gradient(step + number, indices)
+            begin = self.recorder.now()
+            self._push_and_pull()
+            self.asked.append(Asked(begin, self.recorder.now()))
+            if monotonic() - told > TOLD:
+                told = monotonic()
+                tell(step + number + 1, at, len(indices), self.own_loss)
+
+    def _gradient(self, step: int, indices: Array) -> float:
+        """Fill in the gradients of a mini-batch; return its mean loss. Raises Diverged."""
+        network, now, add = self.network, self.recorder.now, self.recorder.add
+        network.context.step, network.context.first_sample = step, 0
+        begin = now()
+        x = samples_of(self.experiment, self.data, step, indices, slice(None))
+        fetched = now()
+        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
+        loss, dy = function(network.forward(x), self.data.y[indices], len(indices))
+        if not np.isfinite(loss):
+            raise Diverged(self._where(step, x))
+        middle = now()
+        network.backward(dy)
+        add("input", "fetch the batch", begin, fetched)
+        add("forward", "forward", fetched, middle)
+        add("backward", "backward", middle, now())
+        return loss
+
+    def _push_and_pull(self) -> None:
+        """Send each server its part of the gradients and take the weights that come back.
+
+        Workers begin with different servers. What is received into is not read meanwhile, nor is what
+        is sent written to.
+        """
+        from mpi4py import MPI
+
+        turn = [(self.comm.rank + server) % self.servers for server in range(self.servers)]
+        weights, gradients = self.network.weights, self.network.gradients
+        requests = [
+            self.comm.Irecv(weights[self.parts[server]], self.workers + server, PULL)
+            for server in turn
+        ]
+        requests += [
+            self.comm.Isend(gradients[self.parts[server]], self.workers + server, PUSH)
+            for server in turn
+        ]
+        MPI.Request.Waitall(requests)
+
+    def _shard(self) -> Network:
+        """Return the part of the network that this server has; its optimiser sees nothing else."""
+        part = self.parts[self.comm.rank - self.workers]
+        shard = copy(self.network)
+        shard.weights, shard.gradients = self.network.weights[part], self.network.gradients[part]
+        shard.parameters = [
+            replace(
+                each,
+                start=max(each.start, part.start) - part.start,
+                stop=min(each.stop, part.stop) - part.start,
+            )
+            for each in self.network.parameters
+            if each.start < part.stop and each.stop > part.start
+        ]
+        state = self.optimizer.state
+        self.optimizer.state = {name: whole[part].copy() for name, whole in state.items()}
+        return shard
+
+    def _serve(self, batches: Batches, shard: Network) -> None:
+        """Apply the gradients of these mini-batches as they come, and let workers have the weights."""
+        from mpi4py import MPI
+
+        bound, status, now = self.experiment.strategy.staleness, MPI.Status(), self.recorder.now
+        read, made = [0] * self.workers, [0] * self.workers  # version of the weights, steps
+        held: dict[
+            int, tuple[float, float]
+        ] = {}  # who waits for weights; begin and end of the update
+        for version in range(len(batches)):
+            self.comm.Recv(shard.gradients, MPI.ANY_SOURCE, PUSH, status)
+            worker, begin = status.Get_source(), now()
+            at, indices = batches[worker + made[worker] * self.workers]
+            self.optimizer.update(shard, self._rate(at, len(indices)))
+            self.log.updates.append((worker, version - read[worker]))
+            made[worker] += 1
+            held[worker] = begin, now()
+            for each in [w for w in held if not bound or made[w] - bound <= min(made)]:
+                read[each] = version + 1
+                times = Served(*held.pop(each), now())
+                self.log.served.setdefault(each, []).append(times)
+                self.comm.Send(shard.weights, each, PULL)
+
+    def _meet(self) -> None:
+        """Wait until all updates are made; then all have the newest weights and one set of statistics."""
+        begin = self.recorder.now()
+        for server, part in enumerate(self.parts):
+            self.comm.Bcast(self.network.weights[part], self.workers + server)
+        statistics = self.network.statistics
+        if statistics.size:
+            if self.comm.rank >= self.workers:
+                statistics.fill(0)
+            total = sums(self.comm)(statistics)
+            np.divide(total, statistics.dtype.type(self.workers), out=statistics)
+        self.recorder.add("wait", "wait for the end of the epoch", begin, self.recorder.now())
+
+    def _collect(self) -> None:
+        """Give rank 0 the memories of all servers, for the snapshot."""
+        serves = self.comm.rank >= self.workers
+        parts = self.comm.gather((self.optimizer.state, self.optimizer.updates) if serves else None)
+        if self.comm.rank == 0:
+            states = [state for state, _ in parts[self.workers :]]
+            self.optimizer.updates = parts[-1][1]
+            self.optimizer.state = {
+                name: np.concatenate([state[name] for state in states]) for name in states[0]
+            }
+
+    def _mean_loss(self, own: float) -> float:
+        """Return the mean over the workers that have had a mini-batch."""
+        return float(np.nanmean(self.comm.allgather(own)))
+
+    def _take_log(self, shift: float) -> Log:
+        """Take what the first server took down, and put what it did for this worker into its rows."""
+        log, servers_shift = self.comm.bcast((self.log, shift), self.workers)
+        rank, size = self.comm.rank, self.network.gradients.nbytes
+        if rank < self.workers:
+            add_rows(
+                self.recorder,
+                rank,
+                self.asked,
+                log.served.get(rank, []),
+                shift - servers_shift,
+                size,
+            )
+        assert isinstance(log, Log)
+        return log

@@ -1,0 +1,269 @@
+"""The snapshot of a network of which each rank has parts, written and read one whole tensor at a time.
+
+What is written is that of snapshot.py: whole tensors in the order of the unsplit network. So any layout
+takes up what any other has saved, and nobody ever holds more than one whole tensor.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.lib import format as npy
+
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.unpack import check_npz, npy_header
+from lib_dlhpc.storage.snapshots import SnapshotStore, Stream, Version
+from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.layers.kept import Array, Tensors
+from lib_dlhpc.training.layers.slices import part_of, put_part
+from lib_dlhpc.training.optimizers import MEMORIES
+from lib_dlhpc.training.snapshot import FILE, OWN, Place, check_array, row_of, written_whole
+from lib_dlhpc.training.stage import Stage
+from lib_dlhpc.training.versions import Versions
+from lib_dlhpc.training.whole import (
+    Piece,
+    put_together,
+    size_of,
+    statistic_places,
+    view,
+    weight_places,
+)
+
+STATISTICS = "statistics"
+PIECE = 1024 * 1024  # bytes that are read at a time
+
+
+class Like(NamedTuple):
+    """What is known of an array that has not been read."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """Return how many elements it has."""
+        return prod(self.shape)
+
+
+def save_stages(
+    folder: Path, experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
+) -> None:
+    """Write the snapshot of a run folder; all ranks call this and wait until it is done."""
+    streams = whole_arrays(experiment, groups, stages, place)
+    if groups.world.rank == 0:
+        write_archive(folder / FILE, streams)
+    else:
+        for stream in streams:
+            for _ in stream.arrays:
+                pass
+    groups.world.Barrier()
+
+
+def whole_arrays(
+    experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
+) -> Iterator[Stream]:
+    """Yield the arrays of a snapshot, the large ones a whole tensor at a time.
+
+    All ranks take all of it; what the others get has no numbers.
+    """
+    weights, dtype = weight_places(experiment.model), stages[0].network.dtype
+    where = np.array([place.step, place.epoch, place.batch, stages[0].optimizer.updates])
+    yield Stream("place", where.shape, where.dtype, [where])
+    seen = [piece for stage in stages for piece in stage.statistics()]
+    found = groups.world.gather((groups.place.data, seen))
+    if found is not None:
+        for name, array in _statistics(experiment, found, groups.data.size, dtype).items():
+            yield Stream(name, array.shape, dtype, [array])
+    for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
+        tensors = (_whole(groups, stages, name, each, at.shape) for each, at in weights.items())
+        yield Stream(name, (size_of(weights),), dtype, tensors)
+
+
+def write_archive(path: Path, streams: Iterable[Stream]) -> None:
+    """Write arrays as numpy.savez would, and in its place when all is written. Raises OSError."""
+    with written_whole(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for stream in streams:
+            _write(archive, stream)
+
+
+def restore_stages(
+    folder: Path,
+    experiment: Experiment,
+    groups: Groups,
+    stages: Sequence[Stage],
+    versions: Versions | None = None,
+) -> Place:
+    """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
+
+    versions: of which the newest is taken up, if there is one. Raises SpecError if the snapshot cannot be
+    read, or is another model's.
+    """
+    world, model, dtype = groups.world, experiment.model, stages[0].network.dtype
+    weights, statistics = weight_places(model), statistic_places(model)
+    with _opened(folder / FILE if world.rank == 0 else None, versions) as source:
+        small, arrays = world.bcast(_about(source))
+        if "place" not in small:
+            return Place()
+        check_array(arrays.get("weights"), (size_of(weights),), dtype, "weights")
+        seen = small.get(STATISTICS, np.empty(0, dtype))
+        if OWN + STATISTICS in small:
+            seen = row_of(small[OWN + STATISTICS], groups.data)
+        check_array(seen, (size_of(statistics),), dtype, STATISTICS)
+        for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
+            if name not in arrays:
+                continue  # of another rule: its memory starts as zeros
+            check_array(arrays[name], (size_of(weights),), dtype, name)
+            values = _read(source, name, [prod(at.shape) for at in weights.values()], dtype)
+            for (tensor, at), flat in zip(weights.items(), values, strict=True):
+                world.Bcast(flat)
+                for stage in stages:
+                    stage.take_up(name, tensor, flat.reshape(at.shape))
+    step, epoch, batch, updates = (int(number) for number in small["place"])
+    for stage in stages:
+        stage.optimizer.updates = updates
+        for piece in stage.statistics():
+            piece.values[...] = part_of(view(seen, statistics[piece.name]), piece.part)
+    return Place(step, epoch, batch)
+
+
+def _whole(
+    groups: Groups, stages: Sequence[Stage], array: str, tensor: str, shape: tuple[int, ...]
+) -> Array:
+    """Return one whole tensor on rank 0; all ranks call this."""
+    found = groups.world.gather([p for stage in stages for p in stage.pieces(array, tensor)])
+    whole = np.empty(shape if found else 0, stages[0].network.dtype)
+    for piece in chain(*(found or [])):
+        put_part(whole, piece.part, piece.values)
+    return whole
+
+
+def _statistics(
+    experiment: Experiment, found: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
+) -> Tensors:
+    """Return the running statistics: once, or, where replicas have their own, a row a replica."""
+    places = statistic_places(experiment.model)
+    if not places:
+        return {}
+    rows = [
+        put_together(places, chain(*(pieces for data, pieces in found if data == row)), dtype)
+        for row in range(replicas)
+    ]
+    if experiment.training.normalisation == "local":
+        return {OWN + STATISTICS: np.stack(rows)}
+    return {STATISTICS: rows[0]}
+
+
+def _write(archive: zipfile.ZipFile, stream: Stream) -> None:
+    """Write arrays one behind the other as one of numpy's, as numpy.savez would."""
+    descr = npy.dtype_to_descr(np.dtype(stream.dtype))
+    about = {"descr": descr, "fortran_order": False, "shape": stream.shape}
+    with archive.open(f"{stream.name}.npy", "w", force_zip64=True) as file:
+        npy.write_array_header_1_0(file, about)
+        for array in stream.arrays:
+            file.write(np.ascontiguousarray(array).data)
+
+
+class Source(Protocol):
+    """Where a snapshot is read from."""
+
+    def like(self) -> dict[str, Like]:
+        """Return the shape and type of each array."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an array."""
+
+
+@dataclass
+class Archive:
+    """The file of numpy.savez."""
+
+    file: zipfile.ZipFile
+
+    def like(self) -> dict[str, Like]:
+        found = {}
+        for entry in self.file.namelist():
+            with self.file.open(entry) as file:
+                found[entry.removesuffix(".npy")] = Like(*npy_header(file))
+        return found
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        with self.file.open(f"{name}.npy") as file:
+            npy_header(file)
+            while data := file.read(PIECE):
+                yield data
+
+
+@dataclass
+class Newest:
+    """The newest version of a run."""
+
+    store: SnapshotStore
+    version: Version
+
+    def like(self) -> dict[str, Like]:
+        found = self.version.arrays.items()
+        return {name: Like(array.shape, np.dtype(array.dtype)) for name, array in found}
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        return self.store.chunks(self.version, name)
+
+
+@contextmanager
+def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
+    """Give the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
+    if versions and versions.newest:
+        yield Newest(versions.store, versions.newest)
+        return
+    try:
+        with ExitStack() as stack:
+            if path is None or not path.exists():
+                yield None
+            else:
+                check_npz(path)
+                yield Archive(stack.enter_context(zipfile.ZipFile(path)))
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"{path}: not a snapshot that can be read: {error}.") from None
+
+
+def _about(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
+    """Return the small arrays of a snapshot, and the shape and type of all."""
+    if source is None:
+        return {}, {}
+    found = source.like()
+    small = {
+        name: np.frombuffer(b"".join(source.chunks(name)), found[name].dtype).reshape(
+            found[name].shape
+        )
+        for name in ("place", STATISTICS, OWN + STATISTICS)
+        if name in found
+    }
+    if "place" not in small:
+        raise ValueError("it does not say where it is")
+    return small, found
+
+
+def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) -> Iterator[Array]:
+    """Yield one of the arrays piece by piece; where there is no file, arrays to be filled in."""
+    chunks = source.chunks(name) if source is not None else iter(())
+    left = memoryview(b"")
+    for size in sizes:
+        flat = np.empty(size, dtype)
+        target, start = flat.view(np.uint8), 0
+        while source is not None and start < flat.nbytes:
+            left = left or memoryview(next(chunks, b""))
+            if not left:
+                raise ValueError(f"{name} is cut short")
+            count = min(len(left), flat.nbytes - start)
+            target[start : start + count] = np.frombuffer(left[:count], np.uint8)
+            left, start = left[count:], start + count
+        yield flat

@@ -1,0 +1,81 @@
+"""Weights that several stages have: their gradients are summed over these stages, exactly once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lib_dlhpc import layout
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.stage import Stage
+from lib_dlhpc.training.together import sums
+
+
+@dataclass
+class Tied:
+    """What this rank must sum after backward: the gradients of its own stages, and with whom."""
+
+    shared: list[tuple[str, Any, list[Array]]]  # name of the weights, communicator, gradients
+    recorder: Recorder
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls, experiment: Experiment, groups: Groups, stages: list[Stage], recorder: Recorder
+    ) -> Iterator["Tied"]:
+        """Give the sums of a run; all ranks of a pipeline call this."""
+        found, comms = [], []
+        try:
+            for name, ranks in _holders(experiment, groups).items():
+                comm = _some(groups, ranks)
+                if comm is not None and comm is not groups.pipeline:
+                    comms.append(comm)
+                own = [
+                    stage.views(f"{name}.weight") for stage in stages if name in stage.part.shared
+                ]
+                if own:
+                    found.append((name, comm, own))
+            yield cls(found, recorder)
+        finally:
+            for comm in comms:
+                comm.Free()
+
+    def sum(self) -> None:
+        """Put the sum over all stages that have the weights where each has its own gradients."""
+        for name, comm, own in self.shared:
+            total = own[0].copy()
+            for other in own[1:]:
+                total += other
+            if comm is not None:
+                with self.recorder.communicates(f"sum of {name}", total.nbytes):
+                    total = sums(comm)(total)
+            for each in own:
+                each[...] = total
+
+
+def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
+    """Return which ranks of the pipeline have each of the weights that several stages share."""
+    depth = groups.pipeline.size
+    if depth == 1:
+        parts = layout.parts(experiment, groups.world.rank)
+        return {name: [0] for part in parts for name in part.shared}
+    found: dict[str, list[int]] = {}
+    for rank in layout.group(experiment, groups.world.rank, "pipeline"):
+        for part in layout.parts(experiment, rank):
+            for name, stages in part.shared.items():
+                found[name] = sorted({stage % depth for stage in stages})
+    return dict(sorted(found.items()))
+
+
+def _some(groups: Groups, ranks: list[int]) -> Any:
+    """Return a communicator of some ranks of the pipeline; None where this one is not among them, or alone."""
+    if groups.pipeline.size == 1:
+        return None
+    from mpi4py import MPI
+
+    here = groups.place.pipeline in ranks
+    comm = groups.pipeline.Split(0 if here else MPI.UNDEFINED, groups.place.pipeline)
+    return comm if here else None

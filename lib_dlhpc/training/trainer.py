@@ -1,0 +1,384 @@
+"""train: a run on the ranks of a communicator, equal to the same run on one rank.
+
+Every rank takes its share of each global batch; losses are means over the global batch, so gradients are
+summed, never averaged over ranks, and shares may be uneven. With local updates every rank moves its
+own weights, and every so many steps all take the mean of them; when the run is tested and when it ends,
+it is the mean that counts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.storage.snapshots import Stream
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.check import check
+from lib_dlhpc.training.compress import compressed, plain
+from lib_dlhpc.training.data import Data, global_batches, load, precision_of, samples_of, share
+from lib_dlhpc.training.exchange import Exchange, exchange_of
+from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.room import give_back
+from lib_dlhpc.training.network import ALONE, Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.peak import Memory, Peak
+from lib_dlhpc.training.rates import batch_at, rate_at
+from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather, offset
+from lib_dlhpc.training.snapshot import Place, gathered, restore, save
+from lib_dlhpc.training.staleness import Updates
+from lib_dlhpc.training.together import first_says, mean, sums
+from lib_dlhpc.training.versions import Versions, versions_of
+
+TOLD = 0.5  # s between two reports of the loss, at least
+Report = Callable[[dict[str, Any]], None]
+
+
+FAR = 10  # times the loss of a guess: fresh weights begin near it, and only weights that grew are so sure and wrong
+
+
+class Diverged(ArithmeticError):
+    """The loss is no number any more, or FAR above that of a guess when the run is over."""
+
+
+@dataclass
+class Run:
+    """What came of a run."""
+
+    network: Network
+    timeline: Timeline | None  # of all ranks, on rank 0
+    loss: float  # the last that was reported
+    accuracy: float | None  # on the test samples; None where targets are no classes
+    test_loss: float
+    samples: int  # trained on, all ranks together
+    seconds: float
+    sent: float = 0.0  # B that a rank gives to the exchange in a mean step
+    updates: Updates | None = None  # asynchronous ones
+    memory: list[Memory] = field(default_factory=list)  # of each rank, on rank 0
+    # s that each rank waited for a core, (ranks, steps), on rank 0; empty where that is not known
+    core_wait: list[list[float]] = field(default_factory=list)
+
+    @property
+    def gradients(self) -> int:
+        """B of all gradients that a rank makes in a step; of its first stage, if it has several."""
+        return int(self.network.table.size * self.network.dtype.itemsize)
+
+
+def train(
+    experiment: Experiment,
+    comm: Any,
+    folder: Path | None = None,
+    report: Report = lambda row: None,
+    begins: Callable[[int], None] = lambda step: None,
+) -> Run:
+    """Train on the ranks of `comm`; all of them call this.
+
+    folder: snapshots are read from there and written there, at the end of each epoch and every
+    run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that says. report:
+    called on rank 0 with what is new: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
+    epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of a step that
+    begins. Raises Diverged with rank, step and layer when the loss is no number, SpecError for what
+    cannot be trained; Diverged also where the loss on the test samples ends FAR above that of a guess.
+    """
+    check(experiment)
+    peak = Peak()
+    data = load(experiment, precision_of(experiment))
+    give_back()
+    if is_shared_out(experiment):
+        from lib_dlhpc.training.hybrid import train_hybrid as way
+    else:
+        way = _train_replicas
+    run = way(experiment, comm, data, folder, report, begins)
+    run.memory = comm.gather(peak.memory(data.size)) or []
+    guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))
+    if run.test_loss > FAR * guess > 0:
+        raise Diverged(
+            f"the loss on the test samples ended at {run.test_loss:,.3g}, {run.test_loss / guess:,.3g} times that"
+            f" of a guess, {guess:.3g} (more than {FAR} times counts as diverged); take a smaller training.rate"
+            f" than {experiment.training.rate:g}, or a warm-up"
+        )
+    return run
+
+
+def loss_of_a_guess(data: Data, outputs: int) -> float:
+    """Return the loss that is expected before training: all classes are as likely, or outputs are of size 1."""
+    if data.classes:
+        return float(np.log(outputs))
+    return 1.0 + float(np.mean(np.square(data.y, dtype=np.float64)))
+
+
+def _train_replicas(
+    experiment: Experiment,
+    comm: Any,
+    data: Data,
+    folder: Path | None,
+    report: Report,
+    begins: Callable[[int], None],
+) -> Run:
+    """Train where each rank has a whole network."""
+    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
+    if experiment.training.normalisation == "global" and comm.size > 1:
+        network.context.sum_over_ranks = sums(comm)
+    optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
+    if experiment.training.sparsity:
+        optimizer = plain(experiment.training)
+    recorder = Recorder()
+    shift = offset(comm) if comm.size > 1 else 0.0
+    if experiment.training.sparsity:
+        exchanges = compressed(experiment, network, optimizer, comm, recorder)
+    else:
+        exchanges = exchange_of(experiment, network.gradients, comm, recorder)
+    kind = Ranks
+    if experiment.strategy.update == "asynchronous":
+        from lib_dlhpc.training.server import Asynchronous as kind
+    with exchanges as exchange, versions_of(folder, comm, experiment) as versions:
+        own = kind(experiment, comm, data, network, optimizer, exchange, recorder)
+        own.versions, place = versions, Place()
+        if folder is not None:
+            place = restore(folder, comm, network, optimizer, versions)
+        return own.run(place, folder, report, begins, shift)
+
+
+@dataclass
+class Ranks:
+    """One rank of a run."""
+
+    experiment: Experiment
+    comm: Any
+    data: Data
+    network: Network
+    optimizer: Optimizer
+    exchange: Exchange
+    recorder: Recorder
+    versions: Versions | None = field(default=None, init=False)
+
+    def run(
+        self,
+        place: Place,
+        folder: Path | None,
+        report: Report,
+        begins: Callable[[int], None],
+        shift: float,
+    ) -> Run:
+        begun = told = saved = monotonic()
+        loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
+        first = place.step
+        accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
+        for taken, (at, indices) in enumerate(self._batches(place)):
+            begins(place.step)
+            self.recorder.on = taken < MOST_STEPS
+            own_loss = self._step(place.step, at, indices)
+            samples += len(indices)
+            last, met = self._advance(place), monotonic()
+            version = self.versions is not None and self.versions.due(
+                place.step, last, self._at(place) >= self.experiment.run.epochs
+            )
+            apart = self._alone and place.step % self.experiment.strategy.local_steps
+            if apart and not (last or version):
+                continue  # local updates: ranks meet only where they take the mean
+            due = folder is not None and 0 < interval < met - saved
+            tell, keep = first_says(self.comm, met - told > TOLD, due)
+            if last or tell or version:
+                told, loss = monotonic(), self._mean_loss(own_loss)
+                row = {"step": place.step, "epoch": at, "loss": loss}
+                row |= {"rate": self._rate(at, len(indices)), "seconds": told - begun}
+                self._tell(report, row)
+            if last:
+                accuracy, test_loss = self._test(place.step)
+                tested = {"test_loss": test_loss, "accuracy": accuracy}
+                self._tell(report, {"epoch": self._at(place), **tested})
+            if folder is not None and (version if self.versions else last or keep):
+                metrics = {"epoch": self._at(place), "loss": loss} | (tested if last else {})
+                self._save(folder, place, metrics)
+                saved = monotonic()
+        self._settle()
+        seconds = monotonic() - begun
+        self._unite()
+        timeline = self._told(gather(self.recorder, self.comm, shift))
+        sent = self._sent / max(place.step - first, 1)
+        run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
+        run.core_wait = self.comm.gather(self.recorder.core_wait.steps) or []
+        return run
+
+    @property
+    def _sent(self) -> float:
+        """B that this rank has given away so far."""
+        return self.exchange.sent
+
+    @property
+    def _alone(self) -> bool:
+        """Whether a rank moves by its own gradients."""
+        return self.experiment.strategy.update == "local"
+
+    def _told(self, timeline: Timeline | None) -> Timeline | None:
+        """Return the timeline of all ranks, which rank 0 has, as the engine tells it."""
+        return timeline
+
+    def _batches(self, place: Place) -> Iterator[tuple[float, Array]]:
+        """Yield the global batches that are left, from `place` on; the caller moves `place`."""
+        epochs = self.experiment.run.epochs
+        while place.epoch < epochs:
+            batches = global_batches(self.experiment, len(self.data.x), place.epoch)
+            for at, indices in islice(batches, place.batch, None):
+                if at >= epochs:
+                    return
+                yield at, indices
+
+    def _advance(self, place: Place) -> bool:
+        """Move `place` on by a batch; return whether an epoch or the run ends there."""
+        place.step, place.batch = place.step + 1, place.batch + 1
+        done = place.batch * self._batch_size(place.epoch) / len(self.data.x)
+        if done >= 1:
+            place.epoch, place.batch = place.epoch + 1, 0
+        return done >= 1 or place.epoch + done >= self.experiment.run.epochs
+
+    def _at(self, place: Place) -> float:
+        """Return how many epochs are done."""
+        return place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
+
+    def _batch_size(self, epoch: int) -> int:
+        batch = int(self.experiment.global_batch)
+        return batch_at(self.experiment.training, epoch, batch, len(self.data.x))
+
+    def _step(self, step: int, at: float, indices: Array) -> float:
+        """Train on one global batch; return this rank's share of its mean loss."""
+        recorder, now, alone = self.recorder, self.recorder.now, self._alone
+        mine = share(len(indices), self.comm.rank, self.comm.size)
+        own = indices[mine]
+        self.network.context.step, self.network.context.first_sample = step, mine.start
+        self.exchange.epoch = at
+        begin = now()
+        x = samples_of(self.experiment, self.data, step, indices, mine)
+        fetched = now()
+        recorder.add("input", "fetch the batch", begin, fetched)
+        kept = None if len(own) else self.network.statistics.copy()
+        outputs = self.network.forward(x)
+        if kept is not None and self.experiment.training.normalisation == "local":
+            self.network.statistics[...] = kept  # a rank without samples has seen nothing
+        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
+        loss, dy = function(outputs, self.data.y[own], len(indices))
+        if alone:  # its own samples stand for those of all ranks
+            loss *= self.comm.size
+            dy *= dy.dtype.type(self.comm.size)
+        if not np.isfinite(loss):
+            raise Diverged(self._where(step, x))
+        half = self.exchange.wire is not self.network.gradients
+        scale = self.experiment.training.loss_scale if half else 1.0
+        if half:
+            dy *= dy.dtype.type(scale)
+        edges = [now()]
+        recorder.add("forward", "forward", fetched, edges[0])
+        first = [start for start, _ in self.exchange.bounds]
+
+        def filled(start: int) -> None:
+            while len(edges) <= len(first) and first[len(edges) - 1] >= start:
+                edges.append(now())
+            if not alone:
+                self.exchange.release(start)
+
+        dys = {self.network.gives[0]: dy}
+        del outputs, dy  # backward lets go of them as soon as it can
+        self.network.back(ALONE, dys, filled)
+        end = now()
+        for bucket, (start, stop) in enumerate(pairwise(edges), 1):
+            recorder.add("backward", f"backward {bucket}", start, stop)
+        recorder.add("backward", "backward to the input", edges[-1], end)
+        if not alone:
+            self.exchange.finish()
+            recorder.add("wait", "wait for the exchange", end, now())
+        if half:
+            self.network.gradients /= self.network.dtype.type(scale)
+        begin = now()
+        self.optimizer.update(self.network, self._rate(at, len(indices)))
+        recorder.add("update", "update", begin, now())
+        if alone and (step + 1) % self.experiment.strategy.local_steps == 0:
+            begin = now()
+            mean(self.comm, self.network.weights)
+            self.exchange.sent += self.network.weights.nbytes
+            recorder.add("wait", "mean of the weights", begin, now())
+        return loss
+
+    def _rate(self, at: float, batch: int) -> float:
+        return rate_at(self.experiment.training, at, float(self.experiment.run.epochs), batch)
+
+    def _mean_loss(self, own: float) -> float:
+        return float(self.comm.allreduce(own)) / (self.comm.size if self._alone else 1)
+
+    def _test(self, step: int) -> tuple[float | None, float]:
+        """Return accuracy and loss on the test samples; every rank takes its share of them."""
+        begin = self.recorder.now()
+        own = self._unite()
+        mine = share(len(self.data.test_x), self.comm.rank, self.comm.size)
+        right, loss = 0, 0.0
+        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
+        for start in range(mine.start, mine.stop, 256):
+            part = slice(start, min(start + 256, mine.stop))
+            outputs = self.network.forward(self.data.test_x[part], training=False)
+            if self.data.classes:
+                right += int(np.sum(outputs.argmax(axis=-1) == self.data.test_y[part]))
+            loss += function(outputs, self.data.test_y[part], len(self.data.test_x))[0]
+        right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
+        if not np.isfinite(loss):
+            raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
+        for array, values in own:
+            array[...] = values
+        self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
+        return (right / self.data.test_y.size if self.data.classes else None), loss
+
+    def _unite(self) -> list[tuple[Array, Array]]:
+        """Put the mean over all ranks where each has its own; return what was there.
+
+        Then all test, and at the end hold, one network: the ranks' running statistics are their own
+        where each normalises by itself, and between two means of local updates the weights are.
+        """
+        network = self.network
+        own = [network.weights] if self._alone else []
+        own += [network.statistics] if self.experiment.training.normalisation == "local" else []
+        kept = [(array, array.copy()) for array in own if array.size]
+        for array, _ in kept:
+            mean(self.comm, array)
+        return kept
+
+    def _save(self, folder: Path, place: Place, metrics: dict[str, Any]) -> None:
+        begin = self.recorder.now()
+        if self.versions is not None:
+            self.versions.save(self._state(place), place.step, metrics, self.recorder)
+        else:
+            self._write(folder, place)
+        end = self.recorder.now()
+        self.recorder.add("checkpoint", "wait for the checkpoint", begin, end)
+        if self.versions is None:
+            self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
+
+    def _settle(self) -> None:
+        """Wait until all that was saved is on the disk: whichever rank returns can read it."""
+        begin = self.recorder.now()
+        if self.versions is not None:
+            self.versions.settle(self.recorder)
+            self.comm.Barrier()
+        self.recorder.add("checkpoint", "wait for the checkpoint", begin, self.recorder.now())
+
+    def _state(self, place: Place) -> Mapping[str, Array] | Iterable[Stream]:
+        """Return the arrays of a version; rank 0 has them, and all ranks must take them."""
+        return gathered(self.comm, self.experiment, self.network, self.optimizer, place)
+
+    def _write(self, folder: Path, place: Place) -> None:
+        save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
+
+    def _tell(self, report: Report, row: dict[str, Any]) -> None:
+        if self.comm.rank == 0:
+            report(row)
+
+    def _where(self, step: int, x: Array) -> str:
+        """Say where numbers stopped being numbers."""
+        self.network.context.sum_over_ranks = lambda values: values  # the others are elsewhere
+        layer = self.network.first_without_numbers(x)
+        return (
+            f"the loss is no number any more: rank {self.comm.rank}, step {step}, first in {layer}"
+        )

@@ -1,0 +1,202 @@
+"""One rank of a run: mpiexec -n 4 python -m lib_dlhpc.training.worker FOLDER 4 [SECONDS].
+
+The folder holds experiment.toml. Rank 0 writes there what is new (metrics.jsonl), the timeline and the
+result; a rank that fails says what and where in error-RANK.json and ends all ranks. A rank that is killed
+cannot say so: each has a parent that watches over it, because mpiexec does not tell which one it was.
+
+SECONDS: for so long before the run, and after it, the same ranks take whole steps of other small runs
+(probe_steps.py); the result has what they took, "beside". They say what pace the machine had at that moment.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from math import isfinite
+from mmap import mmap
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from lib_dlhpc.lifetime.files import naming, write_status, write_text
+from lib_dlhpc.lifetime.watching import end_with
+from lib_dlhpc.training.watching import unname_shared
+
+ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
+METRICS = "metrics.jsonl"
+MOST = 1200  # characters of a traceback that are kept: on a full disk all that is said must fit into one block
+
+
+class Whereabouts:
+    """Which rank this is and which step it is at, for whoever must tell when it no longer can."""
+
+    _form = Struct("qq")
+
+    def __init__(self) -> None:
+        self._memory = mmap(-1, self._form.size)  # shared with a child
+        self.set(-1, -1)
+
+    def set(self, rank: int, step: int) -> None:
+        """Take down; cheap enough for every step."""
+        self._form.pack_into(self._memory, 0, rank, step)
+
+    def get(self) -> tuple[int, int]:
+        """Return (rank, step); -1 is not known yet."""
+        rank, step = self._form.unpack_from(self._memory)
+        return rank, step
+
+
+def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> None:
+    """Train; `expected` is the number of ranks that was asked for, `seconds` those of other runs beside."""
+    import numpy as np
+    from mpi4py import MPI
+
+    from lib_dlhpc.spec.experiment import load
+    from lib_dlhpc.timeline.store import save
+    from lib_dlhpc.training.probe_steps import steps_of
+    from lib_dlhpc.training.trainer import train
+
+    comm = MPI.COMM_WORLD
+    try:
+        at.set(comm.rank, -1)
+        if comm.size != expected:
+            raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
+        who = {"rank": comm.rank, "process": os.getpid()}
+        write_text(folder / f"rank-{comm.rank}.json", json.dumps(who))
+        unname_shared(comm)
+        np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
+        begins, report = _tellers(folder / METRICS, comm.rank, at)
+        beside = []
+        if seconds:
+            steps_of(comm, seconds)  # cores that were idle are slow at first
+            beside.append(steps_of(comm, seconds))
+        run = train(load(folder / "experiment.toml"), comm, folder, report, begins)
+        if seconds:
+            beside.append(steps_of(comm, seconds))
+        if comm.rank == 0 and run.timeline is not None:
+            save(run.timeline, folder / "timeline.npz")
+            others = {"beside": beside} if seconds else {}
+            write_text(folder / "result.json", json.dumps(_result(run, comm.size) | others))
+    except BaseException as error:
+        trace = "".join(traceback.format_exception(error))
+        echo = isinstance(error, MPI.Exception)
+        about = {"kind": type(error).__name__, "text": str(error), "layer": _layer(error)}
+        _fail(folder, comm.rank, at.get()[1], **about, trace=trace, echo=echo)
+        print(trace, file=sys.stderr, flush=True)
+        if echo:
+            time.sleep(ECHO)
+        comm.Abort(1)
+
+
+def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
+    """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others.
+
+    Where the rank has failed this process ends by a signal: a status alone mpiexec may miss.
+    """
+    at, above, own = Whereabouts(), os.getppid(), os.getpid()
+    child = os.fork()
+    if child == 0:
+        end_with(own)
+        main(folder, expected, at, seconds)
+        return
+    end_with(above)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        rank, step = at.get()
+        text = f"ended from outside ({signal.Signals(-code).name})"
+        _fail(folder, rank, step, kind="Killed", text=text)
+    if code:
+        os.kill(own, signal.SIGKILL)
+    os._exit(0)
+
+
+def _tellers(
+    path: Path, rank: int, at: Whereabouts
+) -> tuple[Callable[[int], None], Callable[[dict[str, Any]], None]]:
+    """Return what to call as a step begins, and what to call with a row of metrics."""
+    first = True
+
+    def begins(step: int) -> None:
+        nonlocal first
+        if first and rank == 0:
+            carry_on(path, step)
+        first = False
+        at.set(rank, step)
+
+    def report(row: dict[str, Any]) -> None:
+        with naming(path), open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    return begins, report
+
+
+def carry_on(path: Path, step: int) -> None:
+    """Leave out of the metrics what a run told of steps after its snapshot, and a line half written."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if row.get("step", 0) > step:
+            break
+        kept.append(line + "\n")
+    write_text(path, "".join(kept))
+
+
+def _layer(error: BaseException) -> str:
+    """Return the layer that an error comes from: the network's loops know it, and keep no books for this."""
+    from lib_dlhpc.training.network import Network
+
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        network, index = frame.f_locals.get("self"), frame.f_locals.get("index")
+        if isinstance(network, Network) and isinstance(index, int):
+            found = network.model.layers[index].name
+    return found
+
+
+def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
+    """Write down what went wrong, and when: the first to fail is what the others fail of."""
+    table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
+    table |= {"trace": table["trace"][-MOST:], "text": table["text"][:MOST], "time": time.time()}
+    with suppress(OSError):  # where it cannot be written, the others must still be ended
+        spare = folder / f"rank-{rank}.json"
+        write_status(folder / f"error-{rank}.json", json.dumps(table), spare)
+
+
+def _result(run: Any, ranks: int) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from lib_dlhpc.timeline import breakdown
+
+    terms = breakdown(run.timeline).terms if len(run.timeline) else {}
+    return {
+        "ranks": ranks,
+        "loss": run.loss if isfinite(run.loss) else None,  # None: nothing was left to do
+        "accuracy": run.accuracy,
+        "test_loss": run.test_loss if isfinite(run.test_loss) else None,
+        "samples": run.samples,
+        "seconds": run.seconds,
+        "terms": terms,
+        "sent": run.sent,
+        "gradients": run.gradients,
+        "core_wait": run.core_wait,
+        "staleness": run.updates.as_dict() if run.updates else None,
+        "memory": [asdict(each) | {"total": each.total} for each in run.memory],
+    }
+
+
+if __name__ == "__main__":
+    where, ranks, beside = Path(sys.argv[1]), int(sys.argv[2]), float([*sys.argv, "0"][3])
+    if hasattr(os, "fork"):
+        watched(where, ranks, beside)
+    else:
+        main(where, ranks, Whereabouts(), beside)

@@ -1,0 +1,49 @@
+"""What `dlhpc run` says of the step that it predicted, and of which machine."""
+
+from datetime import date
+
+import pytest
+
+from lib_dlhpc.comparison.here import step_here
+from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.prediction import on_ranks, predict
+from lib_dlhpc.spec.measured import default_path
+from lib_dlhpc.spec.units import format_quantity
+
+RESULT = {"ranks": 2, "terms": {"forward": 1e-3}, "memory": []}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_it_is_of_this_machine_s_calibration_where_there_is_one(digits, calibrated, ranks):
+    said = step_here(digits, ranks, calibrated)
+    step = float(predict(placed(digits, ranks, calibrated).experiment).step_time)
+    today = date.today().isoformat()
+    assert (
+        said
+        == f"predicted {format_quantity(step, 's')} by your calibration of this machine ({today})"
+    )
+
+
+def test_else_of_the_stand_in_and_how_to_calibrate_is_said(digits):
+    said = step_here(digits, 1)
+    assert "for 'laptop', the catalog's stand-in" in said and "`dlhpc calibrate`" in said
+
+
+def test_a_broken_calibration_is_named_and_spoils_no_run(digits):
+    default_path().parent.mkdir(parents=True)
+    default_path().write_text("[machine]\nname = 'laptop'\n")
+    assert str(default_path()) in step_here(digits, 1)
+
+
+def test_a_stall_that_no_run_here_has_is_not_part_of_it(digits, calibrated):
+    slow = {"machine.storage.slow": {"scope": "node", "bandwidth": 1e4}, "storage.tier": "slow"}
+    said, without = (step_here(each, 1, calibrated) for each in (digits.set(slow), digits))
+    assert said == without.replace(" by your", " without input stall by your")
+
+
+def test_it_stands_beside_what_was_measured_with_what_it_does_not_know(digits):
+    lines = on_ranks.beside(
+        digits.set({"training.sparsity": 0.9}), 1e6, RESULT, 2, "predicted 7 ms"
+    )
+    assert "  step: 1 ms; predicted 7 ms" in lines
+    assert any("do not know training.sparsity = 0.9" in line for line in lines)

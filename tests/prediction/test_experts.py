@@ -1,0 +1,85 @@
+"""Laws of experts: what is shared out, what travels for it, and that an even share of one is a plain network."""
+
+import pytest
+
+from lib_dlhpc import SpecError, loads
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import read_model
+
+GPT = {"family": "gpt", "layers": 4, "hidden": 512, "heads": 8, "sequence": 256, "vocabulary": 1024}
+RUN = loads("""
+[model]
+family = "gpt"
+layers = 4
+hidden = 512
+heads = 8
+sequence = 256
+vocabulary = 1024
+experts = 16
+chosen = 2
+[dataset]
+name = "webtext"
+[machine]
+name = "selene"
+jitter = 0.0
+[strategy]
+nodes = 2
+batch = 8
+precision = "fp16"
+optimizer = "adam"
+overlap = false
+""")
+
+
+def test_a_network_with_experts_is_counted():
+    """All experts are held, and each word pays for those that it takes."""
+    plain, many = read_model(GPT), read_model({**GPT, "experts": 16, "chosen": 2})
+    inner = 2 * 512 * 2048 + 2048 + 512
+    assert many.parameters - plain.parameters == 4 * (15 * inner + 512 * 16)
+    forward = 4 * (2 * 256 * 2 * 512 * 2048 * 1 + 2 * 256 * 512 * 16)
+    assert many.forward_flop - plain.forward_flop == pytest.approx(forward)
+    one = read_model({**GPT, "experts": 1, "chosen": 1})
+    assert one.parameters - plain.parameters == 4 * 512
+    with pytest.raises(SpecError, match="chosen = 3"):
+        read_model({**GPT, "experts": 2, "chosen": 3})
+
+
+def test_replicas_share_out_the_experts():
+    whole = predict(RUN)
+    inner = 4 * 16 * (2 * 512 * 2048 + 2048 + 512)
+    for shared in (2, 4, 8, 16):
+        part = predict(RUN.set({"strategy.experts": shared}))
+        saved = inner * (1 - 1 / shared)
+        assert whole.memory["weights"] - part.memory["weights"] == pytest.approx(2 * saved)
+        assert part.messages["experts"].total > 0
+        assert sum(part.terms.values()) == pytest.approx(part.step_time)
+
+
+def test_positions_travel_to_their_experts_and_back():
+    """Two exchanges forward and two backward of each layer, of (e-1)/e of k positions for each position."""
+    found = predict(RUN.set({"strategy.experts": 8})).messages["experts"]
+    link = RUN.machine.intra_node
+    moved = 4 * 4 * 2 * 8 * 256 * 512 * 2 * 7 / 8
+    least = moved / (link.bandwidth * link.efficiency)
+    assert found.bandwidth >= least * (1 - 1e-12)
+    assert found.total <= (least + 4 * 4 * 7 * link.latency) * (1 + 1e-12)  # one after another
+    away = predict(RUN.set({"strategy.experts": 16})).messages["experts"]
+    assert away.total > found.total
+
+
+def test_an_experts_gradients_go_to_those_who_have_it_too():
+    whole, eight, all_ = (
+        predict(RUN.set({"strategy.experts": e})).messages["data"].bandwidth for e in (1, 8, 16)
+    )
+    assert whole > eight > all_ > 0
+
+
+def test_what_cannot_be_shared_out_is_told():
+    with pytest.raises(SpecError, match=r"experts = 3: it must divide the 16 replicas"):
+        predict(RUN.set({"strategy.experts": 3}))
+    with pytest.raises(SpecError, match=r"experts = 16: it must divide the 4 experts"):
+        predict(RUN.set({"strategy.experts": 16, "model.experts": 4}))
+    with pytest.raises(SpecError, match=r"experts = 2: .* has no experts"):
+        predict(RUN.set({"strategy.experts": 2, "model.experts": 0}))
+    with pytest.raises(SpecError, match=r"zero = 1.*legal value is 0"):
+        RUN.set({"strategy.experts": 2, "strategy.zero": 1})

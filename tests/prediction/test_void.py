@@ -1,0 +1,81 @@
+"""What is said to have no effect has none, and what has one is not said to have none."""
+
+import pytest
+
+from lib_dlhpc import loads
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.report import as_dict, as_text
+from lib_dlhpc.prediction.void import without_effect
+
+RUN = loads("""
+[model]
+family = "gpt"
+layers = 8
+hidden = 256
+heads = 8
+sequence = 64
+vocabulary = 64
+[dataset]
+name = "words"
+[machine]
+name = "h100-pod"
+[strategy]
+nodes = 2
+batch = 64
+microbatches = 8
+""")
+PIPE = {"strategy.pipeline": 4}
+ONE = {"strategy.data": 1, "strategy.tensor": 8, "strategy.pipeline": 2}
+WHOLE = {"strategy.nodes": 1, "strategy.devices_per_node": 1}
+VOID = [
+    ({}, {"strategy.schedule": "gpipe"}, "keep more microbatches"),
+    ({"strategy.microbatches": 1}, {"strategy.schedule": "gpipe"}, "no pipeline to order."),
+    ({}, {"strategy.schedule": "interleaved", "strategy.chunks": 2}, "no pipeline to order"),
+    (PIPE, {"strategy.schedule": "interleaved"}, "nothing to interleave"),
+    (ONE, {"strategy.zero": 1}, "there is one"),
+    *(({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is one") for z in (1, 2, 3)),
+    ({}, {"strategy.split": "row"}, "no layer is split"),
+    ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
+]
+REAL = [
+    (PIPE, {"strategy.schedule": "gpipe"}),
+    (PIPE, {"strategy.schedule": "interleaved", "strategy.chunks": 2}),
+    ({}, {"strategy.zero": 1}),
+    ({"strategy.tensor": 8}, {"strategy.split": "row"}),
+    ({}, {"strategy.recompute": "selective"}),
+]
+
+
+def numbers(run):
+    told = as_dict(predict(run))
+    return {name: told[name] for name in ("step_time", "terms", "memory", "messages", "exposed")}
+
+
+@pytest.mark.parametrize(("base", "change", "words"), VOID)
+def test_what_has_no_effect_is_told_and_changes_nothing(base, change, words):
+    tier = next(iter(RUN.machine.storage))
+    change = {key: tier if value == "nvme" else value for key, value in change.items()}
+    run, without = RUN.set({**base, **change}), RUN.set(base)
+    (note,) = without_effect(run)
+    assert words in note and f"  NOTE  {note}" in as_text(predict(run))
+    assert as_dict(predict(run))["notes"] == [note] and not without_effect(without)
+    mine, theirs = predict(run), predict(without)
+    assert mine.pipeline_bubble == pytest.approx(theirs.pipeline_bubble)
+    assert mine.step_time >= theirs.step_time * (1 - 1e-12)
+    if "keep" in note:
+        assert mine.memory_total > theirs.memory_total
+    else:
+        assert numbers(run) == numbers(without)
+
+
+@pytest.mark.parametrize(("base", "change"), REAL)
+def test_what_has_an_effect_is_not_said_to_have_none(base, change):
+    run, without = RUN.set({**base, **change}), RUN.set(base)
+    assert not without_effect(run)
+    assert numbers(run) != numbers(without)
+
+
+def test_no_attention_is_made_again_where_there_is_none():
+    run = loads('model = "resnet50"\ndataset = "imagenet"\nmachine = "h100-pod"\n')
+    (note,) = without_effect(run.set({"strategy.recompute": "selective"}))
+    assert "no attention" in note

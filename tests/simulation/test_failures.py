@@ -1,0 +1,180 @@
+"""Laws of runs with failures: many agree with the exact expectation, none is the prediction, each adds up."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import SpecError, loads
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.intervals import expected_cycle
+from lib_dlhpc.simulation.failures import KINDS, play, play_failures
+from lib_dlhpc.spec.experiment import CHECKPOINTS
+
+RUN = loads("""
+[model]
+name = "resnet50"
+[dataset]
+name = "imagenet"
+[machine]
+name = "summit"
+jitter = 0.0
+node_mtbf = "20 min"
+restart_time = "20 s"
+local_survival = 0.6
+[machine.storage.slow]
+bandwidth = "50 MB/s"
+[strategy]
+nodes = 4
+overlap = false
+[storage]
+tier = "slow"
+local = "nvme"
+[run]
+epochs = 1
+checkpoint_interval = "1 min"
+""")
+
+
+def saved(blocked, background=0.0, restart=0.0, survived=0.0, local=0.0):
+    return Saving(0, 0, blocked, background, 0.0, restart, survived, local)
+
+
+WAYS = {
+    "synchronous": saved(5.0, restart=10.0),
+    "asynchronous": saved(2.0, 30.0, 10.0),
+    "asynchronous, with waits": saved(2.0, 60.0, 10.0),
+    "two levels": saved(2.0, 30.0, 20.0, 0.7, 5.0),
+    "two levels, with waits": saved(2.0, 90.0, 20.0, 0.7, 5.0),
+    "restarts as long as it holds": saved(5.0, restart=150.0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_runs_take_as_long_as_the_exact_expectation(way):
+    interval, mtbf, stretches = 40.0, 200.0, 400
+    played = play(stretches * interval, interval, WAYS[way], mtbf, runs=300, seed=1)
+    expected = stretches * expected_cycle(interval, WAYS[way], mtbf)
+    assert played.wall.mean() == pytest.approx(expected, rel=0.02)
+    # Runs are as many as needed to see that: the mean is known to a third of the bound.
+    assert played.wall.std() / np.sqrt(300) < 0.02 / 3 * expected
+    assert played.failures.mean() * mtbf == pytest.approx(played.wall.mean(), rel=0.02)
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+def test_an_experiment_played_agrees_with_the_predicted_one(way):
+    run = RUN.set({"run.checkpoint": way, "run.epochs": 40.0})
+    predicted = predict(run).resilience
+    played = play_failures(run, runs=200, seed=3, step=predicted.work / predicted.prediction.steps)
+    assert played.work == pytest.approx(predicted.work)
+    assert played.wall.mean() == pytest.approx(predicted.expected_time, rel=0.02)
+    assert played.goodput == pytest.approx(predicted.goodput, rel=0.02)
+
+
+@pytest.mark.parametrize("interval", [0.0, 1.0])
+def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
+    p = predict(RUN)
+    whole = p.resilience.work / 7  # a run that ends with a checkpoint, as the prediction has it
+    run = RUN.set({"machine.node_mtbf": np.inf, "run.checkpoint_interval": interval * whole})
+    played = play_failures(run)
+    assert played.wall == pytest.approx([predict(run).time_to_train], rel=1e-9)
+    assert [p.kind for p in played.phases].count("checkpoint") == 7 * interval
+    assert played.failures.sum() == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_run_does_fills_its_time(way):
+    played = play(1000.0, 40.0, WAYS[way], 150.0, runs=20, seed=2, start=3.0)
+    assert set(played.seconds) == set(KINDS)
+    np.testing.assert_allclose(sum(played.seconds.values()), played.wall)
+    np.testing.assert_allclose(played.seconds["training"], 1000.0)
+    np.testing.assert_allclose(played.seconds["first start"], 3.0)
+    assert sum(played.shares.values()) == pytest.approx(1)
+    for kind in KINDS:
+        found = sum(phase.stop - phase.start for phase in played.phases if phase.kind == kind)
+        assert found == pytest.approx(played.seconds[kind][0])
+    ahead = [phase for phase in played.phases if phase.kind != "write"]
+    assert all(a.stop == b.start for a, b in pairwise(ahead))
+    assert sum(not phase.ended for phase in ahead) == played.failures[0]
+
+
+def kinds(played):
+    return [(p.kind, p.start, p.stop, p.done, p.ended) for p in played.phases]
+
+
+def test_failures_at_given_times_strike_what_goes_on():
+    """By hand: 40 s stretches, 2 s to copy, 30 s to write behind; struck while training, then restarting."""
+    played = play(100.0, 40.0, WAYS["asynchronous"], failures=[57.0, 50.0])
+    assert sorted(kinds(played), key=lambda phase: phase[1:]) == [
+        ("training", 0, 40, 40, True),
+        ("checkpoint", 40, 42, 40, True),
+        ("write", 42, 50, 40, False),  # struck before it was safe: back to the start
+        ("training", 42, 50, 48, False),
+        ("restart", 50, 57, 0, False),
+        ("restart", 57, 67, 0, True),
+        ("work done again", 67, 107, 40, True),
+        ("checkpoint", 107, 109, 40, True),
+        ("work done again", 109, 117, 48, True),
+        ("write", 109, 139, 40, True),
+        ("training", 117, 149, 80, True),
+        ("checkpoint", 149, 151, 80, True),
+        ("training", 151, 171, 100, True),
+    ]
+    assert played.wall == [171.0]
+    assert played.failures == [2]
+
+
+def test_a_copy_that_survives_is_where_it_goes_on_and_its_write_starts_anew():
+    two = saved(2.0, 30.0, restart=20.0, survived=1.0, local=5.0)
+    played = play(80.0, 40.0, two, failures=[50.0])
+    found = kinds(played)
+    assert ("restart", 50, 55, 40, True) in found
+    assert ("write", 42, 50, 40, False) in found
+    assert ("write", 55, 85, 40, True) in found
+    assert played.seconds["work done again"] == [8.0]
+    assert played.wall == [42 + 8 + 5 + 40 + 2]
+
+
+def test_a_failure_after_the_write_costs_one_stretch_at_most():
+    done = play(100.0, 40.0, WAYS["asynchronous"], failures=[73.0])
+    assert ("write", 42, 72, 40, True) in kinds(done)
+    assert done.seconds["work done again"] == [31.0]
+
+
+def test_the_same_seed_gives_the_same_runs_and_another_one_others():
+    a, b, c = (play(1e3, 40.0, WAYS["two levels"], 100.0, runs=5, seed=s) for s in (1, 1, 2))
+    assert a.wall.tobytes() == b.wall.tobytes()
+    assert a.phases == b.phases
+    assert a.wall.tobytes() != c.wall.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("interval", "price"),
+    [
+        (5e3, saved(5.0, restart=1.0)),  # no stretch is ever done
+        (10.0, saved(1.0, 5e3, restart=1.0)),  # many are, and no write behind them
+        (10.0, saved(1.0, restart=1e4)),  # no restart is
+        (1e4, saved(1.0, 10.0, 10.0, 0.5, 1.0)),
+    ],
+)
+def test_without_headway_it_says_so(interval, price, monkeypatch):
+    monkeypatch.setattr("lib_dlhpc.simulation.failures.MOST", 1000)
+    with pytest.raises(SpecError, match="no headway") as error:
+        play(1e4, interval, price, 50.0, runs=3)
+    assert f"{interval:,.0f} s of training" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"work": 0.0}, "work"),
+        ({"interval": -1.0}, "interval"),
+        ({"mtbf": float("nan")}, "mtbf"),
+        ({"runs": 0}, "runs"),
+        ({"runs": 1.5}, "runs"),
+    ],
+)
+def test_what_cannot_be_is_named(given, name):
+    with pytest.raises(SpecError, match=rf"^{name} = "):
+        play(**{"work": 100.0, "interval": 10.0, "price": saved(1.0), **given})

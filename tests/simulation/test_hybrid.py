@@ -1,0 +1,332 @@
+"""Networks that are split, played: the papers' bubbles, both fidelities alike, what contention adds."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import layout
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.compare import why
+from lib_dlhpc.simulation.watchdog import Cancelled
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import breakdown, waits
+from lib_dlhpc.timeline.table import COLUMNS
+
+# 8 equal dense layers: stages of any number that divides 8 are equal.
+EQUAL = {
+    "family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8,
+}  # fmt: skip
+GPT = {
+    "family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64,
+    "dropout": 0.0,
+}  # fmt: skip
+MOE = GPT | {"experts": 8, "chosen": 2}
+IMAGES = {
+    "family": "sequential", "input": [3, 32, 32], "layers": [
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
+        {"kind": "flatten"}, {"kind": "dense", "features": 10},
+    ],
+}  # fmt: skip
+FREE = {"latency": 0.0, "bandwidth": 1e30}
+
+
+def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
+    devices = strategy.get("data", 1)
+    for name in ("tensor", "pipeline", "spatial"):
+        devices *= strategy.get(name, 1)
+    machine = {"name": "h100-pod", "nodes": 64, "jitter": jitter}
+    if links is not None:
+        machine |= {"intra_node": links, "inter_node": links}
+    return read_experiment(
+        {
+            "model": model,
+            "dataset": {"name": "imagenet"},
+            "machine": machine,
+            "strategy": {
+                "batch": 8,
+                "nodes": devices // devices_per_node,
+                "devices_per_node": devices_per_node,
+                **strategy,
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("p", "m"), [(2, 1), (2, 5), (4, 4), (8, 8)])
+def test_without_communication_the_bubble_is_the_formula(schedule, p, m):
+    """(p-1)/m of the work."""
+    run = split(EQUAL, FREE, pipeline=p, microbatches=m, schedule=schedule)
+    found = breakdown(simulate(run))
+    work = found.per_rank["forward"] + found.per_rank["backward"]
+    np.testing.assert_allclose(
+        found.per_rank["pipeline bubble"], (p - 1) / m * work, rtol=1e-9, atol=0
+    )
+    assert found.terms["exposed communication"] <= 1e-9 * found.step_time
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (2, 4, 2), (4, 2, 8)])
+def test_without_communication_chunks_divide_the_bubble(p, v, m):
+    run = split(EQUAL, FREE, pipeline=p, chunks=v, microbatches=m, schedule="interleaved")
+    found = breakdown(simulate(run))
+    work = found.per_rank["forward"] + found.per_rank["backward"]
+    np.testing.assert_allclose(
+        found.per_rank["pipeline bubble"], (p - 1) / (v * m) * work, rtol=1e-9, atol=0
+    )
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+@pytest.mark.parametrize(
+    "ways", [{"tensor": 4}, {"data": 4, "zero": 3}, {"data": 4, "microbatches": 4}], ids=str
+)
+def test_without_a_pipeline_who_is_quicker_waits_for_the_slowest(ways, fidelity):
+    run = split(EQUAL, jitter=0.1, **ways)
+    terms = breakdown(simulate(run, fidelity, seed=3, steps=4)).terms
+    assert terms["pipeline bubble"] == 0
+    assert terms["waiting for the slowest"] > 0.01 * terms["backward"]
+    words = " ".join(why(run, fidelity, terms, {name: 0.9 * terms[name] for name in terms}))
+    assert "pipeline" not in words and "slowest of 4" in words
+
+
+def test_what_is_waited_for_in_a_pipeline_is_told():
+    run = split(EQUAL, jitter=0.1, pipeline=4, microbatches=4)
+    terms = breakdown(simulate(run, seed=3)).terms
+    assert terms["waiting for the slowest"] == 0 < terms["pipeline bubble"]
+    told = why(run, "rounds", terms, {name: 0.9 * terms[name] + 1e-4 for name in terms})
+    assert any("nobody waits for the slowest" in reason for reason in told)
+
+
+def test_one_rank_is_the_slowest_of_nobody():
+    run = split(EQUAL, jitter=0.1, microbatches=2)
+    terms = breakdown(simulate(run, seed=3)).terms
+    told = " ".join(why(run, "rounds", terms, {name: 0.9 * terms[name] for name in terms}))
+    assert "takes the mean" in told and "slowest" not in told
+
+
+def test_what_messages_add_is_exposed_and_the_bubble_stays():
+    ways = {"pipeline": 4, "microbatches": 8}
+    free, slow = (
+        breakdown(simulate(split(EQUAL, links, **ways)))
+        for links in (FREE, {"latency": 1e-4, "bandwidth": 1e9})
+    )
+    np.testing.assert_allclose(
+        slow.per_rank["pipeline bubble"], free.per_rank["pipeline bubble"], rtol=1e-9
+    )
+    late = slow.step_time - free.step_time
+    assert late > 0.1 * free.step_time
+    np.testing.assert_allclose(slow.per_rank["exposed communication"], late, rtol=1e-6)
+
+
+SPLITS = [
+    (GPT, {"tensor": 4}),
+    (GPT, {"tensor": 2, "sequence_parallel": True, "data": 2}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 1}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 2}),
+    (GPT, {"data": 4, "microbatches": 2, "zero": 3}),
+    (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
+    (GPT, {"data": 2, "microbatches": 2, "offload": "all"}),
+    (GPT, {"data": 2, "tensor": 2, "recompute": "selective", "allreduce": "rabenseifner"}),
+    (MOE, {"data": 4, "experts": 4}),
+    (MOE, {"data": 4, "experts": 2, "tensor": 2, "overlap": False}),
+    (IMAGES, {"spatial": 2, "data": 2}),
+    (IMAGES, {"tensor": 2, "data": 2, "split": "column"}),
+]
+
+
+@pytest.mark.parametrize(("model", "ways"), SPLITS)
+def test_both_fidelities_are_one_without_contention(model, ways):
+    """Each rank has a node to itself: no message gets in another's way."""
+    run = split(model, **ways)
+    rounds, events = (breakdown(simulate(run, fidelity)) for fidelity in ("rounds", "events"))
+    assert events.step_time == pytest.approx(rounds.step_time, rel=1e-9)
+    for name in ("forward", "backward"):
+        # Some ranks of a group may have an element less; rounds counts them with the first.
+        assert events.terms[name] == pytest.approx(rounds.terms[name], rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "ways"),
+    [
+        (GPT, {"tensor": 4}),
+        (GPT, {"data": 2, "tensor": 2, "recompute": "full"}),
+        (GPT, {"data": 4, "zero": 1}),
+        (GPT, {"tensor": 4, "sequence_parallel": True}),
+        (GPT, {"tensor": 4, "sequence_parallel": True, "overlap": False}),
+        (IMAGES, {"spatial": 2, "data": 2}),
+        (GPT, {"data": 4, "microbatches": 3, "batch": 6}),
+    ],
+)
+def test_it_takes_what_is_predicted(model, ways):
+    run = split(model, **ways)
+    assert breakdown(simulate(run)).step_time == pytest.approx(predict(run).step_time, rel=1e-9)
+
+
+def test_a_pipeline_takes_what_is_predicted_but_for_a_message_or_two():
+    """The closed form rounds up where stages are uneven or messages meet."""
+    for ways in ({"pipeline": 4}, {"pipeline": 2, "tensor": 2}, {"pipeline": 2, "data": 2}):
+        run = split(GPT, microbatches=4, **ways)
+        assert breakdown(simulate(run)).step_time == pytest.approx(predict(run).step_time, rel=0.01)
+
+
+def test_groups_in_one_node_get_in_each_others_way():
+    """Replicas of different tensor ranks exchange over the same NICs at once."""
+    run = split(GPT, tensor=2, data=4, devices_per_node=2, overlap=False)
+    alone = split(GPT, tensor=2, data=4, overlap=False).set({"machine.nodes": 64})
+    shared, own = (breakdown(simulate(each, "events")) for each in (run, alone))
+    assert shared.step_time != own.step_time
+    predicted = breakdown(simulate(run, "rounds"))
+    assert shared.step_time == pytest.approx(predicted.step_time, rel=0.05)
+
+
+def test_a_slow_rank_holds_up_its_pipeline_and_its_group():
+    run = split(GPT, pipeline=2, data=2, microbatches=4)
+    speed = np.ones(4)
+    speed[3] = 0.5
+    even, slowed = breakdown(simulate(run)), breakdown(simulate(run, speed=speed))
+    assert slowed.step_time > 1.4 * even.step_time
+    assert slowed.slowest == 3
+
+
+def test_jitter_is_drawn_from_the_seed():
+    run = split(GPT, jitter=0.05, pipeline=2, tensor=2, microbatches=2)
+    first, again, other = (simulate(run, seed=seed, steps=2) for seed in (1, 1, 2))
+    for column in COLUMNS:
+        assert getattr(first, column).tobytes() == getattr(again, column).tobytes()
+    assert first.stop.max() != other.stop.max()
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_the_timeline_holds_together(fidelity):
+    """A rank does one thing at a time without a gap, through all steps, and the causes add up."""
+    run = split(GPT, pipeline=2, tensor=2, data=2, microbatches=3, batch=6)
+    timeline = simulate(
+        run, fidelity, steps=2, checkpoint=lambda step: 1e-3, input=lambda s, r: 1.0
+    )
+    for rank in range(8):
+        mine = timeline.select(timeline.where("compute") & (timeline.rank == rank))
+        assert mine.start[0] == 0
+        np.testing.assert_allclose(mine.start[1:], mine.stop[:-1], atol=1e-12)
+    found = breakdown(timeline)
+    assert found.steps == 2
+    assert sum(found.terms.values()) == pytest.approx(found.step_time)
+    assert found.terms["checkpoint"] == pytest.approx(1e-3) and found.terms["input stall"] > 0.9
+    assert (waits(timeline) > 0).all()
+    sent = timeline.where("communication")
+    assert {"forward", "bucket", "tensor"} <= {name.split()[0] for name in timeline.names}
+    assert timeline.bytes[sent].min() > 0
+
+
+def test_messages_are_recorded_and_a_simulation_can_be_stopped():
+    run = split(GPT, pipeline=2, data=2, microbatches=4)
+    timeline = simulate(run, "events", messages=20)
+    assert (timeline.peer >= 0).sum() == 20
+    with pytest.raises(Cancelled):
+        simulate(split(GPT, tensor=8, data=2), "events", steps=4, progress=lambda *_: False)
+
+
+def test_a_tied_table_is_swapped_between_its_stages():
+    run = split(GPT | {"vocabulary": 20000}, pipeline=2, microbatches=2)
+    assert layout.parts(run, 0)[0].shared
+    link, nics = run.machine.inter_node, run.machine.nics
+    swap = 20000 * 64 * 4 / (link.bandwidth * link.efficiency * nics)
+    for fidelity in ("rounds", "events"):
+        found = breakdown(simulate(run, fidelity))
+        assert found.per_rank["exposed communication"].min() > swap
+
+
+@pytest.mark.parametrize("rate", [2e8, 1e9, 4e9, 2e10, 1e15])
+def test_what_the_update_moves_has_the_rest_of_the_last_backward_pass_as_well(rate):
+    run = split(GPT, offload="all", batch=64, optimizer="adam")
+    told = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": rate}})
+    for fidelity in ("rounds", "events"):
+        found = breakdown(simulate(told, fidelity))
+        assert found.step_time == pytest.approx(predict(told).step_time, rel=1e-9)
+
+
+def test_a_slow_way_to_what_is_offloaded_shows():
+    run = split(GPT, offload="activations", batch=64)
+    slow = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": 1e9}})
+    quick = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": 1e15}})
+    for fidelity in ("rounds", "events"):
+        waited, hidden = (breakdown(simulate(each, fidelity)) for each in (slow, quick))
+        assert hidden.terms["exposed communication"] < 1e-9
+        assert waited.terms["exposed communication"] > 0.1 * waited.step_time
+        assert waited.step_time == pytest.approx(predict(slow).step_time, rel=1e-9)
+
+
+SLOW = {"latency": 1e-5, "bandwidth": 2e9}
+
+
+@pytest.mark.parametrize("link", [FREE, {"latency": 1e-6, "bandwidth": 1e11}, SLOW], ids=str)
+@pytest.mark.parametrize(
+    ("schedule", "p", "m", "v", "low", "high"),
+    [
+        ("gpipe", 2, 1, 1, 0, 0),
+        ("gpipe", 4, 8, 1, 0, 0),
+        ("gpipe", 3, 5, 1, 0, 0),
+        ("1f1b", 2, 1, 1, 0, 0),
+        ("1f1b", 4, 8, 1, 0.03, 0.15),
+        ("1f1b", 8, 3, 1, 0.03, 0.15),
+        ("interleaved", 4, 8, 2, 0.15, 0.7),
+        ("interleaved", 2, 4, 3, 0.15, 0.7),
+    ],
+)
+def test_a_link_between_stages_has_a_capacity(schedule, p, m, v, low, high, link):
+    """Rounds is never below the time that a link is busy, and as close to the prediction as it says."""
+    ways = {"schedule": schedule, "pipeline": p, "microbatches": m, "chunks": v, "batch": 16 * m}
+    run = split({"name": "resnet50"}, link, **ways)
+    timeline = simulate(run)
+    step, predicted = breakdown(timeline).step_time, float(predict(run).step_time)
+    assert -(low + 1e-9) * step <= predicted - step <= (high + 1e-9) * step
+    nic = link["bandwidth"] * run.machine.nics
+    parts = [layout.parts(run, rank) for rank in range(p)]
+    sizes = [[4 * 16 * part.elements(part.sends) for part in rank] for rank in parts]
+    for rank in range(p):
+        # Forward what each chunk makes goes to the next rank, and its gradient comes back.
+        assert step >= m * sum(sizes[rank]) / nic
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_messages_of_two_ranks_follow_one_another(fidelity):
+    """GPipe's first stage sends quicker than the link carries: the last message waits for all others."""
+    run = split({"name": "resnet50"}, SLOW, pipeline=2, microbatches=8, schedule="gpipe", batch=128)
+    timeline = simulate(run, fidelity, messages=1000 * (fidelity == "events"))
+    sent = timeline.where("communication") & (timeline.rank == 0)
+    sent &= np.char.startswith(np.array(timeline.names)[timeline.name], "activation")
+    arrived = np.sort(timeline.stop[sent])
+    size = timeline.bytes[sent].max() / (SLOW["bandwidth"] * run.machine.nics)
+    assert len(arrived) == 8
+    assert (np.diff(arrived) >= size * (1 - 1e-9)).all()
+
+
+def test_where_links_are_the_limit_1f1b_is_quicker_than_gpipe():
+    """Its activations and gradients move at the same time, in opposite directions."""
+    ways = {"pipeline": 4, "microbatches": 8, "batch": 256}
+    links = {"latency": 1e-5, "bandwidth": 2e8}
+    gpipe, one = (
+        breakdown(simulate(split({"name": "resnet50"}, links, schedule=name, **ways))).step_time
+        for name in ("gpipe", "1f1b")
+    )
+    assert one < gpipe
+
+
+ZERO = [
+    {"zero": zero, "bucket": bucket, "overlap": overlap}
+    for zero in (1, 2, 3)
+    for bucket in (1e3, 25e6)
+    for overlap in (True, False)
+]
+
+
+@pytest.mark.parametrize("link", [{"latency": 1e-6, "bandwidth": 1e9}, SLOW], ids=str)
+@pytest.mark.parametrize("ways", ZERO, ids=str)
+def test_zero_takes_as_long_in_all_three(ways, link):
+    """Weights are gathered two layers ahead at most, in the prediction as in rounds and events."""
+    run = split(GPT, link, data=4, microbatches=2, **ways)
+    rounds, events = (
+        breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
+    )
+    assert rounds == pytest.approx(predict(run).step_time, rel=1e-9)
+    # Tensors that do not cut evenly make a block of some rounds an element longer.
+    assert events == pytest.approx(rounds, rel=2e-3)

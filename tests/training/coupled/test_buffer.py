@@ -1,0 +1,67 @@
+"""The buffer: as many batches as it is deep may be given, and one more for each that is taken out."""
+
+import numpy as np
+import pytest
+from small_workflow import small
+
+from lib_dlhpc.training.coupled.buffer import Inlet, Outlet, wait_until
+from lib_dlhpc.training.coupled.calls import Calls
+
+
+@pytest.fixture
+def ends(require):
+    """A function that gives the two ends of a buffer within this process."""
+    mpi = pytest.importorskip("mpi4py.MPI")
+    require(mpi.COMM_SELF.size == 1, "no MPI")
+
+    def ends(depth):
+        workflow, calls = small("shared", depth=depth), Calls(0, 1)
+        comm = mpi.COMM_SELF.Dup()  # what one test leaves under way is not another's
+        mine = slice(0, workflow.batch)
+        inlet = Inlet(workflow, comm, range(1), mine, calls)
+        return workflow, Outlet(workflow, comm, range(1), calls), inlet
+
+    return ends
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_there_is_room_for_so_many_and_for_each_that_was_taken_out(ends, depth):
+    workflow, outlet, inlet = ends(depth)
+    grid = workflow.simulation.grid
+    batches = [
+        np.full((2, workflow.batch, grid, grid), float(number))
+        for number in range(workflow.batches)
+    ]
+    for batch in batches[:depth]:
+        assert outlet.has_room()
+        outlet.give(batch)
+    for number, batch in enumerate(batches[depth:]):
+        assert not outlet.has_room()
+        inlet.take()
+        assert (inlet.x == number).all()
+        wait_until(outlet.has_room)
+        outlet.give(batch)
+    assert not outlet.has_room()
+    for number in range(workflow.batches - depth, workflow.batches):
+        inlet.take()
+        assert (inlet.y == number).all()
+    outlet.close()
+    inlet.close()
+
+
+def test_what_was_given_may_be_overwritten_at_once(ends):
+    workflow, outlet, inlet = ends(1)
+    grid = workflow.simulation.grid
+    batch = np.ones((2, workflow.batch, grid, grid))
+    outlet.give(batch)
+    batch[...] = 7
+    inlet.take()
+    assert (inlet.x == 1).all()
+
+
+def test_nothing_is_there_before_it_is_given(ends):
+    workflow, outlet, inlet = ends(2)
+    assert not inlet.is_there()
+    grid = workflow.simulation.grid
+    outlet.give(np.zeros((2, workflow.batch, grid, grid)))
+    wait_until(inlet.is_there)

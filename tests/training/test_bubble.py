@@ -1,0 +1,77 @@
+"""The bubble of a real pipeline: what its own passes leave idle, and the rest is what messages cost."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import layout
+from lib_dlhpc.schedules.pipeline import PIPELINES
+from lib_dlhpc.simulation.pipeline import play_pipeline
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.machine import Device, Link, Machine
+from lib_dlhpc.timeline import Event, breakdown, from_rows
+from lib_dlhpc.training.bubble import with_bubble
+
+DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
+
+
+def experiment(pipeline, chunks, microbatches):
+    return read_experiment(
+        {
+            "model": {
+                "family": "sequential",
+                "input": [8],
+                "layers": [{"kind": "dense", "features": 8}] * 8,
+            },
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop", "devices_per_node": 8},
+            "strategy": {
+                "devices_per_node": pipeline,
+                "pipeline": pipeline,
+                "chunks": chunks,
+                "microbatches": microbatches,
+                "schedule": "interleaved" if chunks > 1 else "1f1b",
+            },
+        }
+    )
+
+
+def told_as_a_run(timeline, steps):
+    """The rows that a real run takes down: waits that nobody has told apart, an update at the end."""
+    rows, long = [], float(timeline.stop.max()) + 1.0
+    for step in range(steps):
+        for event in timeline:
+            kind = "wait" if event.kind == "bubble" else event.kind
+            at = step * long
+            moved = event._replace(kind=kind, start=event.start + at, stop=event.stop + at)
+            rows.append(moved)
+        for rank in range(timeline.ranks):
+            end = step * long + float(timeline.stop.max())
+            rows.append(Event(rank, "compute", "update", "update", end, end + 1.0))
+    return from_rows(rows, timeline.ranks, "measured").sorted()
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 1, 3), (4, 1, 4), (2, 2, 4)])
+@pytest.mark.parametrize("latency", [0.0, 0.3])
+def test_a_measured_pipeline_has_the_bubble_of_its_passes(p, v, m, latency):
+    run = experiment(p, v, m)
+    name = "interleaved" if v > 1 else "1f1b"
+    pipeline = PIPELINES[name](p, m, v) if v > 1 else PIPELINES[name](p, m)
+    link = Link(latency, 1e30)
+    machine = Machine(DEVICE, link, link, nodes=p)
+    played = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0)
+    late = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0, 1.0)
+    found = breakdown(with_bubble(run, pipeline, told_as_a_run(late, steps=3)))
+    assert layout.group(run, 0, "pipeline") == tuple(range(p))
+    np.testing.assert_allclose(found.per_rank["pipeline bubble"], (p - 1) * 3.0, rtol=1e-9)
+    exposed = found.step_time - 1.0 - m * v * 3.0 - (p - 1) * 3.0
+    np.testing.assert_allclose(found.per_rank["exposed communication"], exposed, atol=1e-9)
+    assert (exposed > 0.1) == (latency > 0)
+    assert breakdown(played).terms["pipeline bubble"] == pytest.approx((p - 1) * 3.0)
+
+
+def test_one_stage_has_no_bubble():
+    run = experiment(1, 1, 2)
+    pipeline = PIPELINES["1f1b"](1, 2)
+    rows = [Event(0, "compute", "forward", "forward 0", 0.0, 1.0)]
+    table = from_rows(rows, 1, "measured")
+    assert with_bubble(run, pipeline, table) is table
