@@ -18,7 +18,7 @@ from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads, read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers import Context, Kept, conv
+from lib_dlhpc.training.layers import Context, Saved, conv
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
@@ -113,13 +113,13 @@ def of_textbook(effort: Effort) -> None:
         entry |= {"bias": False}
         shape = [inputs, space, space]
         model = read_model({"family": "sequential", "input": shape, "layers": [entry]})
-        layer, kept, rng = conv.Conv(model.layers[0]), Kept(Context()), np.random.default_rng(0)
+        layer, saved, rng = conv.Conv(model.layers[0]), Saved(Context()), np.random.default_rng(0)
         weights = {name: rng.normal(size=s).astype(np.float32) for name, s in layer.shapes.items()}
         gradients = {name: np.empty_like(weight) for name, weight in weights.items()}
         x = rng.normal(size=(*shape, batch)).astype(np.float32)
         dy = rng.normal(size=(*model.output_shape, batch)).astype(np.float32)
         images, errors = (np.ascontiguousarray(np.moveaxis(a, -1, 0)) for a in (x, dy))
-        own = partial(_own, layer, weights, gradients, kept, x, dy)
+        own = partial(_own, layer, weights, gradients, saved, x, dy)
         textbook = partial(_textbook, images, weights["weight"], errors, padding)
         for found, expected in zip(own(), textbook(), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
@@ -130,11 +130,13 @@ def of_textbook(effort: Effort) -> None:
         line(name, ours, theirs, f"{median(t / o for o, t in pairs):.1f}x", "3x textbook")
 
 
-def _own(layer: Any, weights: Any, gradients: Any, kept: Kept, x: Any, dy: Any) -> tuple[Any, ...]:
+def _own(
+    layer: Any, weights: Any, gradients: Any, saved: Saved, x: Any, dy: Any
+) -> tuple[Any, ...]:
     """Forward and backward, with results as the textbook has them."""
-    kept.context.room.begin("step")
-    y = layer.forward(weights, kept, x)
-    dx = layer.backward(weights, gradients, kept, dy)
+    saved.context.arena.begin("step")
+    y = layer.forward(weights, saved, x)
+    dx = layer.backward(weights, gradients, saved, dy)
     return np.moveaxis(y, -1, 0), gradients["weight"], np.moveaxis(dx, -1, 0)
 
 

@@ -32,7 +32,7 @@ from typing import Any
 from _quick import add_quick
 
 from lib_dlhpc.comparison import Sweep
-from lib_dlhpc.comparison.comparison import Foretold, beside, foretold
+from lib_dlhpc.comparison.comparison import Expected, beside, estimated
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.sweep import Row, errors, inside, interleaved
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -161,7 +161,7 @@ def measured(
 ) -> Sweep:
     """Return the comparison of each case that has the word in its name."""
     some = {name: each for name, each in chosen if only in name}
-    told = [foretold(placed(each, machine=machine)) for each in some.values()]
+    expected = [estimated(placed(each, machine=machine)) for each in some.values()]
     tell(f"{len(some)} experiments, {repeats} runs each of about {seconds / repeats:g} s")
     runs = interleaved(told, None, seconds, repeats)
     rows = [
@@ -174,11 +174,11 @@ def measured(
     return Sweep({"experiment": list(some)}, tuple(rows))
 
 
-def unpaced(told: Sequence[Foretold], rows: Sequence[Row]) -> str:
+def unpaced(told: Sequence[Expected], rows: Sequence[Row]) -> str:
     """Say how far predictions would be off at the calibration's pace, and what the paces were."""
     both = [(each, row.comparison) for each, row in zip(told, rows, strict=True) if row.comparison]
     off = [abs(each.step["predicted"] / of.step["measured"] - 1) for each, of in both]
-    paces = sorted(of.pace for _, of in both if of.pace)
+    paces = sorted(of.slowdown for _, of in both if of.slowdown)
     return (
         f"at the calibration's pace: predicted median {median(off):.1%}, worst {max(off):.1%};"
         f" paces {', '.join(f'{work:.2f} and {calls:.2f}' for work, calls in paces) or 'not known'}"

@@ -182,8 +182,8 @@ class Silent:
 def steps(batch: int, many: int) -> None:
     """Print what recording adds to a step of the trainer."""
     from lib_dlhpc.training import trainer
-    from lib_dlhpc.training.alone import Alone
     from lib_dlhpc.training.record import Recorder as TrainersRecorder
+    from lib_dlhpc.training.single_rank import SingleRank
 
     text = EXPERIMENT.read_text(encoding="utf-8").replace("batch = 64", f"batch = {batch}")
     experiment = loads(text)
@@ -197,9 +197,9 @@ def steps(batch: int, many: int) -> None:
     recorders["off"].on = False
     ranks = {}
     for name, recorder in recorders.items():
-        exchange = trainer.exchange_of(experiment, network.gradients, Alone(), recorder)
+        exchange = trainer.exchange_of(experiment, network.gradients, SingleRank(), recorder)
         ranks[name] = trainer.Ranks(
-            experiment, Alone(), data, network, optimizer, exchange.__enter__(), recorder
+            experiment, SingleRank(), data, network, optimizer, exchange.__enter__(), recorder
         )
     indices = np.arange(batch)
     found: dict[str, list[int]] = {name: [] for name in ranks}

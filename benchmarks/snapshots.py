@@ -29,7 +29,7 @@ from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.storage.snapshots import SnapshotStore
 from lib_dlhpc.storage.snapshots.plan import Plan, write_plan
-from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 PAIRS, BATCH, MOST = 5, 8, 0.05
@@ -154,7 +154,7 @@ def main() -> None:
 
         return trained(MPI.COMM_WORLD, given.folder, given.quick)
     with tempfile.TemporaryDirectory(dir=given.folder) as where:
-        trained(Alone(), Path(where), given.quick)
+        trained(SingleRank(), Path(where), given.quick)
         words = [__file__, "--rank-of-many", where, *(["--quick"] if given.quick else [])]
         subprocess.run(command(2, *words), env=environment(), check=True)
         written(Path(where), SIZE // 64 if given.quick else SIZE)

@@ -22,9 +22,11 @@ pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", 
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)
 settings.load_profile("lib_dlhpc")
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so would every program that a test interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a
+# test ends that way.
+for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+    if (number := getattr(signal, name, None)) and signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def require_all() -> bool:

@@ -13,7 +13,17 @@ from lib_dlhpc.renamed import RENAMED
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps
 
-VERBS = ["load", "predict", "sweep", "simulate", "run", "compare", "calibrate", "validate", "submit"]
+VERBS = [
+    "load",
+    "predict",
+    "sweep",
+    "simulate",
+    "run",
+    "compare",
+    "calibrate",
+    "validate",
+    "submit",
+]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -83,7 +83,7 @@ def from_the_front(network, loss, x, y, comm, rate, bucket=None):
 
 
 def weights_move_early(network, loss, x, y, comm, rate, bucket=None):
-    """Gradients are scaled by the rate in place while they are under way."""
+    """Gradients are scaled by the rate in place while they are in flight."""
     samples = comm.allreduce(len(x))
     value, dy = loss(network.forward(x), y, samples)
     total = np.empty_like(network.gradients)
@@ -105,12 +105,12 @@ MISTAKES = {
     "a sum is never waited for": (
         buckets(waits="all but one"),
         "Every sum is waited for",
-        "still under way",
+        "still in flight",
     ),
     "every sum is waited for at once": (
         buckets(waits="at once"),
-        "Backward does not stand still",
-        "stands still",
+        "Backward does not stall",
+        "stalls until",
     ),
     "a bucket leaves too early": (
         buckets(leaves=lambda start, stop: (max(start - 10, 0), stop)),
@@ -120,7 +120,7 @@ MISTAKES = {
     "the front leaves first": (
         from_the_front,
         "No bucket leaves before it is complete",
-        "set out with gradients 0 to",
+        "started with gradients 0 to",
     ),
     "what is left over stays": (
         buckets(last=False),
@@ -132,7 +132,7 @@ MISTAKES = {
         "Every gradient leaves, once",
         "more than once",
     ),
-    "gradients are written to under way": (
+    "gradients are written to in flight": (
         weights_move_early,
         "No bucket leaves before it is complete",
         "written to before",

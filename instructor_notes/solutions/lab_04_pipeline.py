@@ -122,7 +122,7 @@ def too_far_ahead(rank, ranks, microbatches=8):
 # mistake -> (the law that must break when it is handed in as that stream, words that its finding must hold)
 WRONG_STREAMS = {
     naive: ("GPipe", "Never do two ranks compute at once"),
-    both_ways_at_once: ("1F1B: proven", "a rank stands still"),
+    both_ways_at_once: ("1F1B: proven", "a rank is idle"),
     backward_first: ("1F1B: proven", "Backward(microbatch=0, chunk=0) comes before Forward"),
     asks_before_it_gives: (
         "1F1B: proven",

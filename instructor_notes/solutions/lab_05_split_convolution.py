@@ -109,7 +109,7 @@ MISTAKES = {
         "rows_forward",
         [("layer.forward(tall, w, padding=(0, layer.padding))", "layer.forward(x, w)")],
         "By rows: the outputs",
-        "zeros stand where rows of its neighbours belong",
+        "zeros stand where rows of its neighbors belong",
     ),
     "too few rows are wanted": (
         "wanted",

@@ -14,7 +14,16 @@ import numpy as np
 from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
 from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 from lib_dlhpc.training.lab.ranks import Endless, LabError
-from lib_dlhpc.training.lab.step import NEAR, Played, off, one_rank, part, play, task_of, way_off
+from lib_dlhpc.training.lab.step import (
+    NEAR,
+    EmulatedRun,
+    off,
+    one_rank,
+    part,
+    run_emulated,
+    task_of,
+    way_off,
+)
 
 HERE = Path(__file__).parent
 RANKS = 4
@@ -49,7 +58,7 @@ def _findings(step, own):
     told.add(result[0].words)
     for law, task in own.items():
         try:
-            played[law] = play(step, task)
+            played[law] = run_emulated(step, task)
             result.append(_equal(law, task, played[law]))
         except Endless:
             raise
@@ -89,7 +98,7 @@ def on_ranks(step, name, ranks=RANKS):
 def _alone(step, task):
     single = replace(task, shares=(sum(task.shares),))
     try:
-        played = play(step, single)
+        played = run_emulated(step, single)
     except Endless:
         raise
     except LabError as error:
@@ -191,7 +200,7 @@ def main():
         weights, losses = part(step, task, comm)
         every, told = comm.gather(weights), comm.gather(losses)
         if comm.rank == 0:
-            played[law] = Played(np.array(every), told, ())
+            played[law] = EmulatedRun(np.array(every), told, ())
     if comm.rank == 0:
         result = [_equal(law, task, played[law]) for law, task in own.items()]
         print(f"{comm.size} real ranks\n{as_text([*result, _loss(played, own)])}")

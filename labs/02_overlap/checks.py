@@ -1,4 +1,4 @@
-"""Checks of lab 2: do buckets leave while backward goes on, complete, all of them, once, and are they waited for?
+"""Checks of lab 2: do all buckets leave during backward, complete, once, and are they waited for?
 
 In the notebook:   check(step, NAME), picture(step, NAME), simulated(NAME, bucket), on_ranks(step, NAME)
 In a terminal:     python checks.py step.py "your name"                  emulated ranks
@@ -23,12 +23,20 @@ from lib_dlhpc.training.lab.machine import (
 )
 from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 from lib_dlhpc.training.lab.ranks import LabError
-from lib_dlhpc.training.lab.step import NEAR, Played, off, one_rank, part, play, task_of
+from lib_dlhpc.training.lab.step import (
+    NEAR,
+    EmulatedRun,
+    off,
+    one_rank,
+    part,
+    run_emulated,
+    task_of,
+)
 
 HERE = Path(__file__).parent
 RANKS = 4
 SIZES = (1, 10**9)  # of buckets: a layer in each, and all in one
-PAUSE = 0.1  # of backward; asking now and then whether a sum is there costs less
+PAUSE = 0.1  # of backward; testing a request now and then costs less
 MARGIN = 0.03  # above the best step that the simulation finds
 ALL = "Every rank comes through"
 WAITED = "Every sum is waited for"
@@ -36,7 +44,7 @@ COMPLETE = "No bucket leaves before it is complete"
 ONCE = "Every gradient leaves, once"
 EQUAL = "The weights are those of one rank"
 EARLY = "The exchange begins before backward ends"
-RUNS = "Backward does not stand still"
+RUNS = "Backward does not stall"
 TARGET = f"Target: within {MARGIN:.0%} of the best step on your machine"
 LAWS = (ALL, WAITED, COMPLETE, ONCE, EQUAL, EARLY, RUNS, TARGET)
 
@@ -73,7 +81,7 @@ def findings(step, name):
     try:
         watched = watch(step, experiment_of(name))
         others = [watch(cut_in(step, size), experiment_of(name)) for size in SIZES]
-        played = [play(cut_in(step, size), task) for size, task in tasks(name)]
+        played = [run_emulated(cut_in(step, size), task) for size, task in tasks(name)]
     except LabError as error:
         return [broken(ALL, str(error)), *map(later, LAWS[1:])]
     result = [kept(ALL, "No rank is left waiting."), *evidence(watched, *others)]
@@ -214,10 +222,10 @@ def _waited(watched):
         ranks, count = len({rank for rank, _ in lost}), max(number for _, number in lost)
         return broken(
             WAITED,
-            f"On {ranks} ranks the step is over while sums are still under way, the last of them number"
-            f" {count}. What was in their buffers when the weights moved?",
+            f"On {ranks} ranks the step ends while allreduces are still in flight, the last of them number"
+            f" {count}. What was in their buffers when the weights were updated?",
         )
-    return kept(WAITED, "Nothing is under way when the step is over.")
+    return kept(WAITED, "Nothing is in flight when the step ends.")
 
 
 def _complete(watched):
@@ -225,7 +233,7 @@ def _complete(watched):
         if place is not None and place[0] < post.complete:
             return broken(
                 COMPLETE,
-                f"On rank {rank}, sum number {number} set out with gradients {place[0]:,} to {place[1] - 1:,}"
+                f"On rank {rank}, sum number {number} started with gradients {place[0]:,} to {place[1] - 1:,}"
                 f" when {_there(post.complete, watched.size)}.",
             )
         if post.changed:
@@ -297,7 +305,7 @@ def _near(value, right):
 
 
 def _early(watched, where="on your machine"):
-    """By the order of events in the record: no clock is asked."""
+    """By the order of events in the record, without timing."""
     talk = watched.timeline.where("communication")
     work = watched.timeline.where("compute", "backward")
     for rank in range(watched.timeline.ranks):
@@ -315,7 +323,7 @@ def _runs(watched):
         rank, number = still[0]
         return broken(
             RUNS,
-            f"On rank {rank} backward stands still until sum number {number} is there. Who computes meanwhile?",
+            f"On rank {rank} backward stalls until sum number {number} is complete. What computes meanwhile?",
         )
     work = watched.timeline.where("compute", "backward")
     for rank in range(watched.timeline.ranks):
@@ -325,8 +333,8 @@ def _runs(watched):
         if idle > PAUSE:
             return broken(
                 RUNS,
-                f"On rank {rank}, {idle:.0%} of the time from its begin to its end backward stands still. What"
-                " is done in its pauses?",
+                f"On rank {rank}, backward is idle for {idle:.0%} of the time from its begin to its end. What"
+                " runs in its pauses?",
             )
     return kept(RUNS, "Nothing is waited for before backward ends.")
 
@@ -360,7 +368,8 @@ def main():
     watched = watch_here(step, experiment_of(name), comm)
     if comm.rank == 0:
         each = [
-            Played(np.array(w), losses, ()) for w, losses in (zip(*t, strict=True) for t in told)
+            EmulatedRun(np.array(w), losses, ())
+            for w, losses in (zip(*t, strict=True) for t in told)
         ]
         equal = _equal([task for _, task in own], each)
         result = [*evidence(watched), equal, _early(watched, "here")]

@@ -18,11 +18,11 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.data import load as load_data
 from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
 from lib_dlhpc.training.lab.program import Unusable, arguments, end_together
 from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import Diverged, train
 
@@ -321,7 +321,7 @@ def main():
     if batch % comm.size:
         raise Unusable(f"{comm.size} ranks: expected a number that divides the batch of {batch}.")
     cut = {"strategy.devices_per_node": comm.size, "strategy.batch": batch // comm.size}
-    run = train(experiment.set(cut), comm if comm.size > 1 else Alone())
+    run = train(experiment.set(cut), comm if comm.size > 1 else SingleRank())
     if comm.rank == 0:
         ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
         print(

@@ -23,13 +23,13 @@ from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
 from lib_dlhpc.training.lab.findings import kept as holds
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in, tell_where
+from lib_dlhpc.training.lab.program import arguments, end_together, handed_in, report_stuck
 from lib_dlhpc.training.lab.ranks import Endless, LabError, emulate
 from lib_dlhpc.training.lab.staged import (
     alone,
+    emulate_stages,
     joined,
     one_stage,
-    play_stages,
     staged_task,
     stages_off,
 )
@@ -112,7 +112,7 @@ def check(step, gpipe, one_f_one_b, name):
 
 
 def _short(law, stream):
-    """Whether the stream is proven on all shapes, and how long ranks stand still."""
+    """Whether the stream is proven on all shapes, and how long ranks are idle."""
     for ranks, microbatches in SHAPES:
         where = f"{ranks} ranks, {microbatches} microbatches"
         try:
@@ -126,13 +126,13 @@ def _short(law, stream):
             ends = sorted((s.start, s.stop) for s in work)
             alone_ = all(b[0] >= a[1] for a, b in pairwise(ends))
             why = (
-                " Never do two ranks compute at once: must a microbatch be back before the next sets out?"
+                " Never do two ranks compute at once: must a microbatch finish before the next starts?"
                 if alone_
                 else " Which rank waits for what it could have been given earlier?"
             )
             return broken(
                 law,
-                f"It is proven; but with {where} a rank stands still {found:.3g} times as long as it computes,"
+                f"It is proven; but with {where} a rank is idle {found:.3g} times as long as it computes,"
                 f" and (p-1)/m is {least:.3g}.{why}",
             )
     return holds(law, "On 2, 3 and 4 ranks, also with fewer microbatches than ranks.")
@@ -166,7 +166,7 @@ def _step(step, own, name, thrifty):
             else PIPELINES[kind](task.ranks, task.microbatches)
         )
         try:
-            played[law] = play_stages(step, pipeline.streams, task)
+            played[law] = emulate_stages(step, pipeline.streams, task)
             result[law] = _equal(law, task, played[law], pipeline, "" if given else kind)
         except Endless:
             raise
@@ -205,7 +205,7 @@ def _owned(played):
                     OWNED,
                     f"{law}, rank {rank}: what the forward of microbatch {min(stage.overwritten)} was given was"
                     " written over before its backward. The stage keeps the array that it is given, and no"
-                    " copy. Into which room was the next one received?",
+                    " copy. Into which buffer was the next one received?",
                 )
     if len(played) < 3:
         return later(OWNED)
@@ -228,7 +228,7 @@ def _waited(played):
                 )
     if len(played) < 3:
         return later(WAITED)
-    return holds(WAITED, "Nothing is under way when a step is over.")
+    return holds(WAITED, "Nothing is in flight when a step ends.")
 
 
 def _loss(played, name):
@@ -400,7 +400,7 @@ def main():
     own[EVEN] = (staged_task(seed_of(name) % 1000, comm.size, 12, 4), "gpipe")  # on all ranks
     for law, (task, kind) in own.items():
         pipeline = pipeline_of({"gpipe": gpipe, "1f1b": one}[kind], task.ranks, task.microbatches)
-        stream = tell_where(pipeline.streams[comm.rank], comm.rank)
+        stream = report_stuck(pipeline.streams[comm.rank], comm.rank)
         told = comm.gather(one_stage(step, stream, task, comm))
         if comm.rank == 0:
             played[law] = told

@@ -22,9 +22,9 @@ from lib_dlhpc.training.lab.split import (
     Convolution,
     Ended,
     SplitTask,
+    emulate_backward,
+    emulate_forward,
     least_moved,
-    play_backward,
-    play_forward,
     rank_backward,
     rank_forward,
 )
@@ -115,7 +115,7 @@ def _findings(forward, backward, name, by_rows, laws, target):
     own, outputs = tasks(name), []
     try:
         for task in own:
-            outputs.append(play_forward(forward, task, by_rows))
+            outputs.append(emulate_forward(forward, task, by_rows))
             words = laws[first](task, outputs[-1])
             if words:
                 result = broken(first, f"{task.words()}. {words}")
@@ -125,7 +125,7 @@ def _findings(forward, backward, name, by_rows, laws, target):
     result, back = [kept(first, _all(own))], []
     try:
         for task, made in zip(own, outputs, strict=True):
-            back.append(play_backward(backward, made.second, task, by_rows))
+            back.append(emulate_backward(backward, made.second, task, by_rows))
     except LabError as error:
         rest = (law for law in (*others[1:], target))
         return [*result, broken(others[0], str(error)), *(later(law, AS_ABOVE) for law in rest)]
@@ -256,7 +256,7 @@ def _slips(layer, cut):
         yield "Halos are exchanged as well.", total
         yield "An allreduce moves its array twice, once to sum and once to tell.", 2 * halo + total / 2  # fmt: skip
         one = layer.alpha + layer.face() * layer.beta
-        yield "A rank in the middle has two neighbours.", 2 * one + total
+        yield "A rank in the middle has two neighbors.", 2 * one + total
     double = layer._replace(beta=2 * layer.beta)
     yield "Numbers are of 4 B here.", seconds(double)[cut]
     yield "Latency is missing.", seconds(layer._replace(alpha=0.0))[cut]

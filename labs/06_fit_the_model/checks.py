@@ -209,7 +209,7 @@ def choice_findings(choice, name):
         words = f"{need}. What makes {terms[0]} smaller, and what does it cost?"
         return [legal, broken(FITS, words), later(QUICK, "As soon as it fits.")]
     lost = {k: float(v) for k, v in found.terms.items() if k not in ("forward", "backward")}
-    lost["what is made again"] = float(found.made_again)
+    lost["recomputation"] = float(found.made_again)
     most = max(lost, key=lost.get)
     words = (
         f"A step takes {show_quantity(step, 's')}; the quickest found is {show_quantity(goal, 's')}. The largest"
@@ -272,7 +272,7 @@ def on_ranks(name, *functions, ranks=4):
 
 
 def main():
-    """Check step.py; on several ranks, weigh what ZeRO leaves on each."""
+    """Check step.py; on several ranks, measure the memory that ZeRO leaves on each."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -284,7 +284,7 @@ def main():
         sys.exit(not passed(result))
     found = {
         level: _peak_of(level, comm) for level in (3, 1, 0)
-    }  # memory grows, and is not given back
+    }  # memory grows, and is not returned
     if comm.rank == 0:
         print(
             f"{comm.size} real ranks, fp32 and momentum, {real_experiment(1, 0).model.parameters:,} weights"

@@ -29,9 +29,9 @@ from lib_dlhpc.explore.lab_survive_here import LAWS, lives_findings, lives_of, l
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
-from lib_dlhpc.training.lab.lives import available, lived
 from lib_dlhpc.training.lab.mistakes import LabError
 from lib_dlhpc.training.lab.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.training.lab.restarts import available, run_with_kills
 
 HERE = Path(__file__).parent
 NAMES = ("expected_time", "best_interval", "choice", "save", "resume")
@@ -57,7 +57,7 @@ def task(name):
         f"Run: {DAYS} days of training.\n"
         f"Limits: the run may write {show_quantity(limit(own), 'B')} to the shared file system; a node has"
         f" {show_quantity(own.room, 'B')} of memory to spare.\n"
-        f"Target: {(1 - MARGIN) * best(own)[0]:.2%} of the time becomes training."
+        f"Target: a goodput of {(1 - MARGIN) * best(own)[0]:.2%}."
     )
 
 
@@ -68,9 +68,9 @@ def ways(name):
     own, lines = own_of(name), []
     for way in WAYS:
         price = saving(experiment_of(own, way))
-        text = f"{way}: training stands still for {show_quantity(float(price.blocked), 's')}"
+        text = f"{way}: training stalls for {show_quantity(float(price.blocked), 's')}"
         if price.background:
-            text += f", then it is written for {show_quantity(float(price.background), 's')} behind training"
+            text += f", then it is written for {show_quantity(float(price.background), 's')} in the background"
         text += f"; {show_quantity(float(price.written), 'B')} are written"
         if price.host_copy:
             text += (
@@ -108,20 +108,20 @@ def check_choice(choice, name):
 
 
 def lives(file, name, folder=None):
-    """Return the findings on the save and resume of a file, and the lives as text."""
+    """Return the findings on the save and resume of a file, and the restarts as text."""
     own = lives_of(seed_of(name))
     if not available():
         words = "Not run: this system cannot fork a process; Linux, macOS and WSL can."
         return [later(law, words) for law in LAWS], ""
     try:
-        told = lived(Path(file), own, folder)
+        told = run_with_kills(Path(file), own, folder)
     except LabError as error:
         return [broken(LAWS[0], str(error)), *map(later, LAWS[1:])], ""
     return lives_findings(told, own), lives_text(told, own)
 
 
 def check_lives(save, resume, name):
-    """Save the cells of both to a file, let a run with them live, and return the findings for the page."""
+    """Save the cells of both to a file, run with them under kills, and return the findings for the page."""
     from lib_dlhpc.explore.lab import save as save_cells
     from lib_dlhpc.explore.lab import say, show
 

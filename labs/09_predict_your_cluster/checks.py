@@ -1,4 +1,4 @@
-"""Checks of lab 9: do the fits, the prediction and its bands hold, and does the repair foretell runs never shown?
+"""Checks of lab 9: do the fits, the prediction and its bands hold, and does the repair predict unseen runs?
 
 In the notebook:   calibration(NAME), points(NAME), check_fits(...), check_terms(...), check_band(...),
                    submit(NAME, ranks, nodes, all but cause), check_repair(cause, repaired, ...), hand_in(NAME, all six)
@@ -25,7 +25,7 @@ from lib_dlhpc.training.lab.mistakes import LabError
 from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
-RUNS = HERE / "runs"  # of a machine that is there
+RUNS = HERE / "runs"  # of a real machine
 NAMES = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 NOWHERE = (
     'Not yet: say where. TO = "local" is this machine, TO = "slurm" the cluster of a site file.'
@@ -107,7 +107,7 @@ def check_band(band, terms, name):
     return show(band_findings(band, terms, own_of(name)), "Your bands")
 
 
-def foretold_findings(given, name):
+def prediction_findings(given, name):
     """Return what holds for all that has to be there before anything is run."""
     own = own_of(name)
     fits = fit_findings(given["fit_messages"], given["fit_products"], own)
@@ -125,9 +125,9 @@ def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired
 
     given = dict(zip(NAMES, (fit_messages, fit_products, terms, band, None, repaired), strict=True))
     try:
-        if not passed(foretold_findings(given, name)):
+        if not passed(prediction_findings(given, name)):
             return say(
-                "Not yet: nothing is run before it is foretold. First let fits, terms and bands hold."
+                "Not yet: nothing runs before it is predicted. First let fits, terms and bands hold."
             )
         return run_table(own_of(name), given, ranks, nodes)
     except (LabError, SpecError) as error:
@@ -135,7 +135,7 @@ def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired
 
 
 def repair_findings(given, name):
-    """Return whether the cause is named, and the repair foretells what was never shown."""
+    """Return whether the cause is named, and the repair predicts unseen runs."""
     own = own_of(name)
     named = cause_finding(given["cause"], own)
     before = fit_findings(given["fit_messages"], given["fit_products"], own)
@@ -156,7 +156,7 @@ def check_repair(cause, repaired, fit_messages, fit_products, terms, name):
 
 def findings(given, name):
     """Return what holds for all that is handed in: functions by their names in NAMES."""
-    return [*foretold_findings(given, name), *repair_findings(given, name)]
+    return [*prediction_findings(given, name), *repair_findings(given, name)]
 
 
 def hand_in(name, *functions):
@@ -171,14 +171,14 @@ def hand_in(name, *functions):
 
 
 def measured(to, site=None):
-    """Measure two ranks of a machine that is there, now or before; return its points as tables, for the page."""
+    """Measure two ranks of a real machine, now or before; return its points as tables, for the page."""
     from lib_dlhpc.explore.lab import say
 
     return _there(to, site, _tables) if to else say(NOWHERE)
 
 
 def run(to, site, ranks, fit_messages, fit_products, terms):
-    """Hand in the run on a machine that is there, once it was measured; return it and what was foretold."""
+    """Submit the run on a real machine, once it is measured; return it and the prediction."""
     from lib_dlhpc.explore.lab import say
     from lib_dlhpc.explore.lab_cluster_here import run_here
 
@@ -191,7 +191,7 @@ def run(to, site, ranks, fit_messages, fit_products, terms):
 
 
 def _there(to, site, then):
-    """Return what `then` makes of the points of a machine that is there, or in words why there are none."""
+    """Return what `then` makes of the points of a real machine, or in words why there are none."""
     from lib_dlhpc.explore import lab_cluster_here as here
     from lib_dlhpc.explore.lab import say
 

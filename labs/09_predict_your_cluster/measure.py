@@ -1,4 +1,4 @@
-"""Messages between two ranks and products on one, again and again: mpiexec -n 2 python measure.py points.json 10."""
+"""Messages between two ranks and products on one, repeated: mpiexec -n 2 python measure.py points.json 10."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ LEAST = 7  # repeats
 
 
 def message(comm, size, count):
-    """Return the seconds of a message one way: half of there and back, the mean of `count`."""
+    """Return the one-way seconds of a message: half of a ping-pong, the mean of `count`."""
     buffer, other = np.zeros(size, np.uint8), 1 - comm.rank
     comm.Barrier()
     begin = perf_counter()
@@ -38,7 +38,7 @@ def product(edge, count):
 
 
 def main(file, seconds):
-    """Measure for so many seconds; rank 0 writes sizes, and seconds of each repeat."""
+    """Measure for `seconds`; rank 0 writes sizes, and seconds of each repeat."""
     comm = MPI.COMM_WORLD
     messages, products = {size: [] for size in SIZES}, {edge: [] for edge in EDGES}
     until = perf_counter() + seconds

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 DROP, ADVISE, NONE = "drop_caches", "posix_fadvise", "none"
-SAID = {
+DESCRIPTION = {
     DROP: "page cache dropped with drop_caches: data and metadata cold",
     ADVISE: "page cache dropped with posix_fadvise: data cold, metadata warm",
     NONE: "page cache cannot be dropped here: warm only",

@@ -64,20 +64,20 @@ class Tiny:
         return middle, (low, high)
 
 
-def fit_layers(told: Mapping[str, Any], peak: float) -> Layers:
+def fit_layers(raw: Mapping[str, Any], peak: float) -> Layers:
     """Return what the numbers of the trainer's probe amount to; peak: FLOP/s that no product exceeds."""
-    quiet = calm(told["others"])
-    cases = [_Case(case, quiet) for case in told["cases"]]
+    quiet = calm(raw["others"])
+    cases = [_Case(case, quiet) for case in raw["cases"]]
     found, errors, held = _paces(cases, peak)
     updates, more = _updates(cases)
     found, errors = found | updates, errors | more
     ratios = [case.predicted(found) / case.took for case in cases]
     over = 1 / np.concatenate([case.predicted(found) / case.each for case in cases])
     ends = tuple(float(end) for end in np.quantile(over, (LOW, HIGH)))
-    jitter, jitter_ends = _jitter(told["cases"], int(told["ranks"]))
+    jitter, jitter_ends = _jitter(raw["cases"], int(raw["ranks"]))
     return Layers(
         found,
-        _tiny(told["run"], found),
+        _tiny(raw["run"], found),
         jitter,
         jitter_ends,
         (min(ends[0], 1 - LEAST), max(ends[1], 1 + LEAST)),
@@ -90,10 +90,10 @@ def fit_layers(told: Mapping[str, Any], peak: float) -> Layers:
 class _Case:
     """One network at one batch: seconds of its layers in the calm rounds, mean of the ranks."""
 
-    def __init__(self, told: Mapping[str, Any], quiet: Floats) -> None:
-        self.model: Model = read_model(told["model"])
-        self.batch = int(told["batch"])
-        rounds = told["rounds"]  # of each rank
+    def __init__(self, raw: Mapping[str, Any], quiet: Floats) -> None:
+        self.model: Model = read_model(raw["model"])
+        self.batch = int(raw["batch"])
+        rounds = raw["rounds"]  # of each rank
         self.forward = self._mean([[r["forward"] for r in rank] for rank in rounds])[quiet]
         self.backward = self._mean([[r["backward"] for r in rank] for rank in rounds])[quiet]
         names = rounds[0][0]["updates"]

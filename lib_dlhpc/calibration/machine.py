@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.away import WayOut, fit_way_out
+from lib_dlhpc.calibration.host_link import HostLink, fit_host_link
 from lib_dlhpc.calibration.fit import Fit
-from lib_dlhpc.calibration.joined import joined
+from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.layers import Layers, fit_layers
 from lib_dlhpc.calibration.messages import Messages, fit_messages
 from lib_dlhpc.calibration.numbers import Numbers, fit_numbers
-from lib_dlhpc.calibration.whole import EFFICIENCY, SLOWDOWN, Whole, fit_whole, interval
+from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_steps, interval
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.spec.machine import Machine, read_machine
@@ -48,8 +48,8 @@ class Calibrated:
     layers: Layers
     messages: Messages | None
     numbers: Numbers
-    way_out: WayOut | None
-    whole: Whole
+    host_link: HostLink | None
+    whole: StepFit
     raw: Mapping[str, Any]
 
 
@@ -67,14 +67,14 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
     order = [PROBE, WORKER] * turns
     if seconds >= LONG:
         order = [STEPS, *(each for module in order for each in (module, STEPS))]
-    told: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
+    results: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
     for module in order:
         share = SHARES[module] / order.count(module)
-        told[module].append(_ended(module, ranks, share * seconds, run))
+        results[module].append(_ended(module, ranks, share * seconds, run))
     return {
-        PROBE: joined(told[PROBE]),
-        WORKER: joined(told[WORKER]),
-        STEPS: told[STEPS],
+        PROBE: merged(results[PROBE]),
+        WORKER: merged(results[WORKER]),
+        STEPS: results[STEPS],
     }
 
 
@@ -91,10 +91,10 @@ def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
         if done.returncode or not file.exists():
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
             raise CalibrationError(f"{module} on {ranks} ranks failed: {last}")
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if told["ranks"] != ranks:
-        raise CalibrationError(f"{ranks} ranks were asked for, and {told['ranks']} started.")
-    return told
+        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if result["ranks"] != ranks:
+        raise CalibrationError(f"{ranks} ranks were asked for, and {result['ranks']} started.")
+    return result
 
 
 def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
@@ -102,12 +102,12 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     numbers = fit_numbers(raw[WORKER])
     layers = fit_layers(raw[PROBE], numbers.peak["fp32"])
     messages = fit_messages(raw[WORKER], numbers.gamma)
-    ranks, away = int(raw[PROBE]["ranks"]), fit_way_out(raw[PROBE])
+    ranks, away = int(raw[PROBE]["ranks"]), fit_host_link(raw[PROBE])
     values, ends = _numbers(layers, messages, numbers, away, raw[PROBE]["resident"])
     table: dict[str, Any] = {"name": STAND_IN, "progress": False}
     _put(table, values)
     table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
-    whole = fit_whole(raw.get(STEPS, ()), read_machine(table))
+    whole = fit_steps(raw.get(STEPS, ()), read_machine(table))
     changed = _settled(whole, ends) | {"device.overhead": layers.tiny.overhead(whole.slowdown)}
     _put(table, {key: value for key, (value, _) in changed.items()})
     ends |= {key: pair for key, (_, pair) in changed.items()}
@@ -140,7 +140,7 @@ def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
         place[last] = value
 
 
-def _settled(whole: Whole, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
+def _settled(whole: StepFit, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
     """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
     keys = {
         "device.slowdown": (whole.slowdown, whole.slowdown_of_runs, SLOWDOWN),
@@ -157,7 +157,7 @@ def _numbers(
     layers: Layers,
     messages: Messages | None,
     numbers: Numbers,
-    away: WayOut | None,
+    away: HostLink | None,
     resident: list[int],
 ) -> tuple[dict[str, float], dict[str, Ends]]:
     """Return each number by its dotted name, and its interval, which holds it."""

@@ -82,7 +82,7 @@ def _numbers(found: Calibrated) -> Iterator[str]:
 
 
 def _curves(found: Calibrated) -> Iterator[str]:
-    told = found.raw[WORKER]
+    raw = found.raw[WORKER]
     named = {
         "gemm float32": (
             "product of edge",
@@ -95,7 +95,7 @@ def _curves(found: Calibrated) -> Iterator[str]:
         "halves": ("allreduce, by ZeRO's halves, of", lambda size, took: _shown(took, "s")),
     }
     for what, (name, shown) in named.items():
-        sizes, took = curve(told, what)
+        sizes, took = curve(raw, what)
         if not sizes:
             continue
         chosen = sorted(set(np.linspace(0, len(sizes) - 1, SHOWN).round().astype(int).tolist()))
@@ -137,7 +137,7 @@ def _fits(found: Calibrated) -> Iterator[str]:
             f" {np.median(off):.0%} in the median, {off.max():.0%} at most"
         )
         yield f"median error  {_medians(found.messages.errors)}"
-    away = {"out and back": found.way_out.errors} if found.way_out else {}
+    away = {"out and back": found.host_link.errors} if found.host_link else {}
     own = {**found.numbers.errors, **found.layers.errors, **away}
     for first in range(0, len(own), 8):
         some = dict(list(own.items())[first : first + 8])
@@ -156,8 +156,8 @@ def _medians(errors: Mapping[str, Floats]) -> str:
 
 def _busy(found: Calibrated) -> list[str]:
     """Return what is to be said where other programs had a share of the cores."""
-    told = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
-    load = max(float(np.mean(each[calm(each)])) for each in told)
+    loads = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
+    load = max(float(np.mean(each[calm(each)])) for each in loads)
     if load < BUSY:
         return []
     return [
@@ -169,8 +169,8 @@ def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
     yield from found.numbers.errors.items()
     yield from found.messages.errors.items() if found.messages else ()
     yield from found.layers.errors.items()
-    if found.way_out:
-        yield "out and back", found.way_out.errors
+    if found.host_link:
+        yield "out and back", found.host_link.errors
 
 
 def _measured(found: Calibrated) -> Measured:

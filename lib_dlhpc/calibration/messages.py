@@ -45,11 +45,11 @@ class Messages:
     errors: dict[str, Floats]
 
 
-def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
+def fit_messages(results: Mapping[str, Any], gamma: float) -> Messages | None:
     """Return what the points of messages and collectives amount to; None of a lone rank. gamma: s/B."""
-    quiet, ranks = calm(told["others"]), int(told["ranks"])
-    told_of = [point for point in told["points"] if point["what"] in FITTED]
-    points = [point for point in told_of if point["size"] >= SMALLEST]
+    quiet, ranks = calm(results["others"]), int(results["ranks"])
+    fitted_kinds = [point for point in results["points"] if point["what"] in FITTED]
+    points = [point for point in fitted_kinds if point["size"] >= SMALLEST]
     if not points:
         return None
     terms, known = zip(*(_terms(p["what"], p["size"], ranks) for p in points), strict=True)
@@ -67,10 +67,10 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
         return np.array([values[0], 1 / values[1] if values[1] * BEYOND * most > 1 else most])
 
     latency, bandwidth = fitted.intervals(x, shown)
-    least = min(typical(np.asarray(p["seconds"])[quiet]) for p in told_of if p["what"] == "message")
+    least = min(typical(np.asarray(p["seconds"])[quiet]) for p in fitted_kinds if p["what"] == "message")
     latency = (min(latency[0], least), latency[1])
     errors, kinds = fitted.errors(x), np.array([p["what"] for p in points])
-    sizes, took = curve(told, "message")
+    sizes, took = curve(results, "message")
     step, jump = protocol_step(sizes, took)
     return Messages(
         float(x[0]),
@@ -83,10 +83,10 @@ def fit_messages(told: Mapping[str, Any], gamma: float) -> Messages | None:
     )
 
 
-def curve(told: Mapping[str, Any], what: str) -> tuple[list[int], list[float]]:
+def curve(results: Mapping[str, Any], what: str) -> tuple[list[int], list[float]]:
     """Return sizes in B and typical seconds of one kind of point."""
-    quiet = calm(told["others"])
-    chosen = [point for point in told["points"] if point["what"] == what]
+    quiet = calm(results["others"])
+    chosen = [point for point in results["points"] if point["what"] == what]
     return (
         [int(point["size"]) for point in chosen],
         [typical(np.asarray(point["seconds"])[quiet]) for point in chosen],

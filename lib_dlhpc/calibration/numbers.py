@@ -37,20 +37,20 @@ class Numbers:
         return TRAFFIC / self.memory_bandwidth
 
 
-def fit_numbers(told: Mapping[str, Any]) -> Numbers:
+def fit_numbers(results: Mapping[str, Any]) -> Numbers:
     """Return what the points of products, calls and sums amount to."""
-    quiet = calm(told["others"])
+    quiet = calm(results["others"])
     peak, ends = {}, {}
     for name, kind in (("fp32", "float32"), ("fp64", "float64")):
-        edges, took = curve(told, f"gemm {kind}")
+        edges, took = curve(results, f"gemm {kind}")
         rates = [2 * edge**3 / seconds for edge, seconds in zip(edges, took, strict=True)]
         peak[name], at = max(rates), int(np.argmax(rates))
-        raw = np.asarray(_chosen(told, f"gemm {kind}")[at]["seconds"])[quiet]
+        raw = np.asarray(_chosen(results, f"gemm {kind}")[at]["seconds"])[quiet]
         each = 2 * edges[at] ** 3 / np.quantile(raw, (0.95, 0.05))
         ends[name] = (min(float(each[0]), peak[name]), max(float(each[1]), peak[name]))
-    calls = np.asarray(_chosen(told, "call")[0]["seconds"])[quiet]
+    calls = np.asarray(_chosen(results, "call")[0]["seconds"])[quiet]
     launch = float(np.median(calls))
-    products = _chosen(told, "gemm float32")
+    products = _chosen(results, "gemm float32")
     points = Points(
         [(1.0, 2.0 * p["size"] ** 3) for p in products],
         [np.asarray(p["seconds"])[quiet] for p in products],
@@ -62,7 +62,7 @@ def fit_numbers(told: Mapping[str, Any]) -> Numbers:
 
     x = points.fit()
     efficiency, half = points.intervals(x, shown)
-    sums = [p for p in _chosen(told, "sum") if SUMMED[0] <= p["size"] <= SUMMED[1]]
+    sums = [p for p in _chosen(results, "sum") if SUMMED[0] <= p["size"] <= SUMMED[1]]
     adds = Points(
         [(1.0, float(TRAFFIC * p["size"])) for p in sums],
         [np.asarray(p["seconds"])[quiet] for p in sums],
@@ -90,5 +90,5 @@ def fit_numbers(told: Mapping[str, Any]) -> Numbers:
     )
 
 
-def _chosen(told: Mapping[str, Any], what: str) -> list[Any]:
-    return [point for point in told["points"] if point["what"] == what]
+def _chosen(results: Mapping[str, Any], what: str) -> list[Any]:
+    return [point for point in results["points"] if point["what"] == what]

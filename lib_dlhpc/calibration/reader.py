@@ -25,10 +25,10 @@ def main() -> None:
             answer = serve(json.loads(line))
         except OSError as error:
             answer = {"error": f"{error.filename or ''}: {error.strerror or error}"}
-        say(answer)
+        reply(answer)
 
 
-def say(answer: dict[str, Any]) -> None:
+def reply(answer: dict[str, Any]) -> None:
     """Print one line, at once."""
     print(json.dumps(answer), flush=True)
 
@@ -69,7 +69,7 @@ def serve(task: dict[str, Any]) -> dict[str, Any]:
 
 def start() -> None:
     """Say that all is prepared, and wait for the others."""
-    say({"ready": True})
+    reply({"ready": True})
     sys.stdin.readline()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lib_dlhpc.calibration import others
+from lib_dlhpc.calibration import other_processes
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime import owned
 
@@ -63,21 +63,21 @@ class Readers:
         """
         busy = self._processes[: len(tasks)]
         for process, task in zip(busy, tasks, strict=True):
-            _tell(process, json.dumps(task))
+            _send(process, json.dumps(task))
         for process in busy:
-            _answer(process)
-        before, mine = others.busy(), time.process_time()
+            _receive(process)
+        before, mine = other_processes.busy(), time.process_time()
         for process in busy:
-            _tell(process, "go")
-        answers = [_answer(process) for process in busy]
+            _send(process, "go")
+        answers = [_receive(process) for process in busy]
         mine = time.process_time() - mine + sum(each["work"] for each in answers)
-        foreign = others.busy() - before - mine
+        foreign = other_processes.busy() - before - mine
         begin, end = min(each["begin"] for each in answers), max(each["end"] for each in answers)
         load = max(0.0, foreign) / (end - begin)
         return end - begin, sum(each["samples"] for each in answers), load
 
 
-def _tell(process: subprocess.Popen[str], line: str) -> None:
+def _send(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin is not None
     try:
         process.stdin.write(line + "\n")
@@ -86,7 +86,7 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
         raise CalibrationError("A reader ended before it was asked to.") from None
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:

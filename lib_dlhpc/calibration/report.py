@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.cold import SAID
+from lib_dlhpc.calibration.cold import DESCRIPTION
 from lib_dlhpc.calibration.fit import Fit
 from lib_dlhpc.calibration.points import WARM, WHAT, Point, as_dicts
 from lib_dlhpc.spec.machine import StorageTier
@@ -98,7 +98,7 @@ def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[
 
 def how(point: Point) -> str:
     """Return in words what was in memory when the point was measured."""
-    return "all in the page cache" if point.state == WARM else SAID[point.dropped]
+    return "all in the page cache" if point.state == WARM else DESCRIPTION[point.dropped]
 
 
 def _load(points: Sequence[Point]) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration import others
+from lib_dlhpc.calibration import other_processes
 from lib_dlhpc.schedules import prepared, schedule
 from lib_dlhpc.schedules.halves import Scratch, UnderWay, allgather, reduce_scatter
 
@@ -49,7 +49,7 @@ LEAST = 4e-4  # s of one measurement, about
 PARTS, QUICK = 4, 0.25
 Measurement = tuple[
     str, int, bool, Callable[[int], None]
-]  # what, size, of all ranks, do it so often
+]  # what, size, of all ranks, do it so repetitions
 
 
 def main(path: Path, seconds: float) -> None:
@@ -59,15 +59,15 @@ def main(path: Path, seconds: float) -> None:
     comm, until = MPI.COMM_WORLD, time.monotonic() + seconds
     dice, rounds, loads = random.Random(0), 0, []
     with ExitStack() as stack:
-        plan = [*_alone(), *_messages(comm), *_collectives(comm, stack)]
+        plan = [*_numpy_calls(), *_messages(comm), *_collectives(comm, stack)]
         times: list[list[float]] = [[] for _ in plan]
-        often = [_often(comm, call) for *_, call in plan]
+        repetitions = [_repetitions(comm, call) for *_, call in plan]
         order = list(range(len(plan)))
         while rounds < LEAST_ROUNDS or comm.bcast(time.monotonic() < until):
             dice.shuffle(order)
             before = _cpu(comm)
             for number in order:
-                call, count = plan[number][-1], often[number]
+                call, count = plan[number][-1], repetitions[number]
                 comm.Barrier()
                 clock = perf_counter if plan[number][2] else own_clock
                 parts = []
@@ -81,20 +81,20 @@ def main(path: Path, seconds: float) -> None:
     everyone = comm.gather(times)
     if everyone is not None:
         points = [
-            {"what": what, "size": size, "seconds": _joined([t[n] for t in everyone], together)}
+            {"what": what, "size": size, "seconds": _merged([t[n] for t in everyone], together)}
             for n, (what, size, together, _) in enumerate(plan)
         ]
-        told = {"ranks": comm.size, "others": loads, "points": points}
-        path.write_text(json.dumps(told), encoding="utf-8")
+        results = {"ranks": comm.size, "others": loads, "points": points}
+        path.write_text(json.dumps(results), encoding="utf-8")
 
 
-def _joined(by_rank: list[list[float]], together: bool) -> list[float]:
+def _merged(by_rank: list[list[float]], together: bool) -> list[float]:
     """Return one time a round: what ranks do together is over with the last, else the mean counts."""
     return (np.max if together else np.mean)(by_rank, axis=0).tolist()
 
 
-def _often(comm: Any, call: Callable[[int], None]) -> int:
-    """Return how often to call, the same on all ranks, so that the clock does not matter."""
+def _repetitions(comm: Any, call: Callable[[int], None]) -> int:
+    """Return how repetitions to call, the same on all ranks, so that the clock does not matter."""
     call(2)
     comm.Barrier()
     begin = perf_counter()
@@ -103,7 +103,7 @@ def _often(comm: Any, call: Callable[[int], None]) -> int:
     return int(np.clip(LEAST / max(each, 1e-7), 2, 1000))
 
 
-def _alone() -> Iterator[Measurement]:
+def _numpy_calls() -> Iterator[Measurement]:
     """What a rank does by itself, while all do."""
     for kind, edges in ((np.float32, EDGES), (np.float64, EDGES[-3:])):
         for edge in edges:
@@ -195,7 +195,7 @@ def _repeat(function: Callable[..., Any], *arguments: Any) -> Callable[[int], No
 
 def _cpu(comm: Any) -> tuple[float, float, float]:
     """Return now, the s that all cores have worked, and those of them that are the ranks' own."""
-    return time.monotonic(), others.busy(), comm.allreduce(time.process_time())
+    return time.monotonic(), other_processes.busy(), comm.allreduce(time.process_time())
 
 
 def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:

@@ -70,7 +70,7 @@ def _compare(options: argparse.Namespace) -> int:
         raise SpecError(f"--repeats {options.repeats}: expected a whole number, at least 1.")
     machine = load_measured(options.machine) if options.machine else None
     folder = Path(options.out) if options.out else None
-    given = (options.ranks, machine, options.steps, folder, options.seconds, _tell)
+    given = (options.ranks, machine, options.steps, folder, options.seconds, _progress)
     axes = _axes(options.sweep)
     try:
         found: Any = (
@@ -99,7 +99,7 @@ def _axes(texts: Sequence[str]) -> dict[str, list[Any]]:
     return axes
 
 
-def _tell(job: "Job") -> None:
+def _progress(job: "Job") -> None:
     rows = [row for row in job.metrics() if "step" in row]
     if sys.stderr.isatty():
         done = f", step {rows[-1]['step']}" if rows else ""

@@ -63,11 +63,11 @@ def _row(job: "BatchJob") -> tuple[str, str, str, str, str]:
 
 def _why(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import attach
-    from lib_dlhpc.launch.folder import told
+    from lib_dlhpc.launch.folder import run_status
     from lib_dlhpc.launch.jobs import TICKET
 
     folder = Path(options.folder)
-    if not (folder / TICKET).exists() and (status := told(folder)):  # of `dlhpc run`
+    if not (folder / TICKET).exists() and (status := run_status(folder)):  # of `dlhpc run`
         reason = f": {status['reason']}" if "reason" in status else "."
         print(f"The run in {folder} is {status['state']}{reason}")
         return int(status["state"] == "failed")
@@ -84,7 +84,7 @@ def _cancel(options: argparse.Namespace) -> int:
     for job in [attach(folder) for folder in options.folders]:
         before = job.state
         job.cancel()
-        told = f"was {before} before" if before in ENDS else f"is {job.state}"
+        outcome = f"was {before} before" if before in ENDS else f"is {job.state}"
         status = max(status, int(job.state not in ENDS))
-        print(f"{job.label} {told}: {job.folder}")
+        print(f"{job.label} {outcome}: {job.folder}")
     return status

@@ -36,8 +36,8 @@ class Known:
     @property
     def lines(self) -> list[str]:
         """One line that says where the bands come from, and one for each thing to know of them."""
-        told = f"  90 % bands: by the intervals of the machine's numbers, {self.calibration}"
-        return [told] * bool(self.bands) + [f"  NOTE  {note}" for note in self.notes]
+        line = f"  90 % bands: by the intervals of the machine's numbers, {self.calibration}"
+        return [line] * bool(self.bands) + [f"  NOTE  {note}" for note in self.notes]
 
     def carried(
         self, predicted: Mapping[str, float], own: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""`dlhpc simulate FILE`: steps of a run played on every rank, beside the prediction."""
+"""`dlhpc simulate FILE`: steps of a run simulated on every rank, beside the prediction."""
 
 import argparse
 
@@ -9,36 +9,36 @@ from lib_dlhpc.spec.plain import as_json
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `simulate` to the command line."""
-    played = subparsers.add_parser(
+    simulated = subparsers.add_parser(
         "simulate", help="play steps of a run on every rank, beside the prediction"
     )
-    add_experiment(played)
-    add_machine(played)
-    played.add_argument(
+    add_experiment(simulated)
+    add_machine(simulated)
+    simulated.add_argument(
         "--fidelity",
         default="rounds",
         help="rounds: messages of two ranks in order, no contention beyond the NICs (default);"
         " events: messages share the links",
     )
-    played.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
-    played.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
-    played.add_argument(
+    simulated.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
+    simulated.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
+    simulated.add_argument(
         "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
     )
-    played.add_argument(
+    simulated.add_argument(
         "--messages",
         type=int,
         metavar="N",
         help="with --trace and events: write the first N messages too (default: 50,000)",
     )
-    played.add_argument(
+    simulated.add_argument(
         "--message-limit",
         type=int,
         metavar="N",
         help="with events: simulate up to N messages, in place of 5,000,000 (about four minutes)",
     )
-    played.add_argument("--json", action="store_true", help="print JSON in SI units")
-    played.set_defaults(command=_simulate)
+    simulated.add_argument("--json", action="store_true", help="print JSON in SI units")
+    simulated.set_defaults(command=_simulate)
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -61,12 +61,12 @@ def _simulate(options: argparse.Namespace) -> int:
         "" if options.json else heading,
     )
     found = measure(experiment, timeline)
-    told = (experiment, options.fidelity, found)
+    result = (experiment, options.fidelity, found)
     known = known_of(experiment, notes)
     held = known.carried(predicted, found.terms)
     stale = experiment.strategy.update == "asynchronous"
     if options.json:
-        table = compare.as_dict(*told, predicted)
+        table = compare.as_dict(*result, predicted)
         if held:
             table |= {"bands": held, "predicted_bands": known.bands}
             table["calibration"] = known.calibration
@@ -74,7 +74,7 @@ def _simulate(options: argparse.Namespace) -> int:
         table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
         print(as_json(table))
     else:
-        print("\n".join([compare.as_text(*told, predicted, held), *known.lines]))
+        print("\n".join([compare.as_text(*result, predicted, held), *known.lines]))
         if stale:
             print(staleness.report(timeline))
     return 0

@@ -41,33 +41,33 @@ def add(subparsers: "Subparsers") -> None:
         metavar="CONDITION",
         help='such as "accuracy > 0.9" or "step <= 100"',
     )
-    aside = _add(actions, "branch", _branch, "begin a branch at a version; without one, list them")
-    aside.add_argument("version", nargs="?", metavar="VERSION")
-    aside.add_argument("--name", help="of a branch in the store")
-    aside.add_argument(
+    branch = _add(actions, "branch", _branch, "begin a branch at a version; without one, list them")
+    branch.add_argument("version", nargs="?", metavar="VERSION")
+    branch.add_argument("--name", help="of a branch in the store")
+    branch.add_argument(
         "--out", metavar="DIR", help="a new run folder, for `dlhpc run --resume DIR`"
     )
-    aside.add_argument("more", nargs="*", help=argparse.SUPPRESS)
+    branch.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     mark = _add(actions, "tag", _tag, "give a version a name that stays; without one, list them")
     mark.add_argument("version", nargs="?", metavar="VERSION")
     mark.add_argument("name", nargs="?")
-    gone = _add(
+    forget = _add(
         actions, "forget", _forget, "remove a tag or a branch; gc then removes what only it reached"
     )
-    gone.add_argument("name")
-    back = _add(
+    forget.add_argument("name")
+    restore = _add(
         actions, "restore", _restore, "write a version as a snapshot.npz, with its experiment"
     )
-    back.add_argument("version", metavar="VERSION")
-    back.add_argument("--out", metavar="DIR", required=True, help="a new run folder")
-    swept = _add(actions, "gc", _gc, "remove what no branch or tag reaches")
-    swept.add_argument(
+    restore.add_argument("version", metavar="VERSION")
+    restore.add_argument("--out", metavar="DIR", required=True, help="a new run folder")
+    collect = _add(actions, "gc", _gc, "remove what no branch or tag reaches")
+    collect.add_argument(
         "--keep-last",
         type=int,
         metavar="N",
         help="of each branch only the N newest, and the tagged",
     )
-    swept.add_argument(
+    collect.add_argument(
         "--dry-run", action="store_true", help="say what would go, and remove nothing"
     )
     _add(actions, "verify", _verify, "look at every byte; exits 1 and tells every problem")
@@ -105,10 +105,10 @@ def _log(options: argparse.Namespace) -> int:
         print(line)
     if not versions and not store.damaged():
         print(f"{store.folder}: no version was saved yet.", file=sys.stderr)
-    return _tell(broken(store, options.run))
+    return _report(broken(store, options.run))
 
 
-def _tell(problems: list[str]) -> int:
+def _report(problems: list[str]) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     return int(bool(problems))
@@ -176,7 +176,7 @@ def _branch(options: argparse.Namespace) -> int:
             with suppress(SpecError):
                 version = store.newest(name)
                 print(f"{name:<24} {version.name if version else '-'}")
-        return _tell(broken(store, options.run))
+        return _report(broken(store, options.run))
     if (options.name is None) == (options.out is None):
         raise SpecError("dlhpc snapshots branch: give --name NAME or --out DIR.")
     version = store.version(options.version)
@@ -200,7 +200,7 @@ def _tag(options: argparse.Namespace) -> int:
                 print(f"{name:<24} {store.version(store.tags.get(name)).name}")
         if not store.tags.names():
             print(f"{store.folder}: no tags.", file=sys.stderr)
-        return _tell(broken(store, options.run))
+        return _report(broken(store, options.run))
     if options.name is None:
         raise SpecError("dlhpc snapshots tag: give the version a name.")
     print(f"tag {options.name}: {store.tag(options.name, options.version).name}")
@@ -240,7 +240,7 @@ def _gc(options: argparse.Namespace) -> int:
     store = _store(options)
     swept = store.gc(options.keep_last, options.dry_run)
     many = len(swept.versions)
-    would = "would go" if options.dry_run else "is gone" if many == 1 else "are gone"
+    would = "would go" if options.dry_run else "is forget" if many == 1 else "are forget"
     for version in swept.versions:
         print(f"{version.name}, step {version.step}")
     print(
@@ -254,7 +254,7 @@ def _verify(options: argparse.Namespace) -> int:
     store = _store(options)
     problems = store.verify()
     names = broken(store, options.run) if problems else []
-    _tell([text for text in problems if not any(more.startswith(text) for more in names)] + names)
+    _report([text for text in problems if not any(more.startswith(text) for more in names)] + names)
     if not problems:
         print(f"{store.folder}: {len(store.log())} versions, every byte as it was written")
     return int(bool(problems))

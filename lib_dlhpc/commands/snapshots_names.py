@@ -37,12 +37,12 @@ def broken(store: "SnapshotStore", run: str) -> list[str]:
                 mend = f"Remove {refs.folder / name}, which is none of the store's."
             try:
                 identity = refs.get(name)
-                told = f"{refs.kind} {name}: version {identity[:7]} is damaged or not there."
-                heads += [(identity, told, mend)] if identity else []
+                problem = f"{refs.kind} {name}: version {identity[:7]} is damaged or not there."
+                heads += [(identity, problem, mend)] if identity else []
             except SpecError as error:
                 heads.append(("", str(error), mend))
     known = {version.id for version in store.log()}
-    return [f"{told} {mend}" for identity, told, mend in heads if identity not in known]
+    return [f"{problem} {mend}" for identity, problem, mend in heads if identity not in known]
 
 
 def takes(store: "SnapshotStore", run: Path, name: str) -> tuple[int, list[Path]]:

@@ -58,11 +58,11 @@ def _pack(options: argparse.Namespace) -> int:
             f"--codec {options.codec}: expected one of {', '.join(CODECS)}.{suggest(options.codec, CODECS)}"
         )
     manifest = pack(options.folder, options.store, options.partitions, options.codec)
-    print(f"{options.store}: {_told(manifest)}")
+    print(f"{options.store}: {_summary(manifest)}")
     return 0
 
 
-def _told(manifest: "Manifest") -> str:
+def _summary(manifest: "Manifest") -> str:
     size, stored = manifest.size, manifest.stored
     ratio = f", {size / stored:.2f} to 1 with {manifest.codec}" if 0 < stored < size else ""
     return (
@@ -88,7 +88,7 @@ def _ls(options: argparse.Namespace) -> int:
             _print_line(store, top, top, options.long)
             return 0
         if options.long and not top:
-            print(_told(store.manifest))
+            print(_summary(store.manifest))
         for name in _below(store, top, options.recursive):
             shown = name[len(top) + 1 :] if top else name
             _print_line(store, name, shown, options.long)
@@ -165,5 +165,5 @@ def _verify(options: argparse.Namespace) -> int:
     if problems:
         print(f"{options.store}: {_many(len(problems), 'problem')}", file=sys.stderr)
         return 1
-    print(f"{options.store}: all right; {_told(load_manifest(Path(options.store)))}")
+    print(f"{options.store}: all right; {_summary(load_manifest(Path(options.store)))}")
     return 0

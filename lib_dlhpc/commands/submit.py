@@ -89,7 +89,7 @@ def _submit(options: argparse.Namespace) -> int:
         experiment, ranks, options.to, site, folder, bool(options.resume), limit,
         options.snapshot_every, options.origin,
     )  # fmt: skip
-    return _follow(job, experiment) if options.wait else _told(job)
+    return _follow(job, experiment) if options.wait else _report(job)
 
 
 def _task(options: argparse.Namespace) -> int:
@@ -99,7 +99,7 @@ def _task(options: argparse.Namespace) -> int:
         task_of(options), 1 if options.ranks is None else options.ranks,
         options.to, _site(options)[0], options.out, options.time,
     )  # fmt: skip
-    return follow(job) if options.wait else _told(job)
+    return follow(job) if options.wait else _report(job)
 
 
 def _sweep(options: argparse.Namespace) -> int:
@@ -126,7 +126,7 @@ def _sweep(options: argparse.Namespace) -> int:
         options.snapshot_every,
     )  # fmt: skip
     for job in jobs:
-        _told(job)
+        _report(job)
     return max(_follow(job, runs[job.folder.name]) for job in jobs) if options.wait else 0
 
 
@@ -150,7 +150,7 @@ def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
     return None, options.time
 
 
-def _told(job: "BatchJob") -> int:
+def _report(job: "BatchJob") -> int:
     from lib_dlhpc.launch.limits import CHECKED
 
     print(f"{job.label} is {job.state}; all of it comes into {job.folder}")
@@ -169,14 +169,14 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
     from lib_dlhpc.launch.terminal import as_text
     from lib_dlhpc.prediction import on_ranks
 
-    state, told = "", ""
+    state, shown = "", ""
     try:
         while state not in ENDS:
             state = job.state
             words = job.why() if state == "queued" else f"{job.label} is {state}."
-            if words != told:  # a queued job may have another reason each time
-                told = words
-                print(f"dlhpc: {told}", file=sys.stderr, flush=True)
+            if words != shown:  # a queued job may have another reason each time
+                shown = words
+                print(f"dlhpc: {shown}", file=sys.stderr, flush=True)
             time.sleep(PAUSE)
         result = job.wait()
         text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
@@ -185,10 +185,10 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
         room = None if ticket.site.scheduler == "local" else ticket.ranks
         print("\n".join([text, *on_ranks.beside(experiment, predicted, result, room), where]))
     except KeyboardInterrupt:
-        told = (
+        text = (
             f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."
         )
-        raise KeyboardInterrupt(told) from None
+        raise KeyboardInterrupt(text) from None
     except JobError as error:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1

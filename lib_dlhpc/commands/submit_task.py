@@ -58,10 +58,10 @@ def follow(job: "BatchJob") -> int:
             if state not in ENDS:
                 time.sleep(PAUSE)
     except KeyboardInterrupt:
-        told = (
+        message = (
             f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."
         )
-        raise KeyboardInterrupt(told) from None
+        raise KeyboardInterrupt(message) from None
     if state == "done":
         return 0
     print(f"dlhpc: {job.why()}", file=sys.stderr)

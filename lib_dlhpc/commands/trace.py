@@ -57,7 +57,7 @@ def _show(options: argparse.Namespace) -> int:
     from lib_dlhpc.timeline.formats import read
     from lib_dlhpc.timeline.overview import as_dict, as_text
 
-    timeline = read(*options.files, tell=_tell)
+    timeline = read(*options.files, tell=_print_note)
     print(as_json(as_dict(timeline)) if options.json else as_text(timeline))
     return 0
 
@@ -65,7 +65,7 @@ def _show(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     from lib_dlhpc.timeline.formats import read, write
 
-    timeline = read(*options.files, tell=_tell)
+    timeline = read(*options.files, tell=_print_note)
     try:
         write(timeline, options.out, options.to)
     except OSError as error:
@@ -79,10 +79,10 @@ def _analyse(options: argparse.Namespace) -> int:
     from lib_dlhpc.timeline.analysis import analyse, report
     from lib_dlhpc.timeline.formats import read
 
-    analysis = analyse(read(*options.files, tell=_tell))
+    analysis = analyse(read(*options.files, tell=_print_note))
     print(as_json(report.as_dict(analysis)) if options.json else report.as_text(analysis))
     return 0
 
 
-def _tell(sentence: str) -> None:
+def _print_note(sentence: str) -> None:
     print(sentence, file=sys.stderr)

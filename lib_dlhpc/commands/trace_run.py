@@ -59,9 +59,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _gather(options: argparse.Namespace) -> int:
-    from lib_dlhpc.launch.trace_run import put_together
+    from lib_dlhpc.launch.trace_run import gather
 
-    _write(put_together(Path(options.folder)), options.out)
+    _write(gather(Path(options.folder)), options.out)
     return 0
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.whole import pace
+from lib_dlhpc.calibration.step_fit import slowdown_factors
 from lib_dlhpc.comparison.bands import ALL, Band, bands, carried, seconds_of, widened
-from lib_dlhpc.comparison.load import Load, load_of, pace_of, spread_of, too_busy
+from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too_busy
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
 from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.comparison.steady import OTHER, Pace, Steps, steady, steps_of
+from lib_dlhpc.comparison.steady import OTHER, Slowdown, Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
@@ -28,7 +28,7 @@ from lib_dlhpc.timeline.store import load
 
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
-PLAYED = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
+SIMULATED_STEPS = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
 SECONDS = 5.0  # of real steps, about
 PAUSE = 0.05  # s between two looks at a run
 BESIDE = 0.3  # s of other runs before and after a run; each of them is run once at least
@@ -51,7 +51,7 @@ class Comparison:
     steps: int  # real ones that were looked at
     notes: tuple[str, ...] = ()
     folder: Path | None = None
-    pace: Pace | None = None  # slowdown factors of these minutes; None: not known
+    slowdown: Slowdown | None = None  # slowdown factors of these minutes; None: not known
     load: Load = field(default_factory=Load)
     # Terms that a run here does not have, and no step of this comparison: name -> way -> s
     not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Comparison:
 
 def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
     """Start a run here; where this machine was measured, its ranks tell what pace it has at that moment."""
-    told = experiment.machine.measured is not None and ranks <= cores()
-    return start(experiment, ranks, folder, beside=BESIDE if told else 0.0)
+    calibrated = experiment.machine.measured is not None and ranks <= cores()
+    return start(experiment, ranks, folder, beside=BESIDE if calibrated else 0.0)
 
 
 def compare(
@@ -121,13 +121,13 @@ def compare(
     """
     here = placed(experiment, ranks, machine)
     check_here(here)
-    told = foretold(here)
-    wanted = told.steps_in(seconds) if steps is None else steps
-    return beside(told, [measured(here, wanted, folder, look, begin)], folder)
+    expected = estimated(here)
+    wanted = expected.steps_in(seconds) if steps is None else steps
+    return beside(expected, [measured(here, wanted, folder, look, begin)], folder)
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Expected:
     """What is known of a step before it is run."""
 
     placed: Placed
@@ -141,12 +141,12 @@ class Foretold:
         """Seconds of a step by way."""
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
 
-    def at_pace(self, pace: Pace, spread: Pace = (1.0, 1.0)) -> "Foretold":
+    def at_slowdown(self, slowdown: Slowdown, spread: Slowdown = (1.0, 1.0)) -> "Expected":
         """Return the same of a machine that takes so many times as long as its calibration says.
 
         spread: factors by which these numbers may be off, up and down; bands widen by what that makes of a step.
         """
-        return foretold(_slower(self.placed, pace), spread)
+        return estimated(_slower(self.placed, slowdown), spread)
 
     def steps_in(self, seconds: float) -> int:
         """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
@@ -155,21 +155,21 @@ class Foretold:
         return steps_in(seconds, self.step["predicted"])
 
 
-def _slower(here: Placed, pace: Pace) -> Placed:
+def _slower(here: Placed, slowdown: Slowdown) -> Placed:
     experiment = here.experiment
-    slower = replace(experiment, machine=at_pace(experiment.machine, *pace))
+    slower = replace(experiment, machine=at_pace(experiment.machine, *slowdown))
     return replace(here, experiment=slower.set({}))
 
 
-def foretold(here: Placed, spread: Pace = (1.0, 1.0)) -> Foretold:
+def estimated(here: Placed, spread: Slowdown = (1.0, 1.0)) -> Expected:
     """Predict a step and simulate it in both fidelities. What cannot be simulated is reported and left out.
 
-    spread: see `Foretold.at_pace`.
+    spread: see `Expected.at_slowdown`.
     """
     experiment, notes = here.experiment, list(here.notes)
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
-    steps = min(PLAYED, max(4 * PLAYED // here.ranks, 5))
+    steps = min(SIMULATED_STEPS, max(4 * SIMULATED_STEPS // here.ranks, 5))
     for fidelity in SIMULATIONS:
         try:
             ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
@@ -189,10 +189,10 @@ def foretold(here: Placed, spread: Pace = (1.0, 1.0)) -> Foretold:
         known = known and _within_backward(known, (0.0, 0.0))
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
     held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
-    return Foretold(here, ways, held if known else {}, tuple(notes), not_measured)
+    return Expected(here, ways, held if known else {}, tuple(notes), not_measured)
 
 
-def _edges(here: Placed, spread: Pace) -> tuple[dict[str, Any], dict[str, Any]]:
+def _edges(here: Placed, spread: Slowdown) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return s of a step and its terms on a machine that is quicker by these factors, and on one that is slower."""
     work, calls = spread
     quick, slow = (
@@ -234,9 +234,9 @@ def measured(
     core_wait, beside = result.get("core_wait", ()), result.get("beside", ())
     together = int(short.strategy.local_steps)
     found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)
-    paces = [pace(moment, short.machine, here.ranks) for moment in beside]
-    known = tuple(each for each in paces if each is not None)
-    return replace(found, paces=known, asked=bool(beside))
+    slowdowns = [slowdown_factors(moment, short.machine, here.ranks) for moment in beside]
+    known = tuple(each for each in slowdowns if each is not None)
+    return replace(found, slowdowns=known, asked=bool(beside))
 
 
 def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
@@ -246,29 +246,29 @@ def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, f
     return {**kept, OTHER: kept.get(OTHER, 0.0) + less}
 
 
-def beside(told: Foretold, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
+def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
     """Lay what was measured beside what was foretold, at the pace that the machine had beside the runs."""
     from lib_dlhpc.comparison.verdict import verdict
 
-    found, now, apart = steady(runs), pace_of(runs), 1.0
+    found, now, apart = steady(runs), slowdown_of(runs), 1.0
     if now is not None:
         spread = spread_of(runs)
-        told = told.at_pace(now, spread)
-        quick, slow = (edge[ALL] for edge in _edges(told.placed, spread))
+        expected = expected.at_slowdown(now, spread)
+        quick, slow = (edge[ALL] for edge in _edges(expected.placed, spread))
         apart = float(slow / quick)
-    ways = {**told.terms, "measured": _without(found.terms, told.placed.not_measured)}
+    ways = {**expected.terms, "measured": _without(found.terms, expected.placed.not_measured)}
     names = dict.fromkeys(name for terms in ways.values() for name in terms)
     terms = {
         name: {way: of[name] for way, of in ways.items() if name in of}
         for name in names
         if any(of.get(name) for of in ways.values())
     }
-    step = {**told.step, "measured": found.step}
-    parts = (told.placed, terms, step, (found.low, found.high), told.bands, found.steps)
+    step = {**expected.step, "measured": found.step}
+    parts = (expected.placed, terms, step, (found.low, found.high), expected.bands, found.steps)
     load = load_of(runs, found, apart)
-    names = dict.fromkeys(name for of in told.not_measured.values() for name in of)
+    names = dict.fromkeys(name for of in expected.not_measured.values() for name in of)
     not_measured = {
-        name: {way: of[name] for way, of in told.not_measured.items()} for name in names
+        name: {way: of[name] for way, of in expected.not_measured.items()} for name in names
     }
-    bare = Comparison(*parts, told.notes, folder, now, load, not_measured)
+    bare = Comparison(*parts, expected.notes, folder, now, load, not_measured)
     return replace(bare, verdict=tuple(verdict(bare)))

@@ -1,7 +1,7 @@
 """Load: what other processes took of the machine during a run, and when that is too much for a verdict.
 
 Three things are measured: how long ranks waited for a core in each step (training/cores.py), the slowdown factors
-of the machine right before and right after the run (calibration/whole.py), and how far these two lie apart. Bands
+of the machine right before and right after the run (calibration/step_fit.py), and how far these two lie apart. Bands
 widen with the last; there is no verdict where ranks lacked the cores, or where the factors cannot be measured or
 disagree.
 """
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib_dlhpc.comparison.steady import Pace, Steady, Steps
+from lib_dlhpc.comparison.steady import Slowdown, Steady, Steps
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -31,24 +31,24 @@ class Load:
     )
     left_out: int = 0  # steps that are not compared because a rank had no core
     enough: bool = True  # of the other steps
-    paces: tuple[Pace, ...] = ()  # slowdown factors before and after each run
+    slowdowns: tuple[Slowdown, ...] = ()  # slowdown factors before and after each run
     asked: bool = False  # whether slowdown factors were to be measured
     apart: float = 1.0  # predicted step at the slower of them over that at the quicker
 
 
-def pace_of(runs: Sequence[Steps]) -> Pace | None:
+def slowdown_of(runs: Sequence[Steps]) -> Slowdown | None:
     """Return the slowdown factors of the machine beside the runs, geometric mean; None where they are not known."""
-    paces = [each for run in runs for each in run.paces]
-    if not paces:
+    slowdowns = [each for run in runs for each in run.slowdowns]
+    if not slowdowns:
         return None
     work, calls = (
-        math.exp(statistics.fmean(map(math.log, each))) for each in zip(*paces, strict=True)
+        math.exp(statistics.fmean(map(math.log, each))) for each in zip(*slowdowns, strict=True)
     )
     return work, calls
 
 
-def spread_of(runs: Sequence[Steps]) -> Pace:
-    """Return the factors by which the slowdown factors of `pace_of` may be off.
+def spread_of(runs: Sequence[Steps]) -> Slowdown:
+    """Return the factors by which the slowdown factors of `slowdown_of` may be off.
 
     Half of what lies between before and after a run is what their mean is off by, and AGREE where they agree by
     chance. Of n runs, 1 / sqrt(n) of that, root mean square.
@@ -56,10 +56,10 @@ def spread_of(runs: Sequence[Steps]) -> Pace:
     halves = [
         [
             abs(math.log(after / before)) / 2
-            for before, after in zip(run.paces[0], run.paces[-1], strict=True)
+            for before, after in zip(run.slowdowns[0], run.slowdowns[-1], strict=True)
         ]
         for run in runs
-        if run.paces
+        if run.slowdowns
     ]
     if not halves:
         return 1.0, 1.0
@@ -77,7 +77,7 @@ def load_of(runs: Sequence[Steps], found: Steady, apart: float) -> Load:
         core_wait=statistics.fmean(run.without_core for run in known) if known else None,
         left_out=found.disturbed,
         enough=found.enough,
-        paces=tuple(pace for run in runs for pace in run.paces),
+        slowdowns=tuple(each for run in runs for each in run.slowdowns),
         asked=any(run.asked for run in runs),
         apart=apart,
     )
@@ -98,7 +98,7 @@ def too_busy(load: Load, low: float, high: float, steps: int, alike: bool = True
         )
     if (load.core_wait or 0.0) > SHARE:
         return f"{waited}: other processes are using this machine; {ADVICE}."
-    if load.asked and not load.paces:
+    if load.asked and not load.slowdowns:
         return (
             f"the slowdown of the machine could not be measured, because the ranks of the probe runs had no core"
             f" most of the time: other processes are using this machine; {ADVICE}."

@@ -62,8 +62,8 @@ def placed(
     if many < 1:
         raise SpecError(f"ranks = {wanted}: expected at least {1 + int(experiment.servers)}.")
     _check_ranks(experiment, many)
-    here, said = _machine(experiment, machine)
-    notes += said
+    here, more = _machine(experiment, machine)
+    notes += more
     batch = -(-int(experiment.global_batch) // (many // int(experiment.strategy.replica)))
     shares = many // int(experiment.strategy.replica)
     if batch * shares != int(experiment.global_batch):

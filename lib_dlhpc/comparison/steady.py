@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.calibration.whole import UNDISTURBED
+from lib_dlhpc.calibration.step_fit import UNDISTURBED
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.table import KINDS
 
 Floats: TypeAlias = NDArray[np.float64]
-Pace: TypeAlias = tuple[float, float]  # s over what the calibration says: of work, and of each call
+Slowdown: TypeAlias = tuple[float, float]  # s over what the calibration says: of work, and of each call
 LEAST = 8  # undisturbed steps that a verdict needs; fewer where a run has fewer
 WARM_UP = 3  # steps at the start of a run that are left out
 ENOUGH = 4  # steps that must be left for others to be left out
@@ -37,7 +37,7 @@ class Steps:
     seconds: Floats
     terms: dict[str, Floats]
     epoch: int = 0  # how many make an epoch; 0: there is one epoch
-    paces: tuple[Pace, ...] = ()  # slowdown factors of the machine before it and after it
+    slowdowns: tuple[Slowdown, ...] = ()  # slowdown factors of the machine before it and after it
     asked: bool = False  # whether those were to be measured
     # (ranks, steps) s that ranks waited for a core, part of `seconds` no more if there is one rank; None: not known
     core_wait: Floats | None = None

@@ -12,10 +12,10 @@ from lib_dlhpc.comparison.comparison import (
     SECONDS,
     Begin,
     Comparison,
-    Foretold,
+    Expected,
     Look,
     beside,
-    foretold,
+    estimated,
     measured,
     start_beside,
 )
@@ -100,17 +100,17 @@ def sweep(
     for axes that cannot be, and where no setting can.
     """
     settings = settings_of(axes)
-    told: list[Foretold | str] = []
+    expected: list[Expected | str] = []
     for setting in settings:
         try:
-            told.append(foretold(placed_setting(experiment, setting, ranks, machine, most)))
+            expected.append(estimated(placed_setting(experiment, setting, ranks, machine, most)))
         except SpecError as error:
-            told.append(str(error))
-    wrong = [each for each in told if isinstance(each, str)]
-    if len(wrong) == len(told):
+            expected.append(str(error))
+    wrong = [each for each in expected if isinstance(each, str)]
+    if len(wrong) == len(expected):
         raise SpecError(wrong[0])
-    runs = interleaved(told, steps, seconds, repeats, folder, look, begin)
-    return Sweep(axes, tuple(_row(*each) for each in zip(settings, told, runs, strict=True)))
+    runs = interleaved(expected, steps, seconds, repeats, folder, look, begin)
+    return Sweep(axes, tuple(_row(*each) for each in zip(settings, expected, runs, strict=True)))
 
 
 def placed_setting(
@@ -134,7 +134,7 @@ def placed_setting(
 
 
 def interleaved(
-    told: Sequence[Foretold | str],
+    expected: Sequence[Expected | str],
     steps: int | None,
     seconds: float,
     repeats: int,
@@ -143,9 +143,9 @@ def interleaved(
     begin: Begin = start_beside,
 ) -> list[list[Steps] | str]:
     """Run each once, then each again; return the runs of each, or why one failed. A text is left alone."""
-    runs: list[list[Steps] | str] = [each if isinstance(each, str) else [] for each in told]
+    runs: list[list[Steps] | str] = [each if isinstance(each, str) else [] for each in expected]
     for turn in range(repeats):
-        for number, each in enumerate(told):
+        for number, each in enumerate(expected):
             done = runs[number]
             if isinstance(each, str) or isinstance(done, str):
                 continue
@@ -172,10 +172,10 @@ def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any
     return fields | {"strategy.nodes": 1, DEVICES: devices}
 
 
-def _row(setting: Mapping[str, Any], told: Foretold | str, runs: list[Steps] | str) -> Row:
-    if isinstance(told, str) or isinstance(runs, str):
+def _row(setting: Mapping[str, Any], expected: Expected | str, runs: list[Steps] | str) -> Row:
+    if isinstance(expected, str) or isinstance(runs, str):
         return Row(setting, None, str(runs))
-    return Row(setting, beside(told, runs))
+    return Row(setting, beside(expected, runs))
 
 
 def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

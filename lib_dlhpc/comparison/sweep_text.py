@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.comparison.sweep import Sweep
 
 ALL, MEASURED = "one step", "measured"
-FORETOLD = ("predicted", "rounds", "events")
+WITHOUT_RUN = ("predicted", "rounds", "events")
 
 
 def as_text(of: "Sweep") -> str:
@@ -26,11 +26,11 @@ def as_text(of: "Sweep") -> str:
 def cells(of: "Sweep") -> list[list[str]]:
     """Return a head and a row of words for each setting; one that could not be run is shorter and says why."""
     names = [name.rpartition(".")[2] for name in of.axes]
-    rows = [[*names, *FORETOLD, MEASURED, "90 % band", *(f"{way} off" for way in FORETOLD), ""]]
+    rows = [[*names, *WITHOUT_RUN, MEASURED, "90 % band", *(f"{way} off" for way in WITHOUT_RUN), ""]]
     for row in of.rows:
         setting = [str(value) for value in row.setting.values()]
-        told = _cells(row.comparison) if row.comparison else [row.problem]
-        rows.append([*setting, *told])
+        cells_of_row = _cells(row.comparison) if row.comparison else [row.problem]
+        rows.append([*setting, *cells_of_row])
     return rows
 
 
@@ -57,7 +57,7 @@ def summary(of: "Sweep") -> list[str]:
     if not judged:
         return ["No verdict on any setting: ranks lacked cores, or nothing ran."]
     lines = []
-    for way in FORETOLD:
+    for way in WITHOUT_RUN:
         off = errors(judged, way)
         if off:
             lines.append(
@@ -72,12 +72,12 @@ def summary(of: "Sweep") -> list[str]:
 
 
 def _cells(of: "Comparison") -> list[str]:
-    shown = [show(of.step[way], "s") if way in of.step else "-" for way in (*FORETOLD, MEASURED)]
+    shown = [show(of.step[way], "s") if way in of.step else "-" for way in (*WITHOUT_RUN, MEASURED)]
     band = of.bands.get("predicted", {}).get(ALL)
     shown.append(f"{show(band[0], 's')} to {show(band[1], 's')}" if band else "-")
     if of.no_verdict:
-        return [*shown, *["-" for _ in FORETOLD], f"no verdict: {of.no_verdict}"]
-    off = [of.error(way) for way in FORETOLD if way in of.step]
-    told = ["-" if error is None else f"{error:+.0%}" for error in off]
-    told += ["-"] * (len(FORETOLD) - len(told))
-    return [*shown, *told, "" if of.inside() in (True, None) else "outside"]
+        return [*shown, *["-" for _ in WITHOUT_RUN], f"no verdict: {of.no_verdict}"]
+    off = [of.error(way) for way in WITHOUT_RUN if way in of.step]
+    errors_text = ["-" if error is None else f"{error:+.0%}" for error in off]
+    errors_text += ["-"] * (len(WITHOUT_RUN) - len(errors_text))
+    return [*shown, *errors_text, "" if of.inside() in (True, None) else "outside"]

@@ -45,11 +45,11 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
         "cores": of.placed.cores,
         "oversubscribed": of.oversubscribed,
         "calibration": of.placed.calibration or None,
-        "pace": of.pace and dict(zip(("work", "calls"), of.pace, strict=True)),
+        "pace": of.slowdown and dict(zip(("work", "calls"), of.slowdown, strict=True)),
         "load": {
             "core_wait": of.load.core_wait,
             "steps_left_out": of.load.left_out,
-            "paces": [dict(zip(("work", "calls"), each, strict=True)) for each in of.load.paces],
+            "paces": [dict(zip(("work", "calls"), each, strict=True)) for each in of.load.slowdowns],
             "step_slowest_over_quickest": of.load.apart,
         },
         "steps": of.steps,
@@ -97,18 +97,18 @@ def _head(of: "Comparison") -> list[str]:
 def _table(of: "Comparison") -> list[str]:
     """Return the lines of the table: seconds of each way, and how far each is from what was measured."""
     ways = list(of.step)
-    foretold = [way for way in ways if way != "measured"]
+    expected = [way for way in ways if way != "measured"]
     rows: dict[str, Mapping[str, float]] = {ALL: of.step}
     rows |= {f"  {name}": seconds for name, seconds in of.terms.items()}
-    times, errors = [ways], [foretold]
+    times, errors = [ways], [expected]
     for seconds in rows.values():
         times.append([show(seconds[way], "s") if way in seconds else "" for way in ways])
-        off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in foretold]
+        off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in expected]
         errors.append([f"{each / of.step['measured']:+.1%}" for each in off])
     for seconds in of.not_measured.values():
         shown = {**{way: show(seconds[way], "s") for way in seconds}, "measured": NOT_MEASURED}
         times.append([shown.get(way, "") for way in ways])
-        errors.append([""] * len(foretold))
+        errors.append([""] * len(expected))
     left = _column(["", *rows, *(f"  {name}" for name in of.not_measured)], NAME, "<")
     left = [name + row for name, row in zip(left, _columns(times, TIME), strict=True)]
     right = _columns(errors, OFF)

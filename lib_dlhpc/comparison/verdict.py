@@ -43,14 +43,14 @@ def verdict(of: "Comparison") -> list[str]:
     """Return sentences: the whole step first, then the term that is off most; or why there is no verdict."""
     if of.no_verdict:
         return [f"No verdict: {of.no_verdict}"]
-    said = [_whole(of), *_not_measured(of), *_without_core(of), *_paced(of), *_restless(of)]
+    sentences = [_whole(of), *_not_measured(of), *_without_core(of), *_slowdown(of), *_spread(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:
-        return [*said, f"No term is off by more than {NOTABLE:.0%} of the step."]
-    said.append(_term(of, name, off))
+        return [*sentences, f"No term is off by more than {NOTABLE:.0%} of the step."]
+    sentences.append(_term(of, name, off))
     if of.placed.experiment.machine.measured is None:
-        said.append("Measure this machine first: `dlhpc calibrate`.")
-    return said
+        sentences.append("Measure this machine first: `dlhpc calibrate`.")
+    return sentences
 
 
 def worst(of: "Comparison") -> tuple[str, float]:
@@ -65,8 +65,8 @@ def worst(of: "Comparison") -> tuple[str, float]:
 
 def _whole(of: "Comparison") -> str:
     errors = {way: of.error(way) for way in of.step if way != MEASURED}
-    told = [f"{way} {error:+.0%}" for way, error in errors.items() if error is not None]
-    words = f"Measured {show(of.step[MEASURED], 's')} a step; off by: {', '.join(told)}."
+    errors_text = [f"{way} {error:+.0%}" for way, error in errors.items() if error is not None]
+    words = f"Measured {show(of.step[MEASURED], 's')} a step; off by: {', '.join(errors_text)}."
     inside = of.inside()
     if inside is None:
         return words
@@ -98,18 +98,18 @@ def _without_core(of: "Comparison") -> list[str]:
     ]
 
 
-def _paced(of: "Comparison") -> list[str]:
+def _slowdown(of: "Comparison") -> list[str]:
     """Report the slowdown factors of the machine, where probe runs before and after this one measured them."""
-    if of.pace is None:
+    if of.slowdown is None:
         return []
-    work, calls = of.pace
+    work, calls = of.slowdown
     return [
         f"Right before and after this run, computing took {work:.2f} times what the calibration says, and each call"
         f" {calls:.2f} times: predictions and simulations are for these slowdown factors."
     ]
 
 
-def _restless(of: "Comparison") -> list[str]:
+def _spread(of: "Comparison") -> list[str]:
     """Say where steps differ much from each other."""
     low, high = of.spread
     if high < RESTLESS * low:
@@ -122,11 +122,11 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     measured, predicted = ways.get(MEASURED, 0.0), ways.get("predicted", 0.0)
     share = f"{abs(off) / of.step[MEASURED]:.0%} of the step"
     factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
-    told = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
+    text = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
     why = (MORE if off > 0 else LESS).get(name)
     if unknown := unpriced(of.placed.experiment):
         why = f"the prediction does not know {', '.join(unknown)}"
-    return f"{told}: {why}." if why else f"{told}."
+    return f"{text}: {why}." if why else f"{text}."
 
 
 def _times(factor: float) -> str:

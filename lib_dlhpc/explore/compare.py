@@ -16,7 +16,7 @@ from lib_dlhpc.comparison.comparison import (
     WAYS,
     Begin,
     beside,
-    foretold,
+    estimated,
     measured,
     start_beside,
 )
@@ -92,7 +92,7 @@ class RunHere:
         panel.say("Predicting and simulating ...")
         here = placed(experiment, self.ranks, self.machine)
         check_here(here)
-        told = foretold(here)
+        told = estimated(here)
         panel.show(foretold_state(told))
         wanted = told.steps_in(self.seconds)
         at_work = f"{count(here.ranks, 'rank')} at work:"

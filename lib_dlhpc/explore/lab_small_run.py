@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.lab_fit import PLAIN, Case, compared
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.training.lab.capped import Told, available, capped
+from lib_dlhpc.training.lab.capped import CappedRun, available, capped
 from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
 from lib_dlhpc.training.lab.mistakes import LabError
 
@@ -117,7 +117,7 @@ def foretold(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
     return compared(SMALL, small_peak, cases, f"Within {NEAR:.0%} of the library's.", NEAR)
 
 
-def _under(own: SmallTask, experiment: Experiment, found: Told, plain: Told) -> Finding:
+def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
     told = ledger(experiment)
     if found.refused:
         return broken(

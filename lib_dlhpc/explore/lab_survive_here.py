@@ -1,4 +1,4 @@
-"""A learner's save and resume, judged by what the lives of a small run that is killed say (training/lab/lives.py).
+"""A learner's save and resume, judged by what the lives of a small run that is killed say (training/lab/restarts.py).
 
 lives_of(seed)              how long the run is, and when it is killed
 lives_findings(told, own)   four findings;  lives_text(told, own): the lives as lines
@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from lib_dlhpc.training.lab.findings import Finding, broken, kept, later
-from lib_dlhpc.training.lab.lives import Life, LivesTask, Told
+from lib_dlhpc.training.lab.restarts import Attempt, RestartResult, RestartTask
 
 STATE = "What resume gives is what was saved, bit for bit"
 WHOLE = "Killed at any moment of a save, it finds a version that is whole"
@@ -21,7 +21,7 @@ PARTS = ("weights", "velocity", "order of samples")
 WAY_ON = "What of the training goes on from step to step?"
 
 
-def lives_of(seed: int) -> LivesTask:
+def lives_of(seed: int) -> RestartTask:
     """Return a learner's run: it is killed in two saves, the first one and another, and four times beside."""
     rng = np.random.default_rng([seed, 9])
     interval = int(rng.integers(3, 6))
@@ -29,10 +29,10 @@ def lives_of(seed: int) -> LivesTask:
     first, later_on = int(rng.integers(1, interval)), int(rng.integers(1, interval))
     saved = int(rng.integers(1, 3)) * interval
     kills = (first, saved, saved + later_on, int(rng.integers(4, 6)) * interval - 1)
-    return LivesTask(int(seed), steps, interval, (interval, trial), kills)
+    return RestartTask(int(seed), steps, interval, (interval, trial), kills)
 
 
-def lives_findings(told: Told, own: LivesTask) -> list[Finding]:
+def lives_findings(told: RestartResult, own: RestartTask) -> list[Finding]:
     """Return what holds for what the lives say."""
     errors = [life.error for life in told.alone + told.journey if life.error]
     if errors:
@@ -42,7 +42,7 @@ def lives_findings(told: Told, own: LivesTask) -> list[Finding]:
     return [state, _whole(told, bool(state.right)), _lost(told, own), _end(told)]
 
 
-def lives_text(told: Told, own: LivesTask) -> str:
+def lives_text(told: RestartResult, own: RestartTask) -> str:
     """Return the run that is killed now and then as lines, life by life."""
     lines = [f"{own.steps} steps, a save after each {own.interval}"]
     for number, life in enumerate(told.journey, 1):
@@ -59,12 +59,12 @@ def lives_text(told: Told, own: LivesTask) -> str:
     )
 
 
-def _beginnings(told: Told) -> Iterator[Life]:
+def _beginnings(told: RestartResult) -> Iterator[Attempt]:
     """Yield the lives that begin where one ended between two saves, or when all was done."""
     yield from (told.alone[1], *told.journey[1:])
 
 
-def _state(told: Told) -> Finding:
+def _state(told: RestartResult) -> Finding:
     for life in (told.alone[0], told.journey[0]):
         if (life.began, life.state) != (0, told.reference[0]):
             return broken(
@@ -77,7 +77,7 @@ def _state(told: Told) -> Finding:
     return kept(STATE, "Weights, velocity, the order of samples, and the step.")
 
 
-def _differs(life: Life, told: Told) -> str:
+def _differs(life: Attempt, told: RestartResult) -> str:
     """Return what of the state that a life began with is not that of its step."""
     steps = {tuple(state): number for number, state in enumerate(told.reference)}
     began = life.began if life.began is not None else -1
@@ -95,7 +95,7 @@ def _differs(life: Life, told: Told) -> str:
     return f"It begins at step {began}. Not as they were then: {', '.join(wrong)}. {WAY_ON}"
 
 
-def _whole(told: Told, sound: bool) -> Finding:
+def _whole(told: RestartResult, sound: bool) -> Finding:
     """Whether the life after a kill in a save begins with the state of a step, and saves again."""
     many = 0
     for first, second in _trials(told):
@@ -119,7 +119,7 @@ def _whole(told: Told, sound: bool) -> Finding:
     return kept(WHOLE, f"Killed in {many} moments, before each call or before some of them.")
 
 
-def _lost(told: Told, own: LivesTask) -> Finding:
+def _lost(told: RestartResult, own: RestartTask) -> Finding:
     worst = 0
     for lives in (told.journey, *_trials(told)):
         if any(life.error or life.began is None for life in lives):
@@ -141,7 +141,7 @@ def _lost(told: Told, own: LivesTask) -> Finding:
     return kept(LOST, f"{worst} at the most; a save comes after each {own.interval}.")
 
 
-def _end(told: Told) -> Finding:
+def _end(told: RestartResult) -> Finding:
     right = told.reference[-1]
     if told.alone[0].ended != right:
         return broken(END, "Even of a run that nobody kills: save changes the training.")
@@ -150,5 +150,5 @@ def _end(told: Told) -> Finding:
     return kept(END, f"After {len(told.journey)} lives.")
 
 
-def _trials(told: Told) -> list[tuple[Life, Life]]:
+def _trials(told: RestartResult) -> list[tuple[Attempt, Attempt]]:
     return [(first, second) for each in told.trials.values() for first, second in each]

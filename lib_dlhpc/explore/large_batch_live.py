@@ -19,9 +19,9 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.large_batch_charts import RUNS, Curve, runs_state, schedule_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
 from lib_dlhpc.training.rates import rate_at
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import Diverged, train
 
@@ -167,7 +167,7 @@ def learn(
             told(row["epoch"], row["accuracy"])
 
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        train(experiment, Alone(), report=report)
+        train(experiment, SingleRank(), report=report)
 
 
 def schedule_view(setting: Setting) -> State:

@@ -23,7 +23,7 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.disk import Disk
-from lib_dlhpc.training.lab.capped import Told, available, capped
+from lib_dlhpc.training.lab.capped import CappedRun, available, capped
 from lib_dlhpc.training.lab.mistakes import LabError
 
 CAPS = (30e6, 40e6, 60e6, 80e6)  # B
@@ -43,9 +43,9 @@ class Setting(NamedTuple):
 class Came(NamedTuple):
     """What came of the three runs, and the B/s of the disk: out, back."""
 
-    refused: Told  # in core, under the cap
-    inside: Told  # in core, without
-    outside: Told  # out of core, under the cap
+    refused: CappedRun  # in core, under the cap
+    inside: CappedRun  # in core, without
+    outside: CappedRun  # out of core, under the cap
     disk: tuple[float, float]
 
 

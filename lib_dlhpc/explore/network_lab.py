@@ -13,7 +13,7 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.network import NetworkError, available
 from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, Crossover, grid, measure, textbook
-from lib_dlhpc.launch.network.crossover import foretold as foretold_by
+from lib_dlhpc.launch.network.crossover import by_ping_pong as foretold_by
 from lib_dlhpc.spec.units import format_quantity
 
 RANKS, CURVE = 4, 24  # points of a line

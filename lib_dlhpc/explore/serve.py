@@ -22,9 +22,11 @@ from urllib.parse import quote
 
 from lib_dlhpc.explore.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.visitors import add_visitor_options
+from lib_dlhpc.lifetime import owned
 
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
+LONGEST = 20  # characters of a folder for temporary files; a socket's path has 103 at most (macOS), 107 (Linux)
 PINGS = "The websocket_ping_timeout"
 # They have nothing to do on such a page, and some of them throw there.
 UNWANTED_EXTENSIONS = [
@@ -96,9 +98,12 @@ def serve(
                 webbrowser.open(address)
 
     port = port or _free_port(ip)
-    server = Server(config=_configuration(path, port, ip, preheat, token, allow_hosts))
-    server.initialize([str(path)])
-    server.start()
+    config = _configuration(path, port, ip, preheat, token, allow_hosts)
+    with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
+        config.Voila.connection_dir_root = str(sockets)
+        server = Server(config=config)
+        server.initialize([str(path)])
+        server.start()
 
 
 @contextmanager
@@ -189,6 +194,12 @@ def _configuration(
         "compress_response": not is_local(ip),  # pages are a third as heavy
     }
     return config
+
+
+def _short_folder() -> Path:
+    """Return a folder for temporary files whose path leaves room for the names of a kernel's sockets."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(str(usual)) <= LONGEST or os.name != "posix" else Path("/tmp")
 
 
 def _free_port(ip: str) -> int:

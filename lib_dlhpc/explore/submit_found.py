@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from lib_dlhpc.comparison import Comparison
-from lib_dlhpc.comparison.comparison import beside, foretold
+from lib_dlhpc.comparison.comparison import beside, estimated
 from lib_dlhpc.comparison.placed import Placed, placed
 from lib_dlhpc.comparison.short import steps_of_an_epoch
 from lib_dlhpc.comparison.steady import steps_of
@@ -32,7 +32,7 @@ def found(job: BatchJob, machine: Machine | None = None) -> Comparison:
         steps = steps_of(timeline, together, steps_of_an_epoch(experiment))
     except (OSError, ValueError) as error:
         raise SpecError(f"{job.folder}: no step to compare: {error}") from None
-    return beside(foretold(here), [steps], job.folder)
+    return beside(estimated(here), [steps], job.folder)
 
 
 def at_site(

@@ -17,7 +17,7 @@ from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
-from lib_dlhpc.launch.jobs import GOODBYE, MARK, Ticket, read_ticket, write_ticket
+from lib_dlhpc.launch.jobs import DETACH, MARK, Ticket, read_ticket, write_ticket
 from lib_dlhpc.launch.mpi import Overdue, command, environment
 from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
 from lib_dlhpc.lifetime import owned
@@ -45,7 +45,7 @@ class Stop:
         """End, for the first reason that is given."""
         if not self.state:
             self.state = state
-            _tell(self.folder, state, **more)
+            _write_status(self.folder, state, **more)
 
     @property
     def due(self) -> bool:
@@ -72,9 +72,9 @@ def main(folder: Path, token: str) -> int:
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), stop.asked)
-    _tell(folder, "running", pid=os.getpid())
+    _write_status(folder, "running", pid=os.getpid())
     if here:
-        threading.Thread(target=_watch_owner, args=(stop,), daemon=True).start()
+        threading.Thread(target=_watch_submitter, args=(stop,), daemon=True).start()
     kills, task = _memory_kills(), read_task(folder)
     process = owned.start(
         [*_words(ticket, task), str(folder), str(ticket.ranks)],
@@ -90,7 +90,7 @@ def main(folder: Path, token: str) -> int:
         short = not whole and _short_of_memory(folder, kills)
         state = "done" if whole else "out of memory" if short else "failed"
         more = {} if whole else {"reason": run_folder.why_failed(folder, status)}
-        _tell(folder, state, exit=status, **more)
+        _write_status(folder, state, exit=status, **more)
         return 0 if whole else status or 1
     return 128 + signal.SIGTERM
 
@@ -132,9 +132,9 @@ def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> in
                 owned.end(process)
 
 
-def _watch_owner(stop: Stop) -> None:
+def _watch_submitter(stop: Stop) -> None:
     """End the run when whoever submitted it is gone without a word: its end of the pipe is closed then."""
-    if os.read(0, 1) != GOODBYE:
+    if os.read(0, 1) != DETACH:
         stop.now("cancelled", by="owner", reason="Whoever submitted it was killed.")
 
 
@@ -165,7 +165,7 @@ def _memory_kills() -> int:
     return 0
 
 
-def _tell(folder: Path, state: str, **more: Any) -> None:
+def _write_status(folder: Path, state: str, **more: Any) -> None:
     table = {"state": state, "time": time.time(), **more}
     run_folder.write(folder / STATUS, table, private=True)
 

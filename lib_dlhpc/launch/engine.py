@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lib_dlhpc.launch.mpi import RANK, told
+from lib_dlhpc.launch.mpi import RANK, launcher_value
 from lib_dlhpc.launch.task import failed
 from lib_dlhpc.lifetime.watching import end_with
 
@@ -28,7 +28,7 @@ def main(folder: Path, words: list[str]) -> None:
         runpy.run_module(ENGINE, run_name="__main__", alter_sys=True)
         return
     _, status = os.waitpid(child, 0)
-    rank, code = told(RANK, 0), os.waitstatus_to_exitcode(status)
+    rank, code = launcher_value(RANK, 0), os.waitstatus_to_exitcode(status)
     failed(folder, f"rank {rank} of the engines", "Ended", f"with status {code}", rank)
     os.kill(os.getpid(), signal.SIGKILL)
 

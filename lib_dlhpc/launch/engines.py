@@ -78,26 +78,26 @@ class Engines:
             shutil.rmtree(self.job.folder, ignore_errors=True)
         self._ended = True
 
-    def _join(self) -> None:
+    def _connect(self) -> None:
         """Wait until all engines are there. Raises JobError if they end before."""
         import ipyparallel
 
-        work, told = self.job.folder / WORK, ""
+        work, state = self.job.folder / WORK, ""
         while not ((work / LINE).exists() and (work / CLIENT).exists()):
-            told = self._tell(told)
+            state = self._poll(state)
         table = run_folder.read(work / LINE)
         self._line = socket.create_connection((table["host"], table["port"]), GRACE)
         self._line.sendall(table["word"].encode())
         keep_alive(self._line)
         self.client = ipyparallel.Client(str(work / CLIENT), timeout=GRACE)
         while len(self.client.ids) < self.job.ticket.ranks:
-            told = self._tell(told)
+            state = self._poll(state)
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
             self.client.direct_view(
                 block=True
             ).activate()  # %px and %%px, which wait for what they print
 
-    def _tell(self, before: str) -> str:
+    def _poll(self, before: str) -> str:
         """Look once how the job is; say so where one may have to wait for long."""
         if (state := self.job.state) in ENDS:
             raise JobError(self.job.why())
@@ -125,7 +125,7 @@ def engines(
     job = submit_task(Task("engines"), ranks, to, site, folder, time_limit)
     crew = Engines(job, folder is None)
     try:
-        crew._join()
+        crew._connect()
     except BaseException:
         with suppress(JobError):
             crew.end()

@@ -22,7 +22,7 @@ from lib_dlhpc.launch.batch import launch_words
 from lib_dlhpc.launch.jobs import WORK, Ticket, read_ticket
 from lib_dlhpc.launch.task import done, failed
 
-LINE = "line.json"  # where the line is, and the word that is said first
+LINE = "line.json"  # where the line is, and the word that is received first
 PROFILE = "profile"  # the controller's own folder, below the job's private one
 CLIENT = f"{PROFILE}/security/ipcontroller-client.json"
 ENGINE = f"{PROFILE}/security/ipcontroller-engine.json"
@@ -44,18 +44,18 @@ def main(folder: Path, ranks: int) -> int:
     ticket, work, word = read_ticket(folder), folder / WORK, secrets.token_hex(WORD // 2)
     here = ticket.site.scheduler == "local"
     host = "127.0.0.1" if here else socket.gethostname()
-    with socket.create_server(("127.0.0.1" if here else "0.0.0.0", 0)) as door:
+    with socket.create_server(("127.0.0.1" if here else "0.0.0.0", 0)) as server:
         controller = _start(_controller(work, host, here))
-        table = {"host": host, "port": door.getsockname()[1], "word": word}
+        table = {"host": host, "port": server.getsockname()[1], "word": word}
         run_folder.write(work / LINE, table, private=True)
-        return _keep(folder, ticket, controller, door, word)
+        return _keep(folder, ticket, controller, server, word)
 
 
 def _keep(
     folder: Path,
     ticket: Ticket,
     controller: "subprocess.Popen[bytes]",
-    door: socket.socket,
+    server: socket.socket,
     word: str,
 ) -> int:
     line, engines = None, None
@@ -65,16 +65,16 @@ def _keep(
             engines = _start(_engines(ticket, folder))
         for name, process in (("the controller", controller), ("the engines", engines)):
             if process is not None and process.poll() is not None:
-                if not run_folder.errors(folder):  # else an engine has said more
+                if not run_folder.errors(folder):  # else an engine has received more
                     failed(folder, name, "Ended", f"with status {process.returncode}")
                 return 1
-        heard = select.select([door if line is None else line], [], [], TICK)[0]
+        ready = select.select([server if line is None else line], [], [], TICK)[0]
         if line is None:
-            line = _taken(door, word) if heard else None
+            line = _accept(server, word) if ready else None
             if line is None and time.monotonic() > until:
                 failed(folder, "engines", "TimeoutError", "nobody came for them")
                 return 1
-        elif heard and not _said(line):
+        elif ready and not _read(line):
             done(folder, engines=ticket.ranks)
             return 0
 
@@ -114,23 +114,23 @@ def _written(path: Path) -> bool:
     return False
 
 
-def _taken(door: socket.socket, word: str) -> socket.socket | None:
+def _accept(server: socket.socket, word: str) -> socket.socket | None:
     """Return the line, if it is opened with the right word."""
-    line, _ = door.accept()
+    line, _ = server.accept()
     line.settimeout(5.0)
-    said = b""
+    received = b""
     with suppress(OSError):
-        while len(said) < WORD and (more := line.recv(WORD - len(said))):
-            said += more
-    if not hmac.compare_digest(said, word.encode()):
+        while len(received) < WORD and (more := line.recv(WORD - len(received))):
+            received += more
+    if not hmac.compare_digest(received, word.encode()):
         line.close()
         return None
     keep_alive(line)
     return line
 
 
-def _said(line: socket.socket) -> bytes:
-    """Return what is said; nothing where the other end is closed."""
+def _read(line: socket.socket) -> bytes:
+    """Return what is received; nothing where the other end is closed."""
     with suppress(OSError):
         return line.recv(1)
     return b""

@@ -14,7 +14,7 @@ from typing import Any
 from lib_dlhpc.launch.notebook import SOURCE, read_notebook, with_parameters
 from lib_dlhpc.launch.task import done, failed, read_task
 
-COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def execute(folder: Path) -> int:
@@ -73,7 +73,7 @@ def _numbers(own: list[Any], cells: list[Any]) -> list[int]:
 
 def _plain(text: str) -> str:
     """Return what a kernel says without the signs that colour it in a terminal."""
-    return COLOUR.sub("", text)
+    return COLOR.sub("", text)
 
 
 def main(folder: Path) -> int:

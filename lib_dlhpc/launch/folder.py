@@ -95,7 +95,7 @@ def held(folder: Path) -> bool:
     return False
 
 
-def told(folder: Path) -> dict[str, Any]:
+def run_status(folder: Path) -> dict[str, Any]:
     """Return what the run of a folder says of itself; "failed" if its processes are gone and did not say so."""
     table = read(folder / STATUS)
     with suppress(ImportError):

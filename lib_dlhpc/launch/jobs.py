@@ -27,7 +27,7 @@ STATES = ("queued", "running", "done", "failed", "cancelled", "out of memory", "
 ENDS = STATES[2:]
 TICKET, MARK = "job.json", "cancelled.json"  # MARK: someone has asked for its end
 WORK = "job"  # a private folder for the script
-GOODBYE = b"."  # to a job on this machine: whoever submitted it ends, and was not killed
+DETACH = b"."  # to a job on this machine: whoever submitted it ends, and was not killed
 PAUSE = 0.1  # s between two looks at the folder
 SOON = 0.5  # s between two questions to a scheduler about a job that is about to end
 GRACE = 10.0  # s that a job on this machine has to end when it is asked to
@@ -106,19 +106,19 @@ class BatchJob:
         status = run_folder.read(self.folder / STATUS)
         if status.get("settled"):
             return str(status["state"])
-        told = str(status.get("state", "queued"))
+        reported = str(status.get("state", "queued"))
         if self.ticket.site.scheduler == "local":
             answer = schedulers.Answer("running" if self._alive() else "")
             if answer.state:
-                return told if told not in ENDS else "running"
-            told = run_folder.read(self.folder / STATUS).get("state", told)  # its last word
+                return reported if reported not in ENDS else "running"
+            reported = run_folder.read(self.folder / STATUS).get("state", reported)  # its last word
         else:
-            answer = self._ask(told in ENDS or (self.folder / MARK).exists())
+            answer = self._ask(reported in ENDS or (self.folder / MARK).exists())
         if answer.state is None:  # nobody answers: what was known holds
-            return told if told not in ENDS else "running"
+            return reported if reported not in ENDS else "running"
         if answer.state in ("queued", "running"):
-            return "running" if told != "queued" else answer.state
-        return self._settle(_end(answer.state, told, (self.folder / MARK).exists()), answer.reason)
+            return "running" if reported != "queued" else answer.state
+        return self._settle(_end(answer.state, reported, (self.folder / MARK).exists()), answer.reason)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return what rank 0 has reported so far."""
@@ -151,8 +151,8 @@ class BatchJob:
         state, status = self.state, run_folder.read(self.folder / STATUS)
         reason = str(status.get("reason") or self._answer.reason)
         if state == "queued":
-            told = f": {reason}." if reason not in ("", "None") else "."
-            return f"{self.label} is queued{told}{self._stuck()}"
+            detail = f": {reason}." if reason not in ("", "None") else "."
+            return f"{self.label} is queued{detail}{self._stuck()}"
         if state == "running":
             steps = [row for row in self.metrics() if "step" in row]
             far = f": step {steps[-1]['step']:,}, epoch {steps[-1]['epoch']:.1f}" if steps else ""
@@ -167,8 +167,8 @@ class BatchJob:
             limit = self.ticket.time_limit
             length = f" of {show(limit, 's')}" if limit else ""
             return f"The run was ended at its time limit{length}.{again}"
-        told = self._failed(status, reason)
-        return f"The run had too little memory: {told}" if state == "out of memory" else told
+        detail = self._failed(status, reason)
+        return f"The run had too little memory: {detail}" if state == "out of memory" else detail
 
     def _stuck(self) -> str:
         """Say what to do about a job that waits for what its queue does not have."""
@@ -182,10 +182,10 @@ class BatchJob:
     def _failed(self, status: dict[str, Any], reason: str) -> str:
         if run_folder.errors(self.folder) or "exit" in status:
             return why_failed(self.folder, status.get("exit"))
-        said = [_last(path) for path in (self.folder / WORK / "err.txt", self.folder / LOG)]
-        last = next(filter(None, said), "no output")
-        told = f" ({reason})" if reason and reason != "None" else ""
-        return f"{self.label} ended without a word of its run{told}: {last}"
+        lines = [_last(path) for path in (self.folder / WORK / "err.txt", self.folder / LOG)]
+        last = next(filter(None, lines), "no output")
+        detail = f" ({reason})" if reason and reason != "None" else ""
+        return f"{self.label} ended without a word of its run{detail}: {last}"
 
     def _native(self) -> str:
         """Return the scheduler's name; if the submitter was ended before it wrote it down, ask for it."""
@@ -214,8 +214,8 @@ class BatchJob:
         """Write down how the job ended, for a scheduler forgets."""
         status = run_folder.read(self.folder / STATUS)
         if read_ticket(self.folder).token == self.ticket.token and not status.get("settled"):
-            told = {"time": time.time(), "reason": reason, **status}
-            end = {**told, "state": state, "settled": True}
+            known = {"time": time.time(), "reason": reason, **status}
+            end = {**known, "state": state, "settled": True}
             run_folder.write(self.folder / STATUS, end, private=True)
         return state
 
@@ -238,19 +238,19 @@ class BatchJob:
                 time.sleep(PAUSE / 4)
 
 
-def _end(scheduler: str, told: str, asked: bool) -> str:
+def _end(scheduler: str, reported: str, cancelled: bool) -> str:
     """Return how a job ended, of what the scheduler and the job itself say."""
-    if told == "done" or (told == "out of memory" and scheduler != "cancelled"):
-        return told
+    if reported == "done" or (reported == "out of memory" and scheduler != "cancelled"):
+        return reported
     if scheduler in ("cancelled", "out of memory", "out of time"):
         return scheduler
-    if told in ("cancelled", "out of time"):
-        return told
-    return "cancelled" if asked else "failed"
+    if reported in ("cancelled", "out of time"):
+        return reported
+    return "cancelled" if cancelled else "failed"
 
 
 def _is_ours(pid: int, token: str) -> bool:
-    """Whether a process is the job's, where that can be told: process ids are used again."""
+    """Whether a process is the job's, where that can be detail: process ids are used again."""
     try:
         return token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -71,10 +71,10 @@ def _problem(partition: Partition, site: Site, ranks: int, limit: float) -> str:
 def _partitions(names: str) -> list[Partition]:
     """Return the partitions of these names ("a,b"), or the default one; none if Slurm does not say."""
     which = ["-p", names] if names else ["-a"]
-    told = schedulers.run("sinfo", *which, "-e", "-h", "-o", "%P|%D|%c|%s|%l")
+    output = schedulers.run("sinfo", *which, "-e", "-h", "-o", "%P|%D|%c|%s|%l")
     found: dict[str, Partition] = {}
     try:
-        for line in told.stdout.splitlines() if told else ():
+        for line in output.stdout.splitlines() if output else ():
             name, number, cores, size, seconds = line.split("|")
             if not names and not name.endswith("*"):
                 continue

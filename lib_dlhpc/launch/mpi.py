@@ -66,7 +66,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, **ONE_THREAD}
 
 
-def told(names: tuple[str, ...], otherwise: int) -> int:
+def launcher_value(names: tuple[str, ...], otherwise: int) -> int:
     """Return what the launcher has told this process under one of `names`."""
     return next((int(os.environ[name]) for name in names if name in os.environ), otherwise)
 

@@ -91,7 +91,7 @@ def check_here(scheduler: str) -> None:
         raise SpecError(f"{scheduler}: psij-python is not installed; it submits to it.") from None
 
 
-def hand_in(
+def submit_job(
     site: Site,
     ranks: int,
     limit: float | None,
@@ -114,8 +114,8 @@ def hand_in(
             seconds = timedelta(seconds=PATIENCE)
             job.wait(seconds, [psij.JobState.QUEUED, psij.JobState.ACTIVE])
     except (psij.SubmitException, psij.InvalidJobException, ImportError, OSError) as error:
-        told = " ".join(str(error).split())
-        raise SpecError(f"{site.scheduler} does not take the job: {told}") from None
+        message = " ".join(str(error).split())
+        raise SpecError(f"{site.scheduler} does not take the job: {message}") from None
     finally:
         for path in work.rglob("*"):  # the folder is private already; so is what is moved out of it
             path.chmod(0o700 if path.is_dir() else 0o600)
@@ -159,8 +159,8 @@ def end(scheduler: str, native: str) -> None:
     }[scheduler]
     done = run(*words)
     if done is None or (done.returncode and ask(scheduler, native).state in ("queued", "running")):
-        told = done.stderr.strip() if done else "no answer"
-        raise SpecError(f"{scheduler}: job {native} cannot be ended: {told}")
+        message = done.stderr.strip() if done else "no answer"
+        raise SpecError(f"{scheduler}: job {native} cannot be ended: {message}")
 
 
 def places(site: Site, ranks: int) -> tuple[int, int]:
@@ -256,10 +256,10 @@ def _ask_slurm(native: str) -> Answer:
     if shown.returncode == 0:
         fields = dict(word.split("=", 1) for word in shown.stdout.split() if "=" in word)
         return Answer(SLURM[fields["JobState"]], fields.get("Reason", ""))
-    told = (
+    output = (
         f"{shown.stdout}\n{shown.stderr}"  # of a task that was cancelled before it began: not found
     )
-    if "Invalid job id" not in told and "not found" not in told:
+    if "Invalid job id" not in output and "not found" not in output:
         return Answer(None, shown.stderr.strip())
     kept = run("sacct", "-n", "-X", "-P", "-j", native, "-o", "State")  # it forgets nothing
     if kept and kept.returncode == 0 and kept.stdout.strip():
@@ -272,13 +272,13 @@ def _ask_pbs(native: str) -> Answer:
     if shown is None or not shown.stdout.strip():
         return Answer("" if shown and "Unknown Job" in shown.stderr else None, "qstat")
     (job,) = json.loads(shown.stdout)["Jobs"].values()
-    told = str(job.get("comment", ""))
+    message = str(job.get("comment", ""))
     if job["job_state"] in PBS:
-        return Answer(PBS[job["job_state"]], told)
+        return Answer(PBS[job["job_state"]], message)
     code = job.get("Exit_status")
     if code is None:  # ended before it began
-        return Answer("cancelled", told)
-    return Answer(PBS_ENDS.get(int(code), "failed"), told)
+        return Answer("cancelled", message)
+    return Answer(PBS_ENDS.get(int(code), "failed"), message)
 
 
 def _ask_lsf(native: str) -> Answer:

@@ -25,7 +25,7 @@ from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.folder import STATUS, prepare
 from lib_dlhpc.launch.jobs import (
     CHILDREN,
-    GOODBYE,
+    DETACH,
     MARK,
     TICKET,
     WORK,
@@ -71,7 +71,7 @@ def submit(
     def ready(folder: Path) -> BinaryIO:
         return prepare(experiment, folder, resume, snapshot_every, origin)
 
-    return _hand_over(ready, lambda folder: None, ranks, to, site, folder, time_limit)
+    return _submit_prepared(ready, lambda folder: None, ranks, to, site, folder, time_limit)
 
 
 def submit_task(
@@ -88,12 +88,12 @@ def submit_task(
         if task.kind == "notebook":
             keep_source(task, folder)
 
-    return _hand_over(
+    return _submit_prepared(
         lambda folder: task_ready(task, folder), more, ranks, to, site, folder, time_limit
     )
 
 
-def _hand_over(
+def _submit_prepared(
     ready: Callable[[Path], BinaryIO],
     more: Callable[[Path], None],
     ranks: int,
@@ -118,7 +118,7 @@ def _hand_over(
             native = _start_here(words, ticket, log)
         else:
             work = folder / WORK
-            native = schedulers.hand_in(site, ranks, limit, ticket.name, words, work)
+            native = schedulers.submit_job(site, ranks, limit, ticket.name, words, work)
         write_ticket(folder, replace(ticket, native=native))
     remember(folder, ticket.token)
     return BatchJob(folder)
@@ -186,7 +186,7 @@ def _submit_array(
                 stack.enter_context(_staged(ready, lambda folder: None, place, ticket))
             work.mkdir(mode=0o700)
             words = _array_script(work, site, tickets)
-            native = schedulers.hand_in(site, ranks, limit, array, words, work, len(tickets))
+            native = schedulers.submit_job(site, ranks, limit, array, words, work, len(tickets))
             for place, ticket in tickets.items():
                 write_ticket(place, replace(ticket, native=f"{native}_{ticket.task}"))
     except BaseException:
@@ -293,8 +293,8 @@ def _write_script(work: Path, site: Site, first: list[str], run: str) -> list[st
     """Write a script into a private folder: `first`, the site's lines, then `run`; return how it is started."""
     lines = [f"#!{SHELL}", "umask 077", *first, f"cd -- {shlex.quote(os.getcwd())} || exit 96"]
     for line in site.lines():
-        told = shlex.quote(f"dlhpc: failed: {line}")
-        lines.append(f"{line} || {{ echo {told} >&2; exit 97; }}")
+        message = shlex.quote(f"dlhpc: failed: {line}")
+        lines.append(f"{line} || {{ echo {message} >&2; exit 97; }}")
     lines.append(f"exec {run}")
     path = work / SCRIPT
     path.touch(mode=0o700)
@@ -319,7 +319,7 @@ def _leave() -> None:
     for process in CHILDREN.values():
         with suppress(OSError, ValueError):
             assert process.stdin is not None
-            process.stdin.write(GOODBYE)
+            process.stdin.write(DETACH)
             process.stdin.close()
 
 

@@ -82,8 +82,8 @@ def failed(
 ) -> None:
     """Write down what went wrong, and where. echo: because of another's failure."""
     place = {"rank": rank, "where": where, "step": -1, "layer": ""}
-    told = {**place, "kind": kind, "text": text, "echo": echo, "time": time.time()}
-    run_folder.write(folder / f"error-{rank}.json", told, private=True)
+    error = {**place, "kind": kind, "text": text, "echo": echo, "time": time.time()}
+    run_folder.write(folder / f"error-{rank}.json", error, private=True)
 
 
 def _holds_a_run(folder: Path) -> bool:

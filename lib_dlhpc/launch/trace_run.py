@@ -24,7 +24,7 @@ from lib_dlhpc.timeline.table import Timeline
 
 WORKER = "lib_dlhpc.launch.traced"
 # Until it has a handler, a rank ignores Ctrl-C: Python would print a traceback of what it was importing.
-DEAF = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"] if os.name == "posix" else []
+IGNORE_INTERRUPT = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"] if os.name == "posix" else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,11 @@ def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> Trace
             folder = stack.enter_context(owned.temporary_folder("dlhpc-trace-"))
         folder.mkdir(parents=True, exist_ok=True)
         *launcher, python = command(ranks)
-        status = _run([*launcher, *DEAF, python, "-m", WORKER, str(folder.resolve()), *words])
-        return _put_together(folder, ranks, status)
+        status = _run([*launcher, *IGNORE_INTERRUPT, python, "-m", WORKER, str(folder.resolve()), *words])
+        return _gather(folder, ranks, status)
 
 
-def put_together(folder: Path) -> TracedRun:
+def gather(folder: Path) -> TracedRun:
     """Return what is in the folder of a run that was started by other means, such as a batch system.
 
     Raises SpecError if there is nothing.
@@ -64,10 +64,10 @@ def put_together(folder: Path) -> TracedRun:
     first = next(iter(sorted(folder.glob("rank-*.words"))), None)
     try:
         with open(first or part_of(folder, 0).with_suffix(".words"), encoding="utf-8") as file:
-            ranks = next(told["ranks"] for told in map(json.loads, file) if "ranks" in told)
+            ranks = next(line["ranks"] for line in map(json.loads, file) if "ranks" in line)
     except (OSError, ValueError, StopIteration):
         raise SpecError(f"{folder}: no folder of a traced run.") from None
-    return _put_together(folder, ranks, 0)
+    return _gather(folder, ranks, 0)
 
 
 def _run(words: list[str]) -> int:
@@ -90,7 +90,7 @@ def _run(words: list[str]) -> int:
     return status
 
 
-def _put_together(folder: Path, ranks: int, status: int) -> TracedRun:
+def _gather(folder: Path, ranks: int, status: int) -> TracedRun:
     """mpiexec's status has in it how it ended the other ranks; where one of them said why it ended, that counts."""
     parts: list[Part] = []
     lost: list[str] = []

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.launch.mpi import RANK, RANKS, told
+from lib_dlhpc.launch.mpi import RANK, RANKS, launcher_value
 from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.recorder import HERE
@@ -100,8 +100,8 @@ class Traced:
             return
         self.ended, HERE.on = True, False
         if self.own is None:  # no MPI: regions at most
-            HERE.keep_in(part_of(self.folder, told(RANK, 0)))
-            HERE.told(ranks=told(RANKS, 1))
+            HERE.keep_in(part_of(self.folder, launcher_value(RANK, 0)))
+            HERE.told(ranks=launcher_value(RANKS, 1))
         HERE.told(ended=how)
         if self.own is not None and not self.mpi.Is_finalized():
             self._meet()
@@ -118,7 +118,7 @@ def main(words: list[str]) -> None:
     """Run `words`: a folder, then a script or `-m` and a module, then its arguments."""
     folder, (program, *arguments) = Path(words[0]), words[1:]
     traced = Traced(folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # see trace_run.DEAF
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # see trace_run.IGNORE_INTERRUPT
     how = "done"
     try:
         _run(program, arguments)

@@ -1,4 +1,4 @@
-"""What of the waits of a real pipeline is its bubble: its passes, as they were measured, with free messages."""
+"""Pipeline bubble of a measured run: idle time of its measured passes if messages took no time."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,14 @@ from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, mark_bubble
 
-# What a rank stands still for that may be its turn in the pipeline.
+# Waits that may belong to the pipeline bubble.
 WAITS = ("wait for activation", "wait for gradient", "wait for the exchange", "wait for the others")
 
 
 def with_bubble(experiment: Experiment, pipeline: Pipeline, timeline: Timeline) -> Timeline:
-    """Return the timeline of a run in which the waits of a pipeline are told apart from its bubble.
+    """Return the timeline of a run with the bubble separated from other waits.
 
-    A pass takes what it took in the mean of all steps and microbatches, its exchanges within the group
-    included.
+    Each pass takes its mean duration over all steps and microbatches, collectives within the group included.
     """
     if pipeline.ranks == 1:
         return timeline
@@ -47,7 +46,7 @@ def _stages(pipeline: Pipeline) -> range:
 def _mean_pass(timeline: Timeline, kind: str, pipeline: Pipeline) -> NDArray[np.float64]:
     """Return the mean seconds of a pass from its first row to its last, (ranks, chunks).
 
-    A pass is one row, or several where it stood still within; all have its name.
+    A pass is one row, or several with the same name where it waited in between.
     """
     table = timeline.select(timeline.where("compute", kind)).sorted()
     # Rows of one pass follow one another among those of their kind.

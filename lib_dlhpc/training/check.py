@@ -1,4 +1,4 @@
-"""What can be trained: a run that cannot be is refused before any rank starts."""
+"""What can be trained: other experiments are refused before any rank starts."""
 
 from lib_dlhpc import layout
 from lib_dlhpc.spec.errors import SpecError
@@ -11,7 +11,7 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 
 
 def check(experiment: Experiment) -> None:
-    """Raise SpecError, without much work, for what can be priced but not trained."""
+    """Raise SpecError, cheaply, for experiments that can be priced but not trained."""
     strategy = experiment.strategy
     if strategy.precision not in PRECISIONS:
         raise SpecError(
@@ -29,17 +29,17 @@ def check(experiment: Experiment) -> None:
 
 
 def check_ranks(experiment: Experiment, ranks: int) -> None:
-    """Raise SpecError unless a network that is shared out has a rank for each device of the experiment."""
+    """Raise SpecError unless a model-parallel or sharded run has one rank for each device of the experiment."""
     devices = int(experiment.devices)
     if layout.is_shared_out(experiment) and ranks != devices:
         raise SpecError(
-            f"{ranks} ranks: the network is shared out over the {devices} devices of [strategy]; start"
+            f"{ranks} ranks: the network is partitioned over the {devices} devices of [strategy]; start"
             f" {devices}."
         )
 
 
 def _check_asynchronous(experiment: Experiment) -> None:
-    """Raise SpecError for what workers and servers that do not wait for each other cannot train."""
+    """Raise SpecError for what asynchronous workers and parameter servers cannot train."""
     strategy, training = experiment.strategy, experiment.training
     if strategy.optimizer in ("lars", "lamb") and strategy.servers > 1:
         raise SpecError(

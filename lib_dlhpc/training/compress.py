@@ -1,16 +1,16 @@
-"""Deep gradient compression: only the largest gradients travel; the others wait, and grow.
+"""Deep gradient compression: each rank sends only its largest gradients and accumulates the rest.
 
-For every weight a rank keeps a velocity u and a sum v of what it has not sent. In each step, with its
-gradient g and momentum m, it sends the k largest of |v| of each tensor, and forgets them:
+For every weight a rank stores a velocity u and an accumulated unsent gradient v. In each step, with gradient g and
+momentum m, it sends the k largest of |v| of each tensor and clears them:
 
-    u = m u + g              momentum correction: what adds up is velocity, so its direction survives
-    v = v + u                local accumulation: nothing is lost, only late
-    u = v = 0 where sent     momentum factor masking: what was late does not push on
+    u = m u + g              momentum correction: velocity is accumulated, so its direction survives
+    v = v + u                local accumulation: nothing is lost, only delayed
+    u = v = 0 where sent     momentum factor masking: delayed gradients add no further momentum
 
-All ranks then move their weights by the sum of what was sent, without momentum, for that is in it. Biases,
-scales and shifts travel whole, and so does a tensor of which all is sent: it is never late, so its
-velocity is not masked and it moves as without compression. Weight decay is part of g, each rank's share
-of it. The clipping of gradients that the paper adds for recurrent networks is not here.
+All ranks then update their weights by the sum of what was sent, without momentum, which is already included.
+Biases, scales and shifts are sent uncompressed, and so is a tensor of which all elements are sent: it is never
+delayed, so its velocity is not masked and it is updated as without compression. Weight decay is part of g, split
+evenly over the ranks. The gradient clipping that the paper adds for recurrent networks is not implemented.
 
 Source: Lin et al. 2018, "Deep gradient compression", sections 3.1 to 3.3.
 """
@@ -27,7 +27,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training.exchange import Exchange
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder
@@ -39,10 +39,10 @@ INDEX = np.int32
 
 
 def density(training: Training, epoch: float) -> float:
-    """Return the share of a tensor that is sent, between 0 and 1.
+    """Return the fraction of a tensor that is sent, between 0 and 1.
 
-    It falls by the same factor in each epoch of the warm-up: with sparsity 0.999 after 4 epochs the share
-    kept back is 75, 94, 98.4, 99.6, then 99.9 % (Lin et al. 2018, section 3.3).
+    The fraction falls by the same factor in each epoch of the warm-up: with sparsity 0.999 after 4 epochs, 75, 94,
+    98.4, 99.6, then 99.9 % stay local (Lin et al. 2018, section 3.3).
     """
     last = 1 - training.sparsity
     if epoch >= training.sparsity_warm_up:
@@ -51,7 +51,7 @@ def density(training: Training, epoch: float) -> float:
 
 
 def check_compression(experiment: Experiment) -> None:
-    """Raise SpecError where training.sparsity does not go with the rest of the experiment."""
+    """Raise SpecError where training.sparsity conflicts with the rest of the experiment."""
     strategy, sparsity = experiment.strategy, experiment.training.sparsity
     legal = {"optimizer": RULES, "update": ("synchronous",), "precision": PRECISIONS}
     for name, values in legal.items():
@@ -64,7 +64,7 @@ def check_compression(experiment: Experiment) -> None:
 
 
 def plain(training: Training) -> Optimizer:
-    """Return the rule that moves the weights by what was sent: momentum and decay are in it already."""
+    """Return the rule that applies what was sent: it already includes momentum and decay."""
     return Optimizer("sgd", replace(training, weight_decay=0.0))
 
 
@@ -72,7 +72,7 @@ def plain(training: Training) -> Optimizer:
 def compressed(
     experiment: Experiment, network: Network, optimizer: Optimizer, comm: Any, recorder: Recorder
 ) -> Iterator[Exchange]:
-    """Give the Exchange that compresses; what a rank keeps back is among its optimiser's memories."""
+    """Yield the compressing Exchange; unsent gradients are part of the optimizer state."""
     momentum = experiment.training.momentum if experiment.strategy.optimizer == "momentum" else 0.0
     exchange = Compressed(experiment.training, momentum, network, comm, recorder)
     exchange.velocity = optimizer.memory("own velocity", network)
@@ -81,11 +81,11 @@ def compressed(
 
 
 class Compressed(Exchange):
-    """The sums over ranks of the largest gradients of one step; `gradients` has them after finish.
+    """Allreduce of the largest gradients of one step; `gradients` holds the result after finish.
 
-    On the wire an element is its value, in the precision of the weights, and its place, 4 bytes: 8 bytes
-    in float32. All ranks send equally many, so nobody has to be told how much comes. Choosing is part of
-    the time of the exchange; it begins when backward is done, and hides behind nothing.
+    On the wire an element is its value, in the precision of the weights, and its index, 4 bytes: 8 bytes
+    in float32. All ranks send the same number of elements, so no sizes are exchanged. Selection counts as
+    exchange time; it begins after backward, so nothing overlaps it.
     """
 
     def __init__(
@@ -95,18 +95,18 @@ class Compressed(Exchange):
         super().__init__(network.gradients, everything, [], network.gradients, False, recorder)
         if network.weights.size > np.iinfo(INDEX).max:
             raise SpecError(
-                f"training.sparsity: {network.weights.size:,} weights; their places are told in"
-                f" 4 bytes, which do for {np.iinfo(INDEX).max:,}."
+                f"training.sparsity: {network.weights.size:,} weights; their indices take 4 bytes,"
+                f" enough for {np.iinfo(INDEX).max:,}."
             )
         self.training, self.momentum, self.network, self.comm = training, momentum, network, comm
         self.velocity, self.unsent = np.zeros_like(self.gradients), np.zeros_like(self.gradients)
         self.pair = np.dtype([("place", INDEX), ("value", self.gradients.dtype)])
 
     def release(self, start: int) -> None:
-        """Wait: the largest of a tensor are known when all of it is."""
+        """Do nothing yet: the largest elements are known once the whole tensor is."""
 
     def finish(self) -> None:
-        """Exchange, and wait until the sums are there."""
+        """Exchange, and wait for the sums."""
         counts = self.counts()
         whole = [part for part, count in counts if count == part.stop - part.start]
         some = [(part, count) for part, count in counts if count < part.stop - part.start]
@@ -127,7 +127,7 @@ class Compressed(Exchange):
         self.sent += size
 
     def counts(self) -> list[tuple[slice, int]]:
-        """Return where each tensor lies, and how many of its elements are sent in this epoch."""
+        """Return the slice of each tensor and how many of its elements are sent in this epoch."""
         share = density(self.training, self.epoch)
         parts = [slice(each.start, each.stop) for each in self.network.parameters]
         sizes = [_count(each, share) for each in self.network.parameters]
@@ -147,7 +147,7 @@ class Compressed(Exchange):
         self.unsent += self.velocity
 
     def _largest(self, some: list[tuple[slice, int]]) -> Array:
-        """Return the largest of each tensor as pairs of place and value, and forget them."""
+        """Return the largest of each tensor as (index, value) pairs, and clear them."""
         chosen = [part.start + largest(self.unsent[part], count) for part, count in some]
         places = np.concatenate(chosen) if chosen else np.empty(0, INDEX)
         pairs = np.empty(len(places), self.pair)
@@ -156,14 +156,14 @@ class Compressed(Exchange):
         return pairs
 
     def _take(self, whole: list[slice]) -> Array:
-        """Return these tensors one after the other; their velocity goes on."""
+        """Return these tensors concatenated; their velocity is not masked."""
         values = [self.unsent[part].copy() for part in whole]
         for part in whole:
             self.unsent[part] = 0
         return np.concatenate(values) if values else self.gradients[:0].copy()
 
     def _of_all_ranks(self, pairs: Array, dense: Array) -> tuple[Array, Array]:
-        """Return the pairs of all ranks, a row a rank, and the sums of the tensors that are sent whole."""
+        """Return the pairs of all ranks, one row a rank, and the sums of the uncompressed tensors."""
         if self.comm.size == 1:
             return pairs.reshape(1, -1), dense
         from mpi4py import MPI
@@ -175,7 +175,7 @@ class Compressed(Exchange):
 
 
 def largest(values: Array, count: int) -> Array:
-    """Return the places of the `count` values that are farthest from zero, in rising order."""
+    """Return the indices of the `count` values of largest magnitude, ascending."""
     return np.sort(np.argpartition(np.abs(values), len(values) - count)[len(values) - count :])
 
 

@@ -11,7 +11,7 @@ LONGEST = 64  # B of its three numbers
 
 
 class CoreWait:
-    """Seconds that this thread waited for a core in each of its steps; empty where the system does not say."""
+    """Seconds that this thread waited for a core in each of its steps; empty where the system does not report it."""
 
     def __init__(self) -> None:
         self.steps: list[float] = []
@@ -26,19 +26,19 @@ class CoreWait:
         self.close()
 
     def step_ends(self) -> None:
-        """A step ends here, and the next begins."""
+        """Mark the end of a step and the start of the next."""
         if self._file is not None:
             now = self._read()
             self.steps.append(now - self._since)
             self._since = now
 
     def leave_out(self) -> None:
-        """What has been since the last step ended belongs to no step, such as a test."""
+        """Exclude the time since the last step, such as an evaluation."""
         if self._file is not None:
             self._since = self._read()
 
     def close(self) -> None:
-        """Let go of the counter."""
+        """Close the counter."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

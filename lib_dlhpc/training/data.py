@@ -1,6 +1,6 @@
-"""Samples to train on, without a network connection, and the order in which they come.
+"""Training samples that need no download, and their order.
 
-Real images: "digits" (1,797 of 8 x 8) and "mnist-5k" (5,000 of 28 x 28), see datasets/README.md. Made up,
+Real images: "digits" (1,797 of 8 x 8) and "mnist-5k" (5,000 of 28 x 28), see datasets/README.md. Synthetic,
 from a seed: "waves" (images of two waves, one class a direction), "words" (sequences of a Markov chain)
 and "densities" (cubes of a random field; the target is how its power falls with the wave number).
 """
@@ -15,24 +15,24 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.rates import batch_at
 
 REAL = {"digits": (1797, 64, 10), "mnist-5k": (5000, 784, 10)}  # samples, numbers, classes
-# What the model must be for: in words, axes of a sample, axes of the output.
+# The model that a data set needs: description, axes of a sample, axes of the output.
 MADE = {
     "waves": ("images (channels, rows, columns) that gives a number for each class", (3,), 1),
     "words": ("sequences of words that gives a number for each word at each place", (1,), 2),
     "densities": ("fields (channels, axes of space) that gives numbers", (2, 3, 4), 1),
 }
-SHIFT = 0x5F1F7  # sets the random numbers of shifts apart from all others
+SHIFT = 0x5F1F7  # separates the random stream of shifts from all others
 HERE = Path(__file__).parent / "datasets"
-SOME = 64  # samples that are made at once
+SOME = 64  # samples generated at once
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training and test samples; targets are classes (whole numbers) or numbers to come near to."""
+    """Training and test samples; targets are classes (integers) or regression values."""
 
     x: Array  # (samples, *sample_shape)
     y: Array
@@ -41,7 +41,7 @@ class Data:
 
     @property
     def classes(self) -> bool:
-        """Whether the targets are classes, so that there is an accuracy."""
+        """Whether the targets are classes, so that accuracy is defined."""
         return bool(np.issubdtype(self.y.dtype, np.integer))
 
     @property
@@ -51,10 +51,10 @@ class Data:
 
 
 def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
-    """Return the samples that an experiment trains on and tests with, shaped for its model.
+    """Return the samples that an experiment trains and tests on, shaped for its model.
 
-    The split is drawn once from seed 0, so it is the same for every run. Raises SpecError for a data set that only
-    has a price, and for one that the model cannot read: see check_data.
+    The split is drawn once from seed 0, so it is the same for every run. Raises SpecError for a data set that can
+    only be priced, and for one that does not fit the model: see check_data.
     """
     check_data(experiment)
     name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
@@ -71,12 +71,12 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
 
 
 def precision_of(experiment: Experiment) -> Any:
-    """Return the type of the numbers in memory; with 16 bits it is what travels that has them."""
+    """Return the dtype in memory; 16-bit precision applies to communication only."""
     return np.float64 if experiment.strategy.precision == "fp64" else np.float32
 
 
 def check_data(experiment: Experiment) -> None:
-    """Raise SpecError, without making samples, for a data set that the model cannot be trained with."""
+    """Raise SpecError, without generating samples, for a data set that does not fit the model."""
     dataset, model = experiment.dataset, experiment.model
     name, reads, gives = dataset.name, model.input_shape, model.output_shape
     legal = (*REAL, *MADE)
@@ -121,9 +121,9 @@ def samples_of(
     mine: slice,
     rows: slice | None = None,
 ) -> Array:
-    """Return a rank's samples of a global batch, images shifted at random if training.shift says so.
+    """Return a rank's samples of a global batch, with random image shifts if training.shift is set.
 
-    rows: which rows of each image the rank reads. All ranks draw for the whole batch, so that its cut into
+    rows: the rows of each image that the rank reads. All ranks draw for the whole batch, so the partition over
     ranks changes nothing.
     """
     most = int(experiment.training.shift)
@@ -135,12 +135,12 @@ def samples_of(
 
 
 def own_rows(x: Array, rows: slice | None) -> Array:
-    """Return these rows of images or fields, samples first; without any, all that there is."""
+    """Return these rows of images or fields, samples first; None for all."""
     return x if rows is None else x[:, :, rows]
 
 
 def shifted(x: Array, moves: Array) -> Array:
-    """Return images moved by (rows, columns) each, the gap filled with zeros (Krizhevsky et al. 2012, 4.1)."""
+    """Return images shifted by (rows, columns) each, the gap filled with zeros (Krizhevsky et al. 2012, 4.1)."""
     result = np.zeros_like(x)
     height, width = x.shape[-2:]
     for image, source, (down, right) in zip(result, x, moves.tolist(), strict=True):
@@ -152,10 +152,10 @@ def shifted(x: Array, moves: Array) -> Array:
 def global_batches(
     experiment: Experiment, samples: int, epoch: int
 ) -> Iterator[tuple[float, Array]]:
-    """Yield (epoch as a fraction, indices) of each global batch of an epoch, in an order of its own.
+    """Yield (epoch as a fraction, indices) of each global batch of an epoch, newly shuffled in each epoch.
 
     The order depends on the seed and the epoch alone, never on the ranks. The last batch of an epoch
-    is what is left over: nothing is dropped.
+    holds the remainder: nothing is dropped.
     """
     order = np.random.default_rng([experiment.run.seed, epoch]).permutation(samples)
     size = batch_at(experiment.training, epoch, int(experiment.global_batch), samples)
@@ -164,7 +164,7 @@ def global_batches(
 
 
 def share(batch: int, rank: int, ranks: int) -> slice:
-    """Return which samples of a global batch are a rank's: neighbours, as even as whole numbers allow."""
+    """Return a rank's samples of a global batch: contiguous, sizes differ by one at most."""
     return slice(rank * batch // ranks, (rank + 1) * batch // ranks)
 
 
@@ -176,7 +176,7 @@ def _waves(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     axes = np.meshgrid(*(np.arange(extent) for extent in shape[-2:]), indexing="ij")
     phase = rng.uniform(0, 2 * np.pi, many)[:, None, None]
     x = np.empty((many, *shape), dtype)
-    for start in range(0, many, SOME):  # no array of doubles as large as all of it
+    for start in range(0, many, SOME):  # avoids a full-size float64 array
         part = slice(start, start + SOME)
         along = np.multiply.outer(np.cos(angle[part]), axes[0])
         along += np.multiply.outer(np.sin(angle[part]), axes[1])

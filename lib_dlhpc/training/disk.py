@@ -1,7 +1,7 @@
-"""Disk: a file in the place of memory, which a thread of its own reads and writes while the caller computes.
+"""Disk: a file in place of memory; a background thread reads and writes it while the caller computes.
 
-Not a memory map: its pages would count as the process's memory. Whole pieces go from an array to the file
-and back. The file has no name from the start, so nothing of it is left however the process ends.
+Not a memory map: its pages would count as resident memory. Whole arrays are copied to the file and back. The file
+is unlinked at once, so it leaves nothing behind however the process ends.
 """
 
 import os
@@ -15,9 +15,9 @@ from types import TracebackType
 
 import numpy as np
 
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
-LOOK = 0.5  # s between two looks at whether the thread still lives
+LOOK = 0.5  # s between checks that the thread is alive
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class _Job:
 
 
 class Disk:
-    """Pieces of a file, read and written in the order in which they are asked for.
+    """Pieces of a file, read and written in the order of the requests.
 
-    A write followed by a read of the same place needs no wait between them. An array belongs to the thread
-    until its number has been waited for. Errors of the thread are the caller's as soon as it waits:
-    OSError of the system's kind, with the file's name; RuntimeError if the thread has ended.
+    A write followed by a read of the same offset needs no wait in between. An array belongs to the thread until
+    its request number has been waited for. wait() raises the thread's errors: OSError with the system's errno and
+    the file's name, RuntimeError if the thread has ended.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -61,19 +61,19 @@ class Disk:
         self.close()
 
     def extend(self, size: int) -> None:
-        """Let so many B read as zeros until something is written there."""
+        """Extend the file to `size` B; unwritten ranges read as zeros."""
         os.ftruncate(self._file, size)
 
     def write(self, place: int, array: Array) -> int:
-        """Begin to write an array, in the order in which it lies in memory; return a number to wait for."""
+        """Start writing an array in memory order; return its request number."""
         return self._ask(True, place, array)
 
     def read(self, place: int, array: Array) -> int:
-        """Begin to fill an array; return a number to wait for."""
+        """Start filling an array; return its request number."""
         return self._ask(False, place, array)
 
     def wait(self, number: int) -> None:
-        """Return when what has this number is done, and so is all before it."""
+        """Return when this request and all before it are complete."""
         with self._changed:
             while self._done < number and self._error is None:
                 if not self._changed.wait(LOOK) and not self._thread.is_alive():
@@ -86,7 +86,7 @@ class Disk:
             raise RuntimeError(f"{self.path}: {self._error!r}") from self._error
 
     def close(self) -> None:
-        """Give the file's space back; what waits is not done any more."""
+        """Release the file; pending requests are dropped."""
         if self._error is None:
             self._error = RuntimeError("closed")
         self._jobs.put(None)
@@ -107,7 +107,7 @@ class Disk:
                     self._move(job)
             except BaseException as error:
                 self._error = error
-            del job  # and with it the array, before anybody is told
+            del job  # release the array before notifying
             with self._changed:
                 self._done += 1
                 self._changed.notify_all()

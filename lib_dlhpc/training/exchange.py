@@ -1,8 +1,8 @@
-"""Gradients of all ranks summed, bucket by bucket, while backward goes on.
+"""Gradient allreduce, bucket by bucket, overlapped with backward.
 
-A bucket leaves when backward has filled it (Li et al. 2020, "PyTorch Distributed", section 3.2). Buckets
-are exchanged in the order in which they are filled, one at a time, by a schedule of schedules/ or by the
-allreduce of the MPI library; ranks look after messages under way each time a bucket is filled.
+A bucket is launched when backward has filled it (Li et al. 2020, "PyTorch Distributed", section 3.2). Buckets are
+reduced in the order in which they are filled, one at a time, by a schedule of schedules/ or by the MPI library's
+allreduce. Ranks progress messages in flight each time a bucket is filled.
 """
 
 from collections import deque
@@ -18,26 +18,26 @@ from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.weights import Parameter
 
 
 class Reduction(Protocol):
-    """A sum over ranks that is set up: a bucket's."""
+    """A persistent allreduce of one bucket."""
 
     def start(self) -> None:
-        """Begin, and return."""
+        """Start without blocking."""
 
     def test(self) -> bool:
-        """Carry on; return whether it is done."""
+        """Make progress; return whether it is complete."""
 
     def wait(self) -> None:
-        """Carry on to the end."""
+        """Wait for completion."""
 
 
 class Exchange:
-    """The sums of one step's gradients. release as backward goes on, then finish."""
+    """Gradient synchronization of one step: release during backward, then finish."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class Exchange:
     ) -> None:
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
         self.wire, self.overlap, self.recorder = wire, overlap, recorder
-        self.sent = 0  # B that this rank has given to the exchange so far
-        self.epoch = 0.0  # of the step; who uses it sets it before backward
-        self.first_bucket = 0  # its number in the record, where a rank has several of these
-        # Buckets that wait for their turn; the first is under way.
+        self.sent = 0  # B that this rank has sent so far
+        self.epoch = 0.0  # of the step; set before backward
+        self.first_bucket = 0  # its number in the timeline, if a rank has several exchanges
+        # Filled buckets; the first is in flight.
         self._filled: deque[int] = deque()
         self._next = 0
 
     def release(self, start: int) -> None:
-        """gradients[start:] is complete: let the buckets in it go, and carry on with those under way."""
+        """gradients[start:] is complete: launch its buckets and progress those in flight."""
         while self._next < len(self.bounds) and self.bounds[self._next][0] >= start:
             self._filled.append(self._next)
             self._next += 1
@@ -69,7 +69,7 @@ class Exchange:
                 self._end()
 
     def finish(self) -> None:
-        """Wait until all sums are there; the next step may begin."""
+        """Wait for all buckets; then the next step may begin."""
         if self._filled and not self.overlap:
             self._begin()
         while self._filled:
@@ -105,10 +105,10 @@ def exchange_of(
     recorder: Recorder,
     bounds: list[tuple[int, int]] | None = None,
 ) -> Iterator[Exchange]:
-    """Give the Exchange that an experiment asks for; its messages are set up once and freed at the end.
+    """Yield the Exchange of an experiment; its messages are set up once and freed at the end.
 
-    With 16-bit precision the wire carries 2 bytes a gradient, and sums have that precision. bounds: of
-    the buckets, if the gradients are not those of the whole model.
+    With 16-bit precision gradients are sent and summed in 2 bytes each. bounds: of the buckets, if the gradients
+    are not those of the whole model.
     """
     half = experiment.strategy.precision in ("fp16", "bf16")
     wire = np.empty(gradients.size, np.float16) if half else gradients
@@ -121,7 +121,7 @@ def exchange_of(
             for first, last in (bounds if comm.size > 1 else [])
         ]
         if comm.size == 1:
-            reductions = [_Alone() for _ in bounds]
+            reductions = [_SingleRank() for _ in bounds]
         overlap = bool(experiment.strategy.overlap)
         yield Exchange(gradients, bounds, reductions, wire, overlap, recorder)
 
@@ -135,7 +135,7 @@ def bucket_bounds(experiment: Experiment, element: int) -> list[tuple[int, int]]
 
 
 def bounds_of(parameters: list[Parameter], elements: float) -> list[tuple[int, int]]:
-    """Return the bounds of buckets of at least so many elements, last layer first."""
+    """Return the bounds of buckets of at least `elements` elements, last layer first."""
     found, stop = [], parameters[-1].stop if parameters else 0
     for place in reversed(range(len(parameters))):
         start = parameters[place].start
@@ -146,8 +146,8 @@ def bounds_of(parameters: list[Parameter], elements: float) -> list[tuple[int, i
     return found
 
 
-class _Alone:
-    """The sum over one rank."""
+class _SingleRank:
+    """The allreduce of a single rank: nothing to do."""
 
     def start(self) -> None:
         pass
@@ -184,7 +184,7 @@ def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Reduc
         if part.dtype != np.float16:
             yield _Library(lambda: comm.Iallreduce(MPI.IN_PLACE, part, MPI.SUM))
             return
-        # MPI knows no 16-bit numbers: it moves bytes, and numpy adds them.
+        # MPI has no 16-bit float type: it moves bytes, numpy adds them.
         add, number = (
             MPI.Op.Create(_add_halves, commute=True),
             MPI.BYTE.Create_contiguous(2).Commit(),

@@ -1,4 +1,4 @@
-"""How the layers of a network hang together: what may be overwritten, let go of and made again, and when."""
+"""Dependencies between layers: which outputs may be overwritten, freed and recomputed, and when."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ from lib_dlhpc.costs.segments import Segment
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.weights import Table
 
-# What these give, they do not need again: a layer that is its only reader may overwrite it.
+# Backward of these layers does not read their output: a sole reader may overwrite it.
 OVERWRITABLE = (
     "conv",
     "dense",
@@ -17,16 +17,16 @@ OVERWRITABLE = (
     "embedding",
     "position_embedding",
 )
-FORWARD, AGAIN, BACK = "forward", "again", "back"
+FORWARD, RECOMPUTE, BACK = "forward", "recompute", "back"
 Visit = tuple[str, int]  # one of these, and the index of a layer
 
 
 def flags(
     model: Model, sends: Sequence[str], segments: Sequence[Segment]
 ) -> list[tuple[bool, bool]]:
-    """Return for each layer whether it may overwrite its input, and whether its gradient is wanted.
+    """Return for each layer whether it may overwrite its input, and whether the gradient of its input is needed.
 
-    Left alone is what others read as well, other stages among them, and what a segment is made again from.
+    Not overwritten: outputs with other readers, other stages among them, and inputs of recomputed segments.
     """
     readers = dict.fromkeys(sends, 1)
     for layer in model.layers:
@@ -35,19 +35,21 @@ def flags(
     kinds = {layer.name: layer.kind for layer in model.layers}
     found = []
     for index, layer in enumerate(model.layers):
-        kept = [name for each in segments if each.first <= index < each.stop for name in each.reads]
-        alone = (
+        recompute_inputs = [
+            name for each in segments if each.first <= index < each.stop for name in each.reads
+        ]
+        sole_reader = (
             len(layer.inputs) == 1
             and readers[layer.inputs[0]] == 1
             and kinds.get(layer.inputs[0]) in OVERWRITABLE
-            and layer.inputs[0] not in kept
+            and layer.inputs[0] not in recompute_inputs
         )
-        found.append((alone, any(name != "input" for name in layer.inputs)))
+        found.append((sole_reader, any(name != "input" for name in layer.inputs)))
     return found
 
 
 def ends_overwritable(model: Model) -> bool:
-    """Return whether nothing in the network needs what its last layer gives; exchanges pass on what they read."""
+    """Return whether the last layer's output may be overwritten; exchanges pass their input on."""
     last = model.layers[-1]
     if last.kind == "exchange":
         return any(
@@ -57,7 +59,7 @@ def ends_overwritable(model: Model) -> bool:
 
 
 def last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
-    """Return for each layer the outputs that no later layer reads, and that nobody else is given."""
+    """Return for each layer the outputs that no later layer reads and no other stage receives."""
     last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
     return [
         [name for name in last if last[name] == index and name not in sends]
@@ -66,7 +68,7 @@ def last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:
 
 
 def gathers(model: Model) -> dict[str, int]:
-    """Return the exchanges that gather parts before a product, and add up its gradients, by name."""
+    """Return the exchanges that all-gather before a product and reduce-scatter its gradient, by name."""
     return {
         layer.name: index
         for index, layer in enumerate(model.layers)
@@ -77,12 +79,12 @@ def gathers(model: Model) -> dict[str, int]:
 
 
 def next_weights(table: Table, segments: Sequence[Segment]) -> dict[Visit, int]:
-    """Return for each visit of a layer with weights the layer whose weights are asked for next."""
+    """Return for each visit of a layer with weights the layer whose weights are needed next."""
     ends = {segment.stop - 1: segment for segment in segments}
     visits = [(FORWARD, index) for index in range(len(table.of))]
     for index in reversed(range(len(table.of))):
         if index in ends:
-            visits += [(AGAIN, each) for each in range(ends[index].first, ends[index].stop)]
+            visits += [(RECOMPUTE, each) for each in range(ends[index].first, ends[index].stop)]
         visits.append((BACK, index))
     weighted = [visit for visit in visits if table.of[visit[1]]]
     return {visit: then for visit, (_, then) in pairwise(weighted)}

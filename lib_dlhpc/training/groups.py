@@ -7,15 +7,15 @@ from typing import Any
 
 from lib_dlhpc import layout
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.check import check_ranks
+from lib_dlhpc.training.single_rank import SingleRank
 
 KINDS = ("pipeline", "data", "spatial", "tensor")
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Where this rank stands, and a communicator for each group, in which ranks are numbered by place."""
+    """This rank's coordinates and a communicator for each group; group ranks follow the coordinates."""
 
     world: Any
     place: layout.Place
@@ -26,13 +26,13 @@ class Groups:
 
     @property
     def first(self) -> bool:
-        """Whether this rank speaks for those that have the same samples and the same stages."""
+        """Whether this rank reports for those with the same samples and the same stages."""
         return self.place.spatial == 0 and self.place.tensor == 0
 
 
 @contextmanager
 def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
-    """Give the groups of this rank, which are freed at the end; all ranks call this.
+    """Yield the groups of this rank and free them at the end; all ranks call this.
 
     Raises SpecError unless there is a rank for each device of the experiment.
     """
@@ -43,7 +43,7 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
         for kind in KINDS:
             ranks = layout.group(experiment, comm.rank, kind)
             if getattr(layout.sizes(experiment), kind) == 1:
-                found[kind] = Alone()
+                found[kind] = SingleRank()
             else:
                 found[kind] = comm.Split(ranks[0], getattr(place, kind))
         yield Groups(comm, place, **found)
@@ -54,13 +54,13 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
 
 
 @contextmanager
-def doubled(comm: Any) -> Iterator[Any]:
-    """Give a communicator of the same ranks whose messages never meet those of the other."""
+def duplicated(comm: Any) -> Iterator[Any]:
+    """Yield a duplicate of a communicator, so that messages of both never match."""
     if comm.size == 1:
         yield comm
         return
-    double = comm.Dup()
+    duplicate = comm.Dup()
     try:
-        yield double
+        yield duplicate
     finally:
-        double.Free()
+        duplicate.Free()

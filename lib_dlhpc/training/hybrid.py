@@ -1,8 +1,8 @@
-"""A run whose network is shared out: any mix of data, pipeline, and tensor or spatial parallelism.
+"""Model-parallel training: any mix of data, pipeline, and tensor or spatial parallelism.
 
-layout says what each rank has; a rank carries out its stream of a pipeline's instructions (one rank is a
-pipeline of one), and the layers themselves exchange what tensor and spatial groups must. Losses are
-means over the global batch, so gradients are summed over microbatches and replicas, never averaged.
+layout assigns the parts; a rank executes its instruction stream of the pipeline schedule (one rank is a
+pipeline of depth 1), and layers communicate within tensor and spatial groups. Losses are means over the
+global batch, so gradients are summed over microbatches and replicas, never averaged.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,18 +21,18 @@ from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.bubble import with_bubble
+from lib_dlhpc.training.collectives import mean
 from lib_dlhpc.training.data import Data, own_rows, precision_of, samples_of, share
 from lib_dlhpc.training.groups import Groups, groups_of
-from lib_dlhpc.training.layers.kept import Array
-from lib_dlhpc.training.layers.room import Room
-from lib_dlhpc.training.microbatches import Step, cut, through, where_numbers_end
+from lib_dlhpc.training.layers.arena import Arena
+from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.training.microbatches import Step, cut, find_non_finite, through
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.snapshot_parts import restore_stages, save_stages, whole_arrays
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied
-from lib_dlhpc.training.together import mean
 from lib_dlhpc.training.trainer import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.versions import ROOM, versions_of
 
@@ -47,15 +47,15 @@ def train_hybrid(
     report: Report,
     begins: Callable[[int], None],
 ) -> Run:
-    """Train on the ranks of `comm`, one for each device; arguments and errors are those of `train`."""
+    """Train on the ranks of `comm`, one for each device; arguments and errors as of `train`."""
     precision = precision_of(experiment)
     recorder = Recorder()
     shift = offset(comm) if comm.size > 1 else 0.0
     with ExitStack() as stack:
         groups = stack.enter_context(groups_of(experiment, comm))
-        where, room = folder or Path(gettempdir()), Room()
+        where, arena = folder or Path(gettempdir()), Arena()
         stages = [
-            Stage(experiment, part, groups, precision, recorder, stack, where, room)
+            Stage(experiment, part, groups, precision, recorder, stack, where, arena)
             for part in layout.parts(experiment, comm.rank)
         ]
         number = 0
@@ -84,7 +84,7 @@ class Hybrid(Ranks):
     tied: Tied
 
     def __post_init__(self) -> None:
-        """Take this rank's stream of the schedule, and which rows of a sample it reads."""
+        """Look up this rank's instruction stream and the rows of a sample that it reads."""
         strategy, place = self.experiment.strategy, self.groups.place
         self.depth, self.microbatches = int(strategy.pipeline), int(strategy.microbatches)
         sizes = [self.depth, self.microbatches]
@@ -96,7 +96,7 @@ class Hybrid(Ranks):
             rows = layout.rows_read(self.experiment.model, int(strategy.spatial))
             self.rows = slice(*rows[place.spatial])
 
-    def _told(self, timeline: Timeline | None) -> Timeline | None:
+    def _refined(self, timeline: Timeline | None) -> Timeline | None:
         return timeline and with_bubble(self.experiment, self.pipeline, timeline)
 
     @property
@@ -104,7 +104,7 @@ class Hybrid(Ranks):
         return self.recorder.sent
 
     def _step(self, step: int, at: float, indices: Array) -> float:
-        """Train on one global batch; return this rank's share of its mean loss."""
+        """Train on one global batch; return this rank's part of its mean loss."""
         rate = self._rate(at, len(indices))
         now = self._begin(step, indices, rate)
         for number, instruction in enumerate(self.stream):
@@ -114,19 +114,17 @@ class Hybrid(Ranks):
         self.pipe.finish()
         self._reduce()
         if self._is_bad(now):
-            rank, layer = where_numbers_end(now, self.pipe, self.groups)
-            raise Diverged(
-                f"the loss is no number any more: rank {rank}, step {step}, first in {layer}"
-            )
+            rank, layer = find_non_finite(now, self.pipe, self.groups)
+            raise Diverged(f"the loss is not finite: rank {rank}, step {step}, first in {layer}")
         with self.recorder.working("update", "update"):
             for stage in self.stages:
-                stage.move(rate)
+                stage.update(rate)
         for stage in self.stages:
-            stage.spread()
+            stage.gather_weights()
         return now.loss
 
     def _reduce(self) -> None:
-        """Sum the gradients; with ZeRO, replicas last: then each has a part of them only."""
+        """Reduce the gradients; with ZeRO over replicas last: afterwards each rank only has its shard."""
         for stage in self.stages:
             if stage.level == 0:
                 stage.reduce_replicas()
@@ -138,7 +136,7 @@ class Hybrid(Ranks):
                 stage.reduce_replicas()
 
     def _is_bad(self, now: Step) -> bool:
-        """Return whether any rank has met a loss that is no number."""
+        """Return whether any rank has met a non-finite loss."""
         begin = self.recorder.now()
         bad = self.comm.allreduce(now.bad + 1)
         self.recorder.add("wait", "wait for the others", begin, self.recorder.now())
@@ -164,7 +162,7 @@ class Hybrid(Ranks):
         return Step(self.stages, self.depth, slices, inputs, targets, len(indices))
 
     def _expect(self, now: Step, number: int) -> None:
-        """Be ready for what this rank receives next, so that it can come while it computes."""
+        """Post this rank's next receive, so that it overlaps computation."""
         for instruction in self.stream[number + 1 :]:
             if isinstance(instruction, Receive):
                 self.pipe.expect(instruction, now.shapes(instruction))
@@ -177,12 +175,12 @@ class Hybrid(Ranks):
         elif isinstance(instruction, Backward):
             self._backward(now, microbatch, instruction.chunk)
         else:
-            letter = instruction.what, microbatch, instruction.stage
+            message = instruction.what, microbatch, instruction.stage
             if isinstance(instruction, Send):
-                self.pipe.send(instruction, now.arrived.pop(letter))
+                self.pipe.send(instruction, now.arrived.pop(message))
             else:
                 self.pipe.expect(instruction, now.shapes(instruction))
-                now.arrived[letter] = self.pipe.receive(instruction)
+                now.arrived[message] = self.pipe.receive(instruction)
 
     def _forward(self, now: Step, microbatch: int, chunk: int) -> None:
         stage, number = self.stages[chunk], self.stages[chunk].part.stage
@@ -221,9 +219,9 @@ class Hybrid(Ranks):
         return float(self.comm.allreduce(own))
 
     def _test(self, step: int) -> tuple[float | None, float]:
-        """Return accuracy and loss on the test samples: a pipeline that only goes forward."""
+        """Return accuracy and loss on the test samples: a forward-only pipeline."""
         begin = self.recorder.now()
-        kept = self.recorder.on, self.recorder.sent
+        before = self.recorder.on, self.recorder.sent
         self.recorder.on = False
         own, right, loss = self._unite(), 0, 0.0
         for part in self._test_batches():
@@ -237,10 +235,10 @@ class Hybrid(Ranks):
         self.pipe.finish()
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
         if not np.isfinite(loss):
-            raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
+            raise Diverged(f"the loss on the test samples is not finite: after step {step}")
         for array, values in own:
             array[...] = values
-        self.recorder.on, self.recorder.sent = kept
+        self.recorder.on, self.recorder.sent = before
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         return (right / self.data.test_y.size if self.data.classes else None), loss
 
@@ -250,7 +248,7 @@ class Hybrid(Ranks):
             yield slice(start, min(start + TEST_BATCH, mine.stop))
 
     def _evaluate(self, part: slice) -> Array | None:
-        """Take test samples through all stages; return the outputs where the last one is."""
+        """Take test samples through all stages; return the outputs on ranks of the last one."""
         x, y = self.data.test_x, self.data.test_y
         read = own_rows(x, self.rows)
         now = Step(self.stages, self.depth, [part], lambda _: read[part], lambda _: y[part], 0)
@@ -261,14 +259,14 @@ class Hybrid(Ranks):
         return outputs
 
     def _unite(self) -> list[tuple[Array, Array]]:
-        """Put the mean over the replicas where each has running statistics of its own; return what was there."""
+        """Average running statistics over the replicas where they are local; return the local ones."""
         if self.experiment.training.normalisation != "local" or self.groups.data.size == 1:
             return []
         arrays = [stage.network.statistics for stage in self.stages]
-        kept = [(array, array.copy()) for array in arrays if array.size]
-        for array, _ in kept:
+        local = [(array, array.copy()) for array in arrays if array.size]
+        for array, _ in local:
             mean(self.groups.data, array)
-        return kept
+        return local
 
     def _write(self, folder: Path, place: Place) -> None:
         self._rest()
@@ -279,6 +277,6 @@ class Hybrid(Ranks):
         return whole_arrays(self.experiment, self.groups, self.stages, place)
 
     def _rest(self) -> None:
-        if self.experiment.strategy.offload != "none":  # whole tensors are put together there
+        if self.experiment.strategy.offload != "none":  # full tensors are assembled in that memory
             for stage in self.stages:
-                stage.network.context.room.rest()
+                stage.network.context.arena.release()

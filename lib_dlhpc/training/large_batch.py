@@ -1,11 +1,11 @@
-"""How large may the batch be? Which runs, which rates, which seeds; what came of them is stored.
+"""How large may the batch be? Runs, rates and seeds of the large-batch study; its results are stored.
 
     python -m lib_dlhpc.training.large_batch            MNIST; writes the tables that large_batch_results.py reads
     python -m lib_dlhpc.training.large_batch --quick    digits, the main runs only; prints
 
-Rate and warm-up of each rule are chosen on a validation split, the last fifth of the training samples, with
-seeds of their own; only then the test samples are looked at. A run that diverges counts as chance. Two
-processes share the runs, one thread each, so the same numbers come out whatever the number of cores.
+Rate and warm-up of each rule are tuned on a validation split, the last fifth of the training samples, with
+separate seeds; the test samples are evaluated once, after tuning. A run that diverges counts as chance. Two
+processes run the trials, one thread each, so results do not depend on the number of cores.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SPLITS = ("validation", "test")
 
 @dataclass(frozen=True)
 class Rule:
-    """How the rate follows the batch. More than one rate or warm-up: the best on the validation split."""
+    """How the rate follows the batch. More than one rate or warm-up: tuned on the validation split."""
 
     batches: tuple[int, ...]
     rates: tuple[float, ...]
@@ -59,7 +59,7 @@ class Study:
 
 
 class Trial(NamedTuple):
-    """One run of a study. split: on which samples it is judged, one of SPLITS."""
+    """One run of a study. split: the samples it is evaluated on, one of SPLITS."""
 
     split: str
     rule: str
@@ -70,7 +70,7 @@ class Trial(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: the share of right answers, and the steps it took."""
+    """The result of a trial: accuracy and number of steps."""
 
     trial: Trial
     accuracy: float
@@ -129,7 +129,8 @@ def experiment_of(study: Study, trial: Trial) -> Experiment:
                 "base_batch": study.base_batch if rule.scaled else 0,
                 "warm_up": trial.warm_up,
                 "decay": rule.decay,
-                "steps_at": 0.4 * study.epochs,  # two tenfold falls, or rises of the batch
+                "steps_at": 0.4
+                * study.epochs,  # two tenfold decays of the rate, or increases of the batch
                 "weight_decay": 5e-4,
             },
         }
@@ -137,31 +138,35 @@ def experiment_of(study: Study, trial: Trial) -> Experiment:
 
 
 def samples_of(experiment: Experiment, split: str) -> Data:
-    """Return the samples to train and to judge on; "validation" takes none of the test samples."""
+    """Return the samples to train and to evaluate on; "validation" uses no test samples."""
     data = load(experiment)
     if split == "test":
         return data
-    kept = len(data.x) * 4 // 5
+    split_at = len(data.x) * 4 // 5
     return replace(
-        data, x=data.x[:kept], y=data.y[:kept], test_x=data.x[kept:], test_y=data.y[kept:]
+        data,
+        x=data.x[:split_at],
+        y=data.y[:split_at],
+        test_x=data.x[split_at:],
+        test_y=data.y[split_at:],
     )
 
 
 def accuracy_of(network: Network, data: Data) -> float:
-    """Return the share of right answers on the samples to judge on."""
+    """Return the accuracy on the evaluation samples."""
     answers = network.forward(data.test_x, training=False).argmax(axis=1)
     return float(np.mean(answers == data.test_y))
 
 
 def fresh(experiment: Experiment) -> Network:
-    """Return the network with the first weights of the experiment's seed."""
+    """Return the network with the initial weights of the experiment's seed."""
     return Network(experiment.model, np.float32, experiment.run.seed)
 
 
 def steps(network: Network, experiment: Experiment, data: Data) -> Iterator[int]:
-    """Train step by step and yield how many there were: what `train` does, on one rank and these samples.
+    """Train step by step and yield the number of steps so far: the loop of `train` on one rank and these samples.
 
-    Raises Diverged where the loss is no number any more.
+    Raises Diverged when the loss is not finite.
     """
     taken = 0
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
@@ -179,12 +184,12 @@ def steps(network: Network, experiment: Experiment, data: Data) -> Iterator[int]
 
 
 def outcome(study: Study, trial: Trial) -> Outcome:
-    """Run a trial to its end, or to where it diverges."""
+    """Run a trial to its end, or until it diverges."""
     experiment = experiment_of(study, trial)
     data = samples_of(experiment, trial.split)
     network, taken, accuracy = fresh(experiment), 0, CHANCE
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # it may diverge: a result here
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is a result here
             for _ in steps(network, experiment, data):
                 taken += 1
             accuracy = accuracy_of(network, data)
@@ -194,7 +199,7 @@ def outcome(study: Study, trial: Trial) -> Outcome:
 
 
 def candidates(study: Study) -> list[Trial]:
-    """Return the trials on the validation split: every rate and warm-up that a rule lets choose."""
+    """Return the trials on the validation split: every rate and warm-up that a rule tunes."""
     return [
         Trial("validation", name, batch, rate, warm_up, seed)
         for name, rule in study.rules.items()
@@ -207,7 +212,7 @@ def candidates(study: Study) -> list[Trial]:
 def best(tried: list[Outcome], rule: str, batch: int) -> tuple[float, float]:
     """Return the rate and warm-up with the best mean accuracy on the validation split.
 
-    Where means are equal, the one whose worst seed is better.
+    Ties are broken by the worst seed.
     """
     found: dict[tuple[float, float], list[float]] = {}
     for trial, accuracy, _ in tried:
@@ -217,7 +222,7 @@ def best(tried: list[Outcome], rule: str, batch: int) -> tuple[float, float]:
 
 
 def finals(study: Study, tried: list[Outcome]) -> list[Trial]:
-    """Return the trials on the test samples, with the rates that the validation split chose."""
+    """Return the trials on the test samples, with the rates tuned on the validation split."""
     trials = []
     for name, rule in study.rules.items():
         for batch in rule.batches:
@@ -228,20 +233,20 @@ def finals(study: Study, tried: list[Outcome]) -> list[Trial]:
 
 
 def carried_out(study: Study, pool: ProcessPoolExecutor) -> list[Outcome]:
-    """Run a study: first what chooses the rates, then what is judged on the test samples."""
+    """Run a study: first the tuning, then the evaluation on the test samples."""
     run = partial(outcome, study)
     tried = list(pool.map(run, candidates(study), chunksize=2))
     return tried + list(pool.map(run, finals(study, tried), chunksize=2))
 
 
 def workers() -> ProcessPoolExecutor:
-    """Return processes with one thread each, whose numbers do not depend on the cores."""
+    """Return processes with one thread each, so that results do not depend on the cores."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"))
 
 
 def main() -> None:
-    """Make the stored results, or the quick ones and show them."""
+    """Compute and store the results, or print the quick ones."""
     from lib_dlhpc.training import large_batch_results, large_batch_steps
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])

@@ -1,6 +1,6 @@
 """The stored results of the large-batch runs: read, written, averaged, compared, fitted.
 
-`python -m lib_dlhpc.training.large_batch` makes the tables in catalog/measured/.
+`python -m lib_dlhpc.training.large_batch` writes the tables in catalog/measured/.
 """
 
 import csv
@@ -20,7 +20,7 @@ STEPS = ROOT / "measured" / "large_batch_steps.csv"
 
 
 class Mean(NamedTuple):
-    """Of some seeds."""
+    """Statistics over seeds."""
 
     mean: float
     deviation: float  # of one run, sample standard deviation
@@ -39,7 +39,7 @@ class Paired(NamedTuple):
 
 @cache
 def stored() -> tuple[Outcome, ...]:
-    """Return the runs that are shipped, validation and test."""
+    """Return the shipped runs, validation and test."""
     return tuple(
         Outcome(
             Trial(row["split"], row["rule"], int(row["batch"]), float(row["rate"]),
@@ -97,14 +97,14 @@ def mean_of(table: Iterable[Outcome], rule: str, batch: int) -> Mean:
 
 
 def batches(table: Iterable[Outcome], rule: str) -> list[int]:
-    """Return the batches at which a rule was judged, smallest first."""
+    """Return the batches at which a rule was evaluated, smallest first."""
     return sorted({row.trial.batch for row in table if row.trial[:2] == ("test", rule)})
 
 
 def paired(
     table: Iterable[Outcome], first: tuple[str, int], second: tuple[str, int]
 ) -> Paired:  # fmt: skip
-    """Return how much better one (rule, batch) is than another, seed by seed."""
+    """Return the accuracy difference of two (rule, batch) pairs, seed by seed."""
     table = list(table)
     one, other = accuracies(table, *first), accuracies(table, *second)
     differences = np.array([one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())])
@@ -146,7 +146,7 @@ def critical_batch(table: Iterable[Arrival]) -> tuple[float, float]:
 
 
 def as_text(study: Study, table: Iterable[Outcome]) -> str:
-    """Return the means of all rules, and LARS against the re-tuned rule, seed by seed."""
+    """Return the means of all rules, and LARS against the tuned rule, seed by seed."""
     table = list(table)
     lines = [f"{study.dataset}, {len(study.seeds)} seeds, {study.epochs} epochs",
              f"{'rule':<8}{'batch':>7}{'rate':>8}{'warm-up':>9}{'steps':>7}  accuracy"]  # fmt: skip

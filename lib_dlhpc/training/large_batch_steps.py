@@ -1,7 +1,7 @@
-"""How many steps a batch needs to a given accuracy: the measurement behind the critical batch size.
+"""Steps to a target accuracy for each batch size: the measurement behind the critical batch size.
 
-For each batch the rate that needs the fewest steps is chosen on the validation split, then it is run with
-other seeds on the test samples. Momentum, constant rate: a schedule would say when to arrive.
+For each batch the rate that needs the fewest steps is chosen on the validation split, then evaluated with
+other seeds on the test samples. Momentum, constant rate: a schedule would fix the number of steps.
 Source of the question: McCandlish et al. 2018, "An empirical model of large-batch training", section 2.
 """
 
@@ -26,14 +26,14 @@ from lib_dlhpc.training.trainer import Diverged
 
 TARGET = 0.9
 BATCHES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4000)
-RATES = (0.02, 0.04, 0.01, 0.08, 0.005, 0.0025)  # the likeliest first: the others may stop sooner
-MOST = 2000  # steps after which a run is given up
-LOOK = 128  # samples trained on between two looks at the accuracy, at least
+RATES = (0.02, 0.04, 0.01, 0.08, 0.005, 0.0025)  # likeliest first, so that the others stop sooner
+MOST = 2000  # steps at most
+LOOK = 128  # samples between two evaluations, at least
 STUDY = replace(MNIST, epochs=MOST, rules={"steps": Rule(BATCHES, RATES, (0,), decay="constant")})
 
 
 class Arrival(NamedTuple):
-    """The steps that a batch took to TARGET; MOST where it never got there."""
+    """The steps that a batch took to TARGET; MOST if it never did."""
 
     batch: int
     rate: float

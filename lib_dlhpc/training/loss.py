@@ -1,16 +1,16 @@
-"""Losses: the mean over a global batch, of which a rank may hold a part."""
+"""Losses: the mean over a global batch, of which a rank may hold a shard."""
 
 import numpy as np
 
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, samples: float) -> tuple[float, Array]:
-    """Return this rank's share of the loss and its gradient.
+    """Return this rank's part of the loss and its gradient.
 
-    logits: (batch, ..., classes), overwritten. labels: (batch, ...), whole numbers. samples: of the
-    global batch, so that the sum over ranks is the mean over it, however uneven the parts. The
-    gradient takes the place of the logits, if they lie in one piece.
+    logits: (batch, ..., classes), overwritten. labels: (batch, ...), integers. samples: of the global batch, so
+    that the sum over ranks is the mean over it, even with uneven parts. The gradient reuses the memory of the
+    logits if it is contiguous.
     """
     flat, labels = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     rows = np.arange(len(flat))
@@ -27,7 +27,7 @@ def softmax_cross_entropy(logits: Array, labels: Array, samples: float) -> tuple
 
 
 def mean_squared_error(outputs: Array, targets: Array, samples: float) -> tuple[float, Array]:
-    """Return this rank's share of the mean of (output - target)^2 and its gradient; outputs are overwritten."""
+    """Return this rank's part of the mean of (output - target)^2 and its gradient; outputs are overwritten."""
     terms = samples * int(np.prod(outputs.shape[1:]))
     outputs -= targets.reshape(outputs.shape)
     loss = float(np.sum(np.square(outputs, dtype=np.float64))) / max(terms, 1)

@@ -1,8 +1,8 @@
-"""Network: a Model that can be trained, or a stage of one, with several microbatches under way.
+"""Network: a Model that can be trained, or a stage of one, with several microbatches in flight.
 
-With all weights in one array and all gradients in another a gradient bucket is a slice. Weights stand in
-the order of the layers, so backward, which runs from the last layer to the first, completes the array of
-gradients from its end to its start.
+All weights lie in one flat array and all gradients in another, so a gradient bucket is a slice. Weights are in
+layer order; backward runs from the last layer to the first and so completes the gradients from the end of the
+array to its start.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -13,38 +13,38 @@ import numpy as np
 from lib_dlhpc.costs.segments import Segment, segments
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training import graph
-from lib_dlhpc.training.aside import Aside, Here
-from lib_dlhpc.training.first import first_weights, statistics
-from lib_dlhpc.training.graph import AGAIN, BACK, FORWARD
-from lib_dlhpc.training.layers import KINDS, Context, Kept
-from lib_dlhpc.training.layers.kept import Array, Tensors
-from lib_dlhpc.training.layers.room import Room
+from lib_dlhpc.training.activation_offload import ActivationOffload, NoOffload
+from lib_dlhpc.training.graph import BACK, FORWARD, RECOMPUTE
+from lib_dlhpc.training.initialization import initial_weights, statistics
+from lib_dlhpc.training.layers import KINDS, Context, Saved
+from lib_dlhpc.training.layers.arena import Arena
+from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.passes import Pass
 from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.weights import InMemory, Store, table_of
 
-ALONE = "alone"  # the one pass under way of a network that is no stage
+SINGLE = "single"  # the single pass in flight of a network that is not a stage
 NOTHING: Mapping[str, Array] = {}
 
 
 class Network:
     """The layers of a model, with their weights, gradients and running statistics.
 
-    A whole network goes forward, then backward. A stage of a pipeline has layers of the kind "receive", whose
-    outputs are given to it, and `sends` names the outputs that it gives away. It does in each step
+    A full network runs forward, then backward. A pipeline stage has layers of the kind "receive" for its
+    inputs, and `sends` names its outputs to later stages. In each step it calls
 
-        begin_step((4, 4, 3))           three microbatches, of so many samples
-        run(slot, x, received)          forward, for each; slots are names, used again after their way back
+        begin_step((4, 4, 3))           three microbatches of 4, 4 and 3 samples
+        run(slot, x, received)          forward, for each; a slot is free again after its backward
         back(slot, dys)                 backward, for each, in any order that the slots allow
 
-    and gradients are those of all microbatches together. Arrays between stages lie as layers hold them:
-    samples last for images and volumes, first for all else.
+    Gradients are accumulated over all microbatches. Arrays between stages keep the layers' layout:
+    samples last for images and volumes, first for all others.
 
-    dtype: np.float32 or np.float64. seed: of the first weights. whole: the model that this is a part of.
-    recompute: "none", "selective" or "full": which outputs backward makes again (costs/segments.py says how).
-    store: makes what has the weights; with InMemory, `weights` and `gradients` are one flat array each.
-    aside: makes what has the activations until their way back.
-    room: memory that several stages of one rank share; each has its own by default.
+    dtype: np.float32 or np.float64. seed: of the initial weights. whole: the model that this is a part of.
+    recompute: "none", "selective" or "full": which outputs backward recomputes (see costs/segments.py).
+    store: factory of the weight storage; with InMemory, `weights` and `gradients` are one flat array each.
+    offload: factory of the activation storage.
+    arena: memory that several stages of one rank share; each has its own by default.
     Raises SpecError for layers that can be priced but not trained.
     """
 
@@ -60,8 +60,8 @@ class Network:
         whole: Model | None = None,
         recompute: str = "none",
         store: Callable[..., Store] = InMemory,
-        aside: Callable[[Room], Here | Aside] = Here,
-        room: Room | None = None,
+        offload: Callable[[Arena], NoOffload | ActivationOffload] = NoOffload,
+        arena: Arena | None = None,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -69,64 +69,64 @@ class Network:
         self.gives = self.sends or (model.layers[-1].name,)
         self.receives = tuple(layer.name for layer in model.layers if layer.kind == "receive")
         self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
-        self.context = Context(seed=seed, room=room or Room())
+        self.context = Context(seed=seed, arena=arena or Arena())
         self.table = table_of(model, self.layers)
         self.parameters = self.table.parameters
         for parameter in self.table.adds:
             self.layers[parameter.layer].tied = True
-        self.store = store(self.table, self.dtype, self.context.room)
-        self.aside = aside(self.context.room)
+        self.store = store(self.table, self.dtype, self.context.arena)
+        self.offload = offload(self.context.arena)
         if isinstance(self.store, InMemory):
             self.weights, self.gradients = self.store.weights, self.store.gradients
         self.statistics = statistics(self.layers, self.dtype)
         found = segments(model, recompute)
         self._begins = {segment.first: segment for segment in found}
         self._ends = {segment.stop - 1: segment for segment in found}
-        self._made_again = {at for segment in found for at in range(segment.first, segment.stop)}
+        self._recomputed = {at for segment in found for at in range(segment.first, segment.stop)}
         self._flags = graph.flags(model, self.sends, found)
-        # A layer that receives is given what has its own name.
+        # A layer that receives reads the entry of its own name.
         self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]
         self._read_last = graph.last_reads(model, self.sends)
         self._then = graph.next_weights(self.table, found)
-        # Gathered once more rather than kept; what is kept on disk costs no memory.
-        self._gathers = graph.gathers(model) if isinstance(self.aside, Here) else {}
+        # All-gathered again in backward instead of saved; with offload they are saved on disk.
+        self._gathers = graph.gathers(model) if isinstance(self.offload, NoOffload) else {}
         self._first = [
             min((p.start for p in sees.values() if p.layer == index), default=self.table.size)
             for index, sees in enumerate(self.table.of)
         ]
         self._passes: dict[Hashable, Pass] = {}
         self._to_run = self._to_go_back = 0
-        first_weights(self.store, model, self.layers, self.whole, seed)
+        initial_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Return the last layer's output, samples first; it is the caller's until the next forward.
+        """Return the last layer's output, samples first; valid until the next forward.
 
-        x: (batch, *input_shape); only read, but backward reads it again, so leave it until then.
+        x: (batch, *input_shape); not modified; backward reads it again, keep it unchanged until then.
         """
         if training:
             self.begin_step((len(x),))
-        (y,) = self.run(ALONE, x, training=training).values()
+        (y,) = self.run(SINGLE, x, training=training).values()
         return y
 
     def backward(self, dy: Array, done: Callable[[int], None] = lambda start: None) -> None:
-        """Write all gradients of the batch that forward saw last; dy is overwritten.
+        """Compute all gradients of the last forward pass; dy is overwritten.
 
         done(start): called whenever gradients[start:] is complete.
-        Raises RuntimeError after a forward pass in evaluation, which keeps nothing, and when called twice.
+        Raises RuntimeError after a forward pass in evaluation, which saves nothing, and when called twice.
         """
-        self.back(ALONE, {self.gives[0]: dy}, done)
+        self.back(SINGLE, {self.gives[0]: dy}, done)
 
     def begin_step(self, batches: Sequence[int]) -> None:
-        """Begin a step of so many microbatches, of so many samples each; those under way are given up.
+        """Begin a step with microbatches of these sizes; passes in flight are dropped.
 
-        Steps with the same numbers run them and go back in the same order, so they find their memory planned.
+        Steps with the same sizes must run in the same order, so that the planned memory fits them.
         """
         for own in self._passes.values():
             own.clear()
-            self.aside.drop(own.away)
+            self.offload.drop(own.offloaded)
         self._to_run = self._to_go_back = len(batches)
         self.store.begin(len(batches))
-        self.context.room.begin((tuple(batches), True))
+        self.context.arena.begin((tuple(batches), True))
 
     def run(
         self,
@@ -135,24 +135,24 @@ class Network:
         received: Mapping[str, Array] = NOTHING,
         training: bool = True,
     ) -> dict[str, Array]:
-        """Take a microbatch forward; return the outputs named in `sends`, or else the last layer's.
+        """Run a microbatch forward; return the outputs named in `sends`, or else the last layer's.
 
-        x: the samples, where a layer reads them; left alone until the slot's way back. received: what the
-        "receive" layers give; copied, so its memory is free when this returns. What is returned is to be read
-        only, until the slot's way back; but the network's own output is samples first, and the caller's.
-        Raises RuntimeError if the slot is under way, and for more microbatches than begin_step was told of.
+        x: the samples, where a layer reads them; keep it unchanged until the slot's backward. received: inputs of
+        the "receive" layers; copied, so their memory is free on return. The returned arrays are read-only
+        until the slot's backward; the network's own output is samples first and owned by the caller.
+        Raises RuntimeError if the slot is in flight, and for more microbatches than begin_step announced.
         """
         own = self._passes[slot] = self._passes.get(slot) or self._new_pass()
         if training:
             if own.ready or not self._to_run:
                 raise RuntimeError(
-                    f"microbatch {slot}: {'is still under way' if own.ready else 'is one too many'};"
-                    " a step begins with begin_step, and a slot is free when its microbatch has gone back."
+                    f"microbatch {slot}: {'is still in flight' if own.ready else 'is one too many'};"
+                    " a step begins with begin_step, and a slot is free after its backward."
                 )
             self._to_run -= 1
         else:
             shapes = tuple(array.shape for array in received.values())
-            self.context.room.begin((self.gives, None if x is None else x.shape, shapes, False))
+            self.context.arena.begin((self.gives, None if x is None else x.shape, shapes, False))
         self.context.training = own.ready = training
         own.step, own.first_sample = self.context.step, self.context.first_sample
         outputs = self._forward(own, x, received)
@@ -172,22 +172,22 @@ class Network:
         dys: dict[str, Array],
         done: Callable[[int], None] = lambda start: None,
     ) -> dict[str, Array]:
-        """Take a microbatch back; return the gradients of what it received, which are the caller's.
+        """Run a microbatch backward; return the gradients of what it received, owned by the caller.
 
-        dys: the gradients of what `run` returned; it is emptied, so that nobody holds them longer than
-        needed. Those of `sends` are copied; that of the network's own output is given up to it.
-        done(start): called whenever gradients[start:] is complete, in the last to go back.
-        Raises RuntimeError for a slot that is not under way in training.
+        dys: the gradients of what `run` returned; it is emptied, so that their memory is released early. Those
+        of `sends` are copied, that of the network's own output is overwritten.
+        done(start): called whenever gradients[start:] is complete, in the last backward of the step.
+        Raises RuntimeError for a slot without a forward pass in training.
         """
         own = self._passes.get(slot)
         if own is None or not own.ready:
             raise RuntimeError(
-                "backward needs a forward pass in training; the last one evaluated, or has had its backward."
+                "backward needs a forward pass in training; the last one was an evaluation, or its backward is done."
             )
         if {*dys} != {*self.gives}:
             raise RuntimeError(
-                f"microbatch {slot}: gradients of {', '.join(dys) or 'nothing'} have come; of"
-                f" {', '.join(self.gives)} they are needed."
+                f"microbatch {slot}: received gradients of {', '.join(dys) or 'nothing'};"
+                f" expected those of {', '.join(self.gives)}."
             )
         own.ready = False
         self._to_go_back -= 1
@@ -204,10 +204,8 @@ class Network:
                 done(start)
         return {name: np.ascontiguousarray(pending.pop(name)) for name in self.receives}
 
-    def first_without_numbers(
-        self, x: Array | None, received: Mapping[str, Array] = NOTHING
-    ) -> str:
-        """Return the first layer whose output holds infinity or no number, or what else is wrong."""
+    def first_non_finite(self, x: Array | None, received: Mapping[str, Array] = NOTHING) -> str:
+        """Return the first layer whose output is not finite, else "the loss"."""
         found: list[str] = []
 
         def look(index: int, y: Array) -> None:
@@ -219,7 +217,7 @@ class Network:
         return found[0] if found else "the loss"
 
     def _new_pass(self) -> Pass:
-        return Pass([Kept(self.context, *flags) for flags in self._flags])
+        return Pass([Saved(self.context, *flags) for flags in self._flags])
 
     def _forward(
         self,
@@ -228,56 +226,56 @@ class Network:
         received: Mapping[str, Array],
         look: Callable[[int, Array], None] | None = None,
     ) -> dict[str, Array]:
-        """Return what nobody has read yet; let go of what no layer will read any more."""
+        """Return the unread outputs; release each output after its last reader."""
         outputs = {}
         if x is not None:
             outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
-        keeps = self.context.training and look is None
+        saved = self.context.training and look is None
         for index, layer in enumerate(self.model.layers):
-            if index in self._begins and keeps:
+            if index in self._begins and saved:
                 own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
-                self.aside.put(own.away, (AGAIN, index), own.held[index], x)
+                self.offload.put(own.offloaded, (RECOMPUTE, index), own.held[index], x)
             given = received if layer.kind == "receive" else outputs
-            outputs[layer.name] = self._one(FORWARD, index, own.kept[index], given)
-            if not keeps or index in self._made_again:
-                own.kept[index].values.clear()
+            outputs[layer.name] = self._one(FORWARD, index, own.saved[index], given)
+            if not saved or index in self._recomputed:
+                own.saved[index].values.clear()
             else:
                 if self._inputs[index][0] in self._gathers:
-                    del own.kept[index].values["x"]
-                self.aside.put(own.away, (BACK, index), own.kept[index].values, x)
+                    del own.saved[index].values["x"]
+                self.offload.put(own.offloaded, (BACK, index), own.saved[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
             if look is not None:
                 look(index, outputs[layer.name])
         return outputs
 
-    def _again(self, segment: Segment, own: Pass) -> None:
-        """Make a segment's forward pass again, and keep what its backward pass needs."""
-        self.aside.get(own.away, (AGAIN, segment.first), own.held[segment.first])
-        outputs, self.context.again = own.held.pop(segment.first), True
+    def _recompute(self, segment: Segment, own: Pass) -> None:
+        """Recompute a segment's forward pass and save what its backward pass needs."""
+        self.offload.get(own.offloaded, (RECOMPUTE, segment.first), own.held[segment.first])
+        outputs, self.context.recomputing = own.held.pop(segment.first), True
         for index in range(segment.first, segment.stop):
             name = self.model.layers[index].name
-            outputs[name] = self._one(AGAIN, index, own.kept[index], outputs)
+            outputs[name] = self._one(RECOMPUTE, index, own.saved[index], outputs)
             for name in self._read_last[index]:
                 outputs.pop(name, None)
-        self.context.again = False
+        self.context.recomputing = False
 
-    def _one(self, visit: str, index: int, kept: Kept, given: Mapping[str, Array]) -> Array:
+    def _one(self, visit: str, index: int, saved: Saved, given: Mapping[str, Array]) -> Array:
         """Return the output of one layer."""
         layer, inputs = self.layers[index], (given[name] for name in self._inputs[index])
         if not self.table.of[index]:
-            return layer.forward(NOTHING, kept, *inputs)
-        y = layer.forward(self._take(visit, index), kept, *inputs)
+            return layer.forward(NOTHING, saved, *inputs)
+        y = layer.forward(self._take(visit, index), saved, *inputs)
         self.store.let_go(index)
         return y
 
     def _incoming(self, dys: dict[str, Array]) -> dict[str, Array]:
-        """Take the gradients of what was given away, into memory of the network's own."""
+        """Copy the gradients of the sent outputs into the network's own memory."""
         pending = {}
         for name in self.gives:
             dy = dys.pop(name)
             if self.sends:
-                pending[name] = self.context.room.array(dy.shape, dy.dtype)
+                pending[name] = self.context.arena.array(dy.shape, dy.dtype)
                 pending[name][...] = dy
             else:
                 images = len(self.model.layers[-1].output_shape) >= 3
@@ -285,23 +283,23 @@ class Network:
         return pending
 
     def _back(self, index: int, own: Pass, pending: dict[str, Array]) -> None:
-        """Take one layer's gradient out of `pending`, and add what it gives to those of its inputs."""
-        kept = own.kept[index]
+        """Run one layer backward: take its gradient from `pending`, add the gradients of its inputs."""
+        saved = own.saved[index]
         if index in self._ends:
-            self._again(self._ends[index], own)
-        self.aside.get(own.away, (BACK, index), kept.values)
+            self._recompute(self._ends[index], own)
+        self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
-        if self._inputs[index][0] in self._gathers and "x" not in kept.values:
+        if self._inputs[index][0] in self._gathers and "x" not in saved.values:
             place = self._gathers[self._inputs[index][0]]
-            kept.values["x"] = self.layers[place].again(own.kept[place])
+            saved.values["x"] = self.layers[place].gather_again(own.saved[place])
         if self.table.of[index]:
             weights, gradients = self._take(BACK, index), self.store.target(index)
-            dx = self.layers[index].backward(weights, gradients, kept, dy)
+            dx = self.layers[index].backward(weights, gradients, saved, dy)
             self.store.written(index)
             self.store.let_go(index)
         else:
-            dx = self.layers[index].backward(NOTHING, NOTHING, kept, dy)
-        kept.values.clear()
+            dx = self.layers[index].backward(NOTHING, NOTHING, saved, dy)
+        saved.values.clear()
         parts = dx if isinstance(dx, tuple) else (dx,)
         for name, part in zip(self._inputs[index], parts, strict=True):
             if name == "input" or part is None:
@@ -314,5 +312,5 @@ class Network:
     def _take(self, visit: str, index: int) -> Tensors:
         then = self._then.get((visit, index))
         if not self.context.training and then is not None and then <= index:
-            then = None  # nothing goes back
+            then = None  # no backward follows
         return self.store.take(index, then)

@@ -1,7 +1,7 @@
-"""OnDisk: a network whose weights, gradients and optimiser state are on disk, those of a layer or two in memory.
+"""OnDisk: a network with weights, gradients and optimizer state on disk, those of one or two layers in memory.
 
-While one layer computes, the weights of the next are read. As soon as a layer's gradient is complete its
-weights move and are written back, so nothing as large as the network is ever in memory (Pudipeddi et al.
+The weights of the next layer are prefetched while one layer computes. As soon as a layer's gradient is complete
+its weights are updated and written back, so memory never holds the full network (Pudipeddi et al.
 2020, "Training large neural networks with constant memory using a new execution algorithm").
 """
 
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.training.disk import Disk
-from lib_dlhpc.training.layers.kept import Array, Tensors
-from lib_dlhpc.training.layers.room import Room
+from lib_dlhpc.training.layers.arena import Arena
+from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 from lib_dlhpc.training.weights import Parameter, Table
 
-BEHIND = 1  # layers whose new weights are on their way to the disk
+BEHIND = 1  # layers with weight writes in flight
 
 
 @dataclass
 class Buffer:
-    """A layer's part of a column, and what to wait for before it is used."""
+    """A layer's part of a column and its pending request."""
 
     flat: Array
     job: int = 0
@@ -31,7 +31,7 @@ class Buffer:
 
 @dataclass
 class Gradient:
-    """What a pass has of a layer's gradient; `before`: the sum of the passes before it, still to be added."""
+    """A layer's gradient of one pass; `before`: the sum of earlier passes, still to be added."""
 
     flat: Array
     job: int = 0
@@ -40,7 +40,7 @@ class Gradient:
 
 @dataclass
 class Own:
-    """One layer's weights, for an optimiser."""
+    """One layer's weights, as an optimizer sees them."""
 
     weights: Array
     gradients: Array
@@ -48,17 +48,17 @@ class Own:
 
 
 class OnDisk:
-    """A store (see weights.py) of columns on disk: weights, gradients, and the memories of the optimiser.
+    """A store (see weights.py) of columns on disk: weights, gradients, and optimizer state.
 
-    rate: of the step; set it before the last pass of a step goes back. complete(layer, gradient): called
-    with each layer's gradient, in one flat array, before its weights move: to add up over ranks, in place.
+    rate: of the step; set it before the last backward of a step. complete(layer, gradient): called with each
+    layer's gradient, in one flat array, before its weights are updated: to allreduce it in place.
     The largest layer must fit in memory about seven times.
     """
 
     def __init__(
-        self, table: Table, dtype: Any, room: Room, disk: Disk, optimizer: Optimizer
+        self, table: Table, dtype: Any, arena: Arena, disk: Disk, optimizer: Optimizer
     ) -> None:
-        self.table, self.dtype, self.room = table, np.dtype(dtype), room
+        self.table, self.dtype, self.arena = table, np.dtype(dtype), arena
         self.disk, self.optimizer = disk, optimizer
         self.rate: float | None = None
         self.complete: Callable[[int, Array], None] = lambda layer, gradient: None
@@ -74,35 +74,37 @@ class OnDisk:
         self._ahead: tuple[int, ...] = ()
         self._gradients: dict[int, Gradient] = {}
         self._state: dict[str, Buffer] = {}
-        self._sums: set[int] = set()  # layers of which the gradients of some passes are on disk
+        self._sums: set[int] = set()  # layers whose gradients of earlier passes are on disk
         self._writing: deque[list[Buffer]] = deque()
         self._last = False
 
     def read(self, column: str, start: int, stop: int) -> Array:
-        """Return part of a column, as if it were a flat array; between two steps."""
+        """Return part of a column as a flat array; only between steps."""
         flat = np.empty(stop - start, self.dtype)
         self.disk.wait(self.disk.read(self._place(column, start), flat))
         return flat
 
     def write(self, column: str, start: int, values: Array) -> None:
-        """Set part of a column; between two steps."""
+        """Set part of a column; only between steps."""
         flat = np.ascontiguousarray(values, self.dtype)
         self.disk.wait(self.disk.write(self._place(column, start), flat))
 
     def begin(self, passes: int) -> None:
-        """No gradient is there yet."""
+        """Discard all gradients."""
         self._rest()
         self._sums.clear()
 
     def back(self, last: bool) -> None:
-        """The last pass moves the weights. Raises RuntimeError if no rate was set."""
+        """Start a backward pass; the last one updates the weights. Raises RuntimeError if no rate was set."""
         if last and self.rate is None:
-            raise RuntimeError("weights on disk move as backward goes: set store.rate before it.")
+            raise RuntimeError(
+                "weights on disk are updated during backward: set store.rate before it."
+            )
         self._last = last
         self.optimizer.updates += last
 
     def take(self, index: int, then: int | None) -> Tensors:
-        """Return a layer's weights; those of the next are read meanwhile."""
+        """Return a layer's weights and prefetch those of the next."""
         self._ahead = self._sees[then] if then is not None else ()
         self._forget((*self._sees[index], *self._ahead))
         for layer in (*self._sees[index], *self._ahead):
@@ -111,11 +113,11 @@ class OnDisk:
         return self._tensors(index, {layer: self._arrived(layer) for layer in self._sees[index]})
 
     def let_go(self, index: int) -> None:
-        """Free the memory, but for what is next."""
+        """Free the memory, except of the next layer."""
         self._forget(self._ahead)
 
     def target(self, index: int) -> Tensors:
-        """Return arrays for a layer's gradients; where layers add, with what is there."""
+        """Return arrays for a layer's gradients; tied ones hold the sum so far."""
         if self._last and self._own[index]:
             self._state = {name: self._fetch(name, index) for name in self.memories}
         for layer in self._sees[index]:
@@ -123,7 +125,7 @@ class OnDisk:
         return self._tensors(index, {layer: each.flat for layer, each in self._gradients.items()})
 
     def written(self, index: int) -> None:
-        """Add what earlier passes gave; move the weights if that is all, else write the sum."""
+        """Add earlier passes; in the last pass update the weights, else write the sum."""
         done: list[Buffer] = []
         for layer, gradient in self._gradients.items():
             if gradient.before is not None:
@@ -154,14 +156,14 @@ class OnDisk:
         }
 
     def filled(self, index: int) -> None:
-        """Write them."""
+        """Write the filled weights."""
         flat = self._here.pop(index).flat
         if flat.size:
             self.disk.wait(self._write("weights", index, flat).job)
 
     def _gradient(self, layer: int, own: bool) -> Gradient:
-        """Return where a layer's gradients go. Another layer's, to which it adds, are as they have become."""
-        flat, adds = self.room.array((self._size(layer),), self.dtype), self.table.adds
+        """Return where a layer's gradients go. Those of a tied layer hold the sum so far."""
+        flat, adds = self.arena.array((self._size(layer),), self.dtype), self.table.adds
         if layer not in self._sums:
             for p in self._own[layer]:
                 if not own or p in adds:
@@ -178,7 +180,7 @@ class OnDisk:
         return Gradient(flat, before.job, before.flat)
 
     def _move(self, layer: int, gradient: Array) -> list[Buffer]:
-        """Update a layer's weights; return what is on its way to the disk."""
+        """Update a layer's weights; return the writes in flight."""
         self.complete(layer, gradient)
         for buffer in self._state.values():
             self.disk.wait(buffer.job)
@@ -192,12 +194,12 @@ class OnDisk:
         return [self._write(column, layer, flat) for column, flat in columns.items()]
 
     def _fetch(self, column: str, layer: int) -> Buffer:
-        """Begin to read a layer's part of a column."""
-        flat = self.room.array((self._size(layer),), self.dtype)
+        """Start reading a layer's part of a column."""
+        flat = self.arena.array((self._size(layer),), self.dtype)
         return Buffer(flat, self.disk.read(self._place(column, self._start(layer)), flat))
 
     def _write(self, column: str, layer: int, flat: Array) -> Buffer:
-        """Begin to write it."""
+        """Start writing a layer's part of a column."""
         return Buffer(flat, self.disk.write(self._place(column, self._start(layer)), flat))
 
     def _arrived(self, layer: int) -> Array:
@@ -209,12 +211,12 @@ class OnDisk:
             del self._here[layer]
 
     def _settle(self) -> None:
-        """Wait for what one layer wrote; its memory is free then."""
+        """Wait for the oldest layer's writes and release its memory."""
         for buffer in self._writing.popleft():
             self.disk.wait(buffer.job)
 
     def _rest(self) -> None:
-        """Wait for all, and have nothing in memory."""
+        """Wait for all writes and release all memory."""
         while self._writing:
             self._settle()
         self._here.clear()
@@ -226,7 +228,7 @@ class OnDisk:
         }
 
     def _part(self, p: Parameter) -> slice:
-        """Return where a tensor lies in its layer's part."""
+        """Return a tensor's slice of its layer's part."""
         start = self._start(p.layer)
         return slice(p.start - start, p.stop - start)
 

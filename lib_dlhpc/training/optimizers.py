@@ -1,7 +1,7 @@
-"""Optimisers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
+"""Optimizers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
 
-Weight decay is for weights only; biases, scales and shifts take neither decay nor a rate of their own.
-With LARS and LAMB these move by the gradient alone, so a bias of zeros moves as well.
+Weight decay applies to weights only; biases, scales and shifts take neither decay nor a local rate.
+With LARS and LAMB these are updated by the gradient alone, so a bias of zeros is updated as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,26 +11,26 @@ from typing import Any, Protocol
 import numpy as np
 
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers.kept import Array, Tensors, parts
+from lib_dlhpc.training.layers.saved import Array, Tensors, parts
 from lib_dlhpc.training.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Weights(Protocol):
-    """What an optimiser moves: a network, or the part of one that is a rank's to move."""
+    """What an optimizer updates: a network, or a rank's shard of one."""
 
     weights: Any
     gradients: Any
-    parameters: Any  # of which the part may have none, or some elements
+    parameters: Any  # a shard may have none of them, or some elements
 
 
 @dataclass
 class Optimizer:
-    """One of RULES with its state, a flat array for each of its memories. `state` belongs to a checkpoint.
+    """One of RULES with its state, a flat array for each state variable. `state` belongs to a checkpoint.
 
-    whole: makes, of a part's sums of squares, those of whole tensors: called with one for each tensor that
-    decays, and the names of these.
+    whole: turns a shard's sums of squares into those of full tensors: called with one value for each tensor
+    that decays, and their names.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Optimizer:
     whole: Callable[[Array, list[str]], Array] = lambda squares, names: squares
 
     def update(self, network: Weights, rate: float) -> None:
-        """Move all weights by the gradients of the mean loss."""
+        """Update all weights with the gradients of the mean loss."""
         self.updates += 1
         RULES[self.name](self, network, rate)
 
     def memory(self, name: str, network: Weights) -> Array:
-        """Return a flat array, one number a weight, that starts as zeros and stays."""
+        """Return a persistent flat array, one number for each weight, initially zero."""
         if name not in self.state:
             self.state[name] = np.zeros_like(network.weights)
         return self.state[name]
@@ -72,8 +72,8 @@ def momentum(own: Optimizer, network: Weights, rate: float) -> None:
 def lars(own: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + rate local (g + decay w), local = trust |w| / (|g| + decay |w|); w -= v.
 
-    Biases, scales and shifts take local = trust: at rates of 10 and more, made for tiny local rates, a
-    bias that moved by the plain rule would diverge.
+    Biases, scales and shifts take local = trust: at the large global rates of LARS, 10 and more, a bias
+    updated by the plain rule would diverge.
     Source: You et al. 2017, "Large batch training of convolutional networks", algorithm 1.
     """
     velocity, step = own.memory("velocity", network), network.gradients
@@ -121,7 +121,7 @@ RULES: dict[str, Callable[[Optimizer, Weights, float], None]] = {
     "lamb": lamb,
 }
 
-# What each keeps from step to step: so many numbers a weight.
+# Optimizer state of each rule, one number for each weight and name.
 MEMORIES: dict[str, tuple[str, ...]] = {
     "sgd": (),
     "momentum": ("velocity",),
@@ -132,7 +132,7 @@ MEMORIES: dict[str, tuple[str, ...]] = {
 
 
 def _adam_step(own: Optimizer, network: Weights) -> Array:
-    """Put Adam's step where the gradients were, a part at a time."""
+    """Replace the gradients by Adam's step, a part at a time."""
     whole = own.memory("first", network), own.memory("second", network), network.gradients
     kind = network.gradients.dtype.type
     for part in parts(network.gradients):
@@ -154,7 +154,7 @@ def _decay(own: Optimizer, network: Weights, step: Array) -> None:
 
 
 def _add(step: Array, factor: float, weights: Array) -> None:
-    """step += factor weights, without an array as large as they are."""
+    """step += factor weights, without a full-size temporary array."""
     for part in parts(step):
         step[part] += step.dtype.type(factor) * weights[part]
 
@@ -171,5 +171,5 @@ def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
 
 
 def _ratio(over: float, under: float) -> float:
-    """A tensor of zeros, or one without gradient, moves as the plain rule says."""
+    """Return the trust ratio; 1 for a tensor of zeros or without gradient."""
     return over / under if over > 0 and under > 0 else 1.0

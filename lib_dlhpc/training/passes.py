@@ -1,25 +1,27 @@
-"""A pass: what one microbatch leaves on its way forward for its way back."""
+"""A pass: what forward saves of one microbatch for backward."""
 
 from dataclasses import dataclass, field
 
-from lib_dlhpc.training.aside import Away
-from lib_dlhpc.training.layers.kept import Array, Kept
+from lib_dlhpc.training.activation_offload import Offloaded
+from lib_dlhpc.training.layers.saved import Array, Saved
 
 
 @dataclass
 class Pass:
-    """Several of one network may be under way, each with its own."""
+    """The saved state of one microbatch; several may be in flight."""
 
-    kept: list[Kept]  # of each layer
-    ready: bool = False  # to go back
+    saved: list[Saved]  # of each layer
+    ready: bool = False  # for backward
     step: int = 0
     first_sample: int = 0
-    held: dict[int, dict[str, Array]] = field(default_factory=dict)  # what each segment reads
-    away: Away = field(default_factory=Away)  # what of all this is on disk
+    held: dict[int, dict[str, Array]] = field(
+        default_factory=dict
+    )  # inputs of each recomputed segment
+    offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 
     def clear(self) -> None:
-        """Give up what is in memory."""
+        """Discard what is in memory."""
         self.ready = False
         self.held.clear()
-        for kept in self.kept:
-            kept.values.clear()
+        for saved in self.saved:
+            saved.values.clear()

@@ -1,4 +1,4 @@
-"""Peak: how much memory a rank has held at most since a moment, beside what it had then."""
+"""Peak: the peak resident memory of a rank since a moment, above its baseline at that moment."""
 
 import sys
 from contextlib import suppress
@@ -10,10 +10,10 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank. peak: the most that was resident beside `before`, the data set among it.
+    """Bytes of one rank. peak: the most that was resident above `before`, the data set included.
 
-    before: what was resident before data and network were made: the interpreter, libraries, MPI. how: where
-    peak is from; after "getrusage", which cannot be reset, it is too low if there was more before.
+    before: resident before data and network were created: the interpreter, libraries, MPI. how: the source of
+    the peak; "getrusage" cannot be reset, so the peak is too low if an earlier one was higher.
     """
 
     before: int
@@ -23,30 +23,30 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All that was resident at the worst moment."""
+        """The peak resident memory."""
         return self.before + self.peak
 
 
 class Peak:
-    """Watch from now on. Linux counts the pages of a process, and what they were at most (VmHWM)."""
+    """Measure from now on. Linux reports the peak resident size of a process (VmHWM)."""
 
     def __init__(self) -> None:
         self.before, self.how = _resident("VmRSS"), "getrusage"
         if self.before:
             self.how = "VmHWM"
-            with suppress(OSError):  # where it may not be reset it is that of the whole process
+            with suppress(OSError):  # if it cannot be reset, it is the peak of the whole process
                 RESET.write_text("5")
         else:
             self.before = _most()
 
     def memory(self, data: int) -> Memory:
-        """Return what was held so far; data: B of the samples."""
+        """Return the memory so far; data: B of the samples."""
         most = _resident("VmHWM") or _most()
         return Memory(self.before, max(0, most - self.before), data, self.how)
 
 
 def _resident(name: str) -> int:
-    """Return one of Linux's counts in B; 0 on other systems."""
+    """Return a field of /proc/self/status in B; 0 on other systems."""
     try:
         lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -56,7 +56,7 @@ def _resident(name: str) -> int:
 
 
 def _most() -> int:
-    """Return the most that was ever resident, as the system remembers it; 0 where it does not."""
+    """Return the peak resident size since the process began; 0 where unknown."""
     try:
         import resource
     except ImportError:  # Windows

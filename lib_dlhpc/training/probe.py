@@ -1,8 +1,8 @@
 """The trainer's own layers, timed on all ranks at once: mpiexec -n 2 python -m lib_dlhpc.training.probe FILE 20.
 
-Rank 0 writes to FILE, as JSON, what `dlhpc calibrate` fits: seconds of each layer forward and backward and of
-each update in a few small networks, again and again for about so many seconds, and steps of a tiny run.
-All ranks work at the same time, as they do in training: what they share, such as memory, is shared here too.
+Rank 0 writes to FILE, as JSON, the measurements that `dlhpc calibrate` fits: seconds of each layer forward and
+backward and of each update in a few small networks, repeated for about the given seconds, and steps of a tiny
+run. All ranks measure at the same time, as in training, so contention for shared memory bandwidth is included.
 """
 
 import json
@@ -19,16 +19,16 @@ import numpy as np
 from lib_dlhpc.spec.experiment import read_experiment, read_model
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training import loss as losses
-from lib_dlhpc.training.layers.kept import Array
-from lib_dlhpc.training.network import ALONE, Network
+from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.training.network import SINGLE, Network
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 
-# Of a network in a round; the first is left out, each of the others ends with another update: what it reads
-# was last looked at a step ago, as in training.
+# Of a network in a round; the first is a warm-up, each of the others ends with another optimizer: its state was last
+# accessed a step ago, as in training.
 STEPS = 1 + len(RULES)
 LEAST_ROUNDS = 3
-QUICK = 0.25  # of a round's steps are quicker than what counts: who just got its core back has a cold cache
-AWAY = 0.05  # of the seconds go into pieces that go out of memory and back, about
+QUICK = 0.25  # quantile of a round's steps: steps after a context switch run on a cold cache
+AWAY = 0.05  # fraction of the seconds, about, for the offload bandwidth
 
 
 def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
@@ -59,7 +59,7 @@ def _mlp(*widths: int, activation: str = "relu") -> Any:
     return {"family": "mlp", "widths": list(widths), "activation": activation}
 
 
-# Networks and the batches of a rank, from tiny to what a laptop still trains in class; no lab's own.
+# Networks and the batches of a rank, from tiny to the largest for a laptop in class; none is used in a lab.
 NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
     (_mlp(48, 56, 40, 10), (16, 96, 384)),
     (_mlp(784, 160, 96, 10), (48, 192)),
@@ -72,20 +72,20 @@ NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
     (_image(24, 32, 3, 16, 3, norm=True), (16,)),
     (_image(6, 12, 3, 12, 1, axes=3, activation="leaky_relu", pool="avg_pool"), (6,)),
     (_words(2, 48, 24, 48, 0.1), (4, 12)),
-    (_words(2, 96, 40, 80, 0.1), (2, 4, 14)),  # of 2 samples are microbatches
+    (_words(2, 96, 40, 80, 0.1), (2, 4, 14)),  # 2 samples: a microbatch
     (_words(2, 64, 32, 64, 0.0), (4, 12)),
 )
-# The processor's seconds of this rank: what others take of a core meanwhile is no layer's time. Where they are
-# counted too coarsely, the clock on the wall.
+# CPU time of this rank's thread: time in which other processes hold the core does not count. Where the CPU clock is
+# too coarse, wall-clock time.
 FINE = time.get_clock_info("thread_time").resolution < 1e-6
 own_clock = time.thread_time if FINE else perf_counter
-# So little work that what is outside of it shows.
+# So little work that overhead dominates.
 TINY: dict[str, Any] = {"widths": [64, 24, 16, 10], "batch": 16}
-WARM_UP = 10  # steps of a tiny run that do not count
+WARM_UP = 10  # steps of a tiny run to discard
 
 
 class Timed(Network):
-    """A network that takes down when it comes to each layer, forward and backward."""
+    """A network that records when each layer starts, forward and backward."""
 
     marks: list[float]
 
@@ -99,7 +99,7 @@ class Timed(Network):
 
 
 class Case:
-    """One network at one batch size, with made-up samples."""
+    """One network at one batch size, with synthetic samples."""
 
     def __init__(self, table: Mapping[str, Any], batch: int) -> None:
         self.table, self.batch = dict(table), batch
@@ -109,8 +109,8 @@ class Case:
         words = model.layers[0].kind == "embedding"
         self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
         self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
-        # They share memories, or more would lie in the caches than a run with one of them has; but that of
-        # LARS is the step that it takes.
+        # The optimizers share state arrays, or more data would compete for the caches than in a run with one of
+        # them; but LARS uses its state as the step itself.
         own = [np.zeros_like(self.network.weights) for _ in range(max(map(len, MEMORIES.values())))]
         memories = {name: dict(zip(MEMORIES[name], own, strict=False)) for name in RULES}
         memories["lars"] = {}
@@ -118,7 +118,7 @@ class Case:
         self.step = 0
 
     def once(self) -> tuple[list[float], list[float], float, dict[str, float], float]:
-        """Take a step; return s of each layer forward, backward, of the loss, of the update, and of all but that."""
+        """Take a step; return s of each layer forward, backward, of the loss, of the update, and of the rest."""
         network, begun = self.network, perf_counter()
         network.context.step = self.step = self.step + 1
         network.marks = []
@@ -126,19 +126,19 @@ class Case:
         ahead = [*network.marks, own_clock()]
         _, dy = losses.softmax_cross_entropy(outputs, self.y, self.batch)
         lost, network.marks = own_clock(), []
-        network.back(ALONE, {network.gives[0]: dy})
+        network.back(SINGLE, {network.gives[0]: dy})
         back = [*network.marks, own_clock()]
         whole = perf_counter() - begun
         name = tuple(RULES)[self.step % len(RULES)]
         begin = own_clock()
-        self.optimizers[name].update(network, 0.0)  # what is in the memories may be of any size
+        self.optimizers[name].update(network, 0.0)  # rate 0, as the state may hold any values
         update = {name: own_clock() - begin}
         backward = np.diff(back)[::-1].tolist()
         return np.diff(ahead).tolist(), backward, lost - ahead[-1], update, whole
 
 
 def main(path: Path, seconds: float) -> None:
-    """Measure on the ranks of the world; rank 0 writes what was found."""
+    """Measure on the ranks of the world; rank 0 writes the results."""
     from mpi4py import MPI
 
     from lib_dlhpc.training.peak import Peak
@@ -162,7 +162,7 @@ def main(path: Path, seconds: float) -> None:
         tiny += _tiny_run()
         loads.append(_foreign(before, _cpu(comm)))
         rounds.append(found)
-    told = {
+    result = {
         "ranks": comm.size,
         "resident": resident,
         "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
@@ -171,11 +171,11 @@ def main(path: Path, seconds: float) -> None:
         "run": {**TINY, "seconds": comm.gather(tiny)},
     }
     if comm.rank == 0:
-        path.write_text(json.dumps(told), encoding="utf-8")
+        path.write_text(json.dumps(result), encoding="utf-8")
 
 
 def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
-    """Return what each round's steps took, its quick half's middle, and whole steps, by rank, in s."""
+    """Return the lower quartile of each round's steps, and all whole steps, by rank, in s."""
     quick = [
         {
             "forward": np.quantile([step[0] for step in steps], QUICK, axis=0).tolist(),
@@ -198,10 +198,10 @@ def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
 def _tiny_run() -> list[float]:
     """Train for an epoch, on each rank by itself; return s of its steps.
 
-    A core's pace at what is not arithmetic changes by half from one second to the next, as its neighbours come and
-    go: a run in each round meets all of it, one long run only a moment.
+    A core's speed at non-arithmetic work varies by half from one second to the next with the load on other
+    cores: one run in each round averages over this, one long run would not.
     """
-    from lib_dlhpc.training.alone import Alone
+    from lib_dlhpc.training.single_rank import SingleRank
     from lib_dlhpc.training.trainer import train
 
     stamps: list[float] = []
@@ -211,24 +211,24 @@ def _tiny_run() -> list[float]:
         "machine": {"name": "laptop"},
         "strategy": {"devices_per_node": 1, "batch": TINY["batch"]},
     }
-    train(read_experiment(table), Alone(), begins=lambda _: stamps.append(own_clock()))
+    train(read_experiment(table), SingleRank(), begins=lambda _: stamps.append(own_clock()))
     return np.diff(stamps[WARM_UP:]).tolist()
 
 
 def _cpu(comm: Any) -> tuple[float, float, float]:
-    """Return now, the s that all cores have worked, and those of them that are the ranks' own."""
+    """Return the time, the busy s of all cores, and the CPU s of the ranks."""
     own = comm.allreduce(time.process_time())
     return time.monotonic(), _busy(), own
 
 
 def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """Return how many cores others kept busy between two looks."""
+    """Return the mean number of cores that other processes kept busy between two readings."""
     span, busy, own = (b - a for a, b in zip(before, after, strict=True))
     return max(0.0, busy - own) / max(span, 1e-9)
 
 
 def _busy() -> float:
-    """Return the seconds that all cores together have worked; 0 where the system does not say."""
+    """Return the busy seconds of all cores together; 0 where the system does not report them."""
     import os
 
     try:

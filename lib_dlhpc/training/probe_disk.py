@@ -1,7 +1,7 @@
-"""The way to where things wait out of core: pieces written to the trainer's file and read back, on all ranks at once.
+"""Offload bandwidth: pieces written to the trainer's file and read back, on all ranks at once.
 
-Out of core about as much goes there as comes back, and one thread of a rank moves both. So a point is the seconds in
-which one piece has been written and another one read: those of `size` B in each direction.
+Out-of-core training writes about as much as it reads, and one thread of a rank does both. So a point is the time to
+write one piece and read another, `size` B in each direction.
 """
 
 from contextlib import ExitStack
@@ -13,16 +13,16 @@ import numpy as np
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.training.disk import Disk
 
-SIZES = tuple(2**k for k in range(15, 24, 2))  # B, 32 KiB to 8 MiB; what is smaller stays in memory
-APART = 1 << 25  # B each way of the pieces that take turns: more than a core's own cache holds
-SHORT = 1 << 23  # B each way between two looks at the clock
+SIZES = tuple(2**k for k in range(15, 24, 2))  # B, 32 KiB to 8 MiB; smaller arrays stay in memory
+APART = 1 << 25  # B in each direction of the pieces in rotation: more than a core's private cache
+SHORT = 1 << 23  # B in each direction between two clock readings
 LEAST_ROUNDS = 5
 
 
 def measure(comm: Any, seconds: float) -> list[dict[str, Any]]:
-    """Return the points, each with a time for each round: that of the slowest rank.
+    """Return the points, each with one time for each round: that of the slowest rank.
 
-    There are none where some rank cannot have such a file: there is no room, or the system lacks what it takes.
+    Returns no points if some rank cannot create such a file: the disk is full, or the system lacks preadv.
     """
     until = monotonic() + seconds
     arrays = np.ones((2, APART), np.uint8)
@@ -44,7 +44,7 @@ def measure(comm: Any, seconds: float) -> list[dict[str, Any]]:
 
 
 def _opened(stack: ExitStack, arrays: Any) -> Disk | None:
-    """Return a file that holds both arrays, all of it written once: from then on no room is asked for."""
+    """Return a file that holds both arrays, written once so that its space is allocated."""
     try:
         folder = stack.enter_context(temporary_folder("dlhpc-disk-"))
         disk = stack.enter_context(Disk(folder, "probe"))
@@ -56,7 +56,7 @@ def _opened(stack: ExitStack, arrays: Any) -> Disk | None:
 
 
 def _turns(disk: Disk, arrays: Any, size: int, turn: int) -> float:
-    """Return the s of a piece written and one read: the mean of as many as make up SHORT."""
+    """Return the mean s to write one piece and read one, over SHORT bytes."""
     count, last = max(1, SHORT // size), 0
     first = turn * count * size % APART
     begin = perf_counter()

@@ -1,9 +1,9 @@
 """Whole steps of real training on all ranks: mpiexec -n 2 python -m lib_dlhpc.training.probe_steps FILE 1.
 
-Rank 0 writes to FILE, as JSON, what the steps of a few small runs took, on all ranks and on one alone: being busy,
-waiting for messages, and for who computes longest. `dlhpc calibrate` has it run at moments that lie apart, each time
-in new processes: what the parts of a step say by themselves is held against whole steps, and one moment against the
-other. Ranks of a run that is compared with its prediction do the same before and after it (worker.py).
+Rank 0 writes to FILE, as JSON, the times of steps of a few small runs, on all ranks and on one alone: compute,
+waiting for messages, and waiting for the slowest rank. `dlhpc calibrate` starts it several times, in new processes,
+to compare whole steps with the sum of their measured parts, and one moment with another. Ranks of a run that is
+compared with its prediction do the same before and after it (worker.py).
 """
 
 import json
@@ -20,10 +20,10 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.probe import TINY, _cpu, _foreign
 
 STEPS = 24  # of a run, at least
-WARM_UP = 4  # of them are left out
-COLD = 0.4  # of the seconds, for cores that have just been idle: their first steps take up to 1.3 times as long
+WARM_UP = 4  # of them are discarded
+COLD = 0.4  # fraction of the seconds to warm up idle cores: their first steps take up to 1.3 times as long
 WORK = ("forward", "backward", "update")
-Told = dict[str, Any]  # an experiment's table, and s of its steps by cause
+StepTimes = dict[str, Any]  # an experiment's table, and s of its steps by cause
 
 
 def _mlp(*widths: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _image(first: int, second: int) -> dict[str, Any]:
     return {"model": model, "dataset": "mnist-5k"}
 
 
-# What a run is of, samples a rank has in a step, strategy; "ranks" stands for their number. No lab's own.
+# Model and data of a run, samples of a rank in a step, strategy; "ranks" stands for their number. No lab uses them.
 RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
     (_mlp(448, 320), 40, {}),
     (_words(2, 56, 36), 6, {"optimizer": "adam"}),
@@ -61,7 +61,7 @@ RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
 
 
 def experiments(ranks: int) -> list[dict[str, Any]]:
-    """Return the runs on so many ranks, as tables of experiments; a lone rank shares nothing out."""
+    """Return the runs on `ranks` ranks, as tables of experiments; one rank runs no sharded ones."""
     found = []
     for what, batch, strategy in RUNS:
         split = [way for way in ("zero", "tensor") if way in strategy]
@@ -82,7 +82,7 @@ def experiments(ranks: int) -> list[dict[str, Any]]:
 
 
 def tiny(ranks: int) -> dict[str, Any]:
-    """Return a run with next to no arithmetic, as a table: it tells the pace of calls, however small, and of Python."""
+    """Return a run with next to no arithmetic, as a table: it measures per-call and interpreter overhead."""
     widths, batch = TINY["widths"], TINY["batch"]
     return {
         "model": {"family": "mlp", "widths": widths},
@@ -94,7 +94,7 @@ def tiny(ranks: int) -> dict[str, Any]:
 
 
 def main(path: Path, seconds: float) -> None:
-    """Run all on the ranks of the world, again until the seconds are over; rank 0 writes what the later ones were."""
+    """Repeat all runs on the ranks of the world for the given seconds; rank 0 writes the times after the warm-up."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -103,14 +103,14 @@ def main(path: Path, seconds: float) -> None:
     found = steps_of(comm, (1 - COLD) * seconds)
     load = _foreign(before, _cpu(comm))
     if comm.rank == 0:
-        told = {"ranks": comm.size, "others": [load], "runs": found}
-        path.write_text(json.dumps(told), encoding="utf-8")
+        result = {"ranks": comm.size, "others": [load], "runs": found}
+        path.write_text(json.dumps(result), encoding="utf-8")
 
 
-def steps_of(comm: Any, seconds: float) -> list[Told]:
-    """Run all on the ranks of `comm`, and on rank 0 alone, again until the seconds are over; return what they took.
+def steps_of(comm: Any, seconds: float) -> list[StepTimes]:
+    """Repeat all runs on the ranks of `comm`, and on rank 0 alone, for the given seconds; return their times.
 
-    All ranks call this; what is returned, rank 0 has. The runs of `tiny` are marked so.
+    All ranks call this; rank 0 gets the result. The runs of `tiny` are marked as such.
     """
     from mpi4py import MPI
 
@@ -118,7 +118,7 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
     from lib_dlhpc.training.trainer import train
 
     runs = [(table, comm) for table in (*experiments(comm.size), tiny(comm.size))]
-    if comm.size > 1:  # a rank by itself: the same layers, and no neighbour at work
+    if comm.size > 1:  # one rank alone: the same layers without contention
         runs += [(table, MPI.COMM_SELF) for table in (*experiments(1), tiny(1))]
     found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
     begin, first = time.monotonic(), True
@@ -144,11 +144,11 @@ def steps_of(comm: Any, seconds: float) -> list[Told]:
 def by_step(
     timeline: Timeline, core_wait: Sequence[Sequence[float]] = ()
 ) -> dict[str, list[float]]:
-    """Return s of each steady step, mean of the ranks: busy, waiting, and of that waiting for who computes longest.
+    """Return s of each steady step, mean of the ranks: busy, waiting, and waiting for the slowest rank.
 
     core_wait: s that each rank waited for a core in each step; their sum over the ranks is returned as well.
 
-    A step goes from the end of an update to the end of the next; a rank is busy whenever it does not wait.
+    A step lasts from the end of an update to the end of the next; a rank is busy whenever it does not wait.
     """
     table = timeline.select(timeline.where("compute")).sorted()
     update = table.where("", "update")
@@ -164,11 +164,11 @@ def by_step(
     busy = np.diff(np.stack([end[:steps] for end in ends]), axis=1) - wait[:, 1:]
     behind = np.minimum(work.max(axis=0) - work, wait)
     columns = {"busy": busy, "behind": behind[:, 1:], "wait": wait[:, 1:]}
-    told = {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+    times = {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
     lost = (
         np.array([each[1:steps] for each in core_wait]) if core_wait else np.zeros((1, steps - 1))
     )
-    return told | {"core_wait": lost.sum(axis=0)[WARM_UP:].tolist()}
+    return times | {"core_wait": lost.sum(axis=0)[WARM_UP:].tolist()}
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from lib_dlhpc.spec.training import Training
 def rate_at(training: Training, epoch: float, epochs: float, global_batch: int) -> float:
     """Return the learning rate at `epoch` (a fraction counts) of `epochs`.
 
-    Linear scaling: `rate` belongs to base_batch and grows with the batch; the warm-up climbs from the
-    unscaled rate in a straight line (Goyal et al. 2017, sections 2.1 and 2.2). Without a base batch
-    the warm-up starts at nothing.
+    Linear scaling: `rate` belongs to base_batch and grows with the batch; the warm-up rises linearly from the
+    unscaled rate (Goyal et al. 2017, sections 2.1 and 2.2). Without a base batch the warm-up starts at 0.
     """
     scale = global_batch / training.base_batch if training.base_batch else 1.0
     peak = training.rate * scale
@@ -21,7 +20,7 @@ def rate_at(training: Training, epoch: float, epochs: float, global_batch: int) 
 
 
 def falling(training: Training, epoch: float, epochs: float) -> float:
-    """Return the share of the peak rate that is left after the warm-up, from 1 to 0.
+    """Return the decay factor of the peak rate after the warm-up, from 1 to 0.
 
     step: a tenth every steps_at epochs. cosine: Loshchilov and Hutter 2017. quadratic: polynomial decay of
     power 2 (You et al. 2017). growth: constant; the batch grows instead (Smith et al. 2018).

@@ -1,4 +1,4 @@
-"""What a rank did and when, taken down as cheaply as possible while it trains, then gathered as a Timeline."""
+"""Events of a rank, recorded with low overhead during training, then gathered as a Timeline."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,38 +8,38 @@ from typing import Any, TypeAlias
 from lib_dlhpc.timeline import Timeline, clocks, from_rows
 from lib_dlhpc.training.cores import CoreWait
 
-MOST_STEPS = 200  # of a run that are taken down: enough to see, little to store
+MOST_STEPS = 200  # of a run that are recorded: enough to analyze, little to store
 
 
-# What one rank did: stream, kind, name, start and stop in seconds of its own clock; then B, and the peer that they
-# went to, -1 for several. A plain tuple: one with names takes five times as long to make.
+# An event of one rank: stream, kind, name, start and stop in seconds of its own clock, B, and the destination,
+# -1 for several. A plain tuple: a named tuple takes five times as long to create.
 Row: TypeAlias = tuple[str, str, str, float, float, int, int]
 
 
 class Recorder:
-    """The rows of one rank."""
+    """Records the events of one rank."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.on = True
-        self.sent = 0  # B that this rank has given away, whether it was taken down or not
+        self.sent = 0  # B that this rank has sent, recorded or not
         self._begun: dict[int, tuple[float, int]] = {}
-        self._work: tuple[str, str] | None = None  # kind and name of what goes on
+        self._work: tuple[str, str] | None = None  # kind and name of the current activity
         self._since = 0.0
         self._left_out = 0.0
         self.core_wait = CoreWait()
 
     def now(self) -> float:
-        """Return the seconds of this rank's clock, which stands still for what is left out."""
+        """Return the seconds of this rank's clock without the excluded time."""
         return perf_counter() - self._left_out
 
     def leave_out(self, seconds: float) -> None:
-        """Cut out what has just been and is no part of training; the same seconds on all ranks."""
+        """Exclude time that is not part of training; the same seconds on all ranks."""
         self._left_out += seconds
         self.core_wait.leave_out()
 
     def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
-        """Take down something that this rank does, or stands still for."""
+        """Record an activity or a wait of this rank."""
         if self.on and stop > start:
             self.rows.append((stream, kind, name, start, stop, 0, -1))
             if kind == "update":
@@ -48,23 +48,23 @@ class Recorder:
                 self.core_wait.leave_out()
 
     def begin_bucket(self, number: int, size: int) -> None:
-        """A bucket sets out."""
+        """Record the start of a bucket."""
         self._begun[number] = (self.now(), size)
 
     def end_bucket(self, number: int) -> None:
-        """A bucket is summed."""
+        """Record the end of a bucket."""
         start, size = self._begun.pop(number)
         self.message(f"bucket {number + 1}", start, self.now(), size)
 
     def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
-        """Take down what went over the network: `size` B, to `peer` if it was to one rank alone."""
+        """Record communication of `size` B, to `peer` if it has one destination."""
         self.sent += size
         if self.on:
             self.rows.append(("communication", "communication", name, start, stop, size, peer))
 
     @contextmanager
     def working(self, kind: str, name: str) -> Iterator[None]:
-        """Take down the work within the block, without what it stands still for others."""
+        """Record the work within the block, without its waits for other ranks."""
         self._work, self._since = (kind, name), self.now()
         try:
             yield
@@ -74,7 +74,7 @@ class Recorder:
 
     @contextmanager
     def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:
-        """Take down that this rank waits for others within the block, and what goes to and fro."""
+        """Record the block as a wait and as communication."""
         start = self.now()
         if self._work is not None:
             self.add(*self._work, self._since, start)
@@ -85,7 +85,7 @@ class Recorder:
 
 
 def offset(comm: Any, rounds: int = 20) -> float:
-    """Return what to add to this rank's clock to read rank 0's, in s: 0 where they cannot be told apart."""
+    """Return the offset of rank 0's clock from this rank's, in s: 0 if below the measurement error."""
     return clocks.offset(comm, rounds) / 1e9
 
 

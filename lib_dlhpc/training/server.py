@@ -1,14 +1,14 @@
-"""Asynchronous updates: workers push gradients to parameter servers and pull weights, none waits for another.
+"""Asynchronous updates: workers push gradients to parameter servers and pull weights, without waiting for each other.
 
-Workers are ranks 0 .. W - 1, the servers the ranks after them, each with an equal part of the weights and
-of the optimiser's memories. The workers take turns through the order of an epoch's mini-batches, of
-strategy.batch samples each; both sides know it, and the rate, so a message holds numbers of the network
-and nothing else. A server applies gradients in the order in which they arrive and sends its part back: at
-once, or, with a bound s, when the worker is at most s steps ahead of the slowest.
+Workers are ranks 0 .. W - 1, the servers the ranks after them, each with an equal part of the weights and of the
+optimizer state. The mini-batches of an epoch, of strategy.batch samples each, are assigned to the workers round
+robin; both sides know this order and the rate, so a message holds gradients or weights only. A server applies
+gradients in the order of arrival and sends its part of the weights back: at once, or, with a bound s, when the
+worker is at most s steps ahead of the slowest.
 
-An epoch ends when all its updates are applied. There all ranks meet, test together and write a snapshot;
-run.checkpoint_interval has no say. A resumed run goes on from one whole state, but not bit for bit as it
-would have gone on, for no two runs have the same order of arrival. Sources: Dean et al., "Large scale
+An epoch ends when all its updates are applied. Then all ranks synchronize, evaluate together and write a snapshot;
+run.checkpoint_interval is ignored. A resumed run continues from a consistent state but is not bitwise
+reproducible, because the order of arrival differs from run to run. Sources: Dean et al., "Large scale
 distributed deep networks" (2012); Ho et al., "More effective distributed ML via a stale synchronous
 parallel parameter server" (2013).
 """
@@ -24,14 +24,14 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.data import global_batches, samples_of, share
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.record import MOST_STEPS, gather
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
-from lib_dlhpc.training.together import sums
-from lib_dlhpc.training.trainer import TOLD, Diverged, Ranks, Report, Run
+from lib_dlhpc.training.trainer import REPORT_INTERVAL, Diverged, Ranks, Report, Run
 
 PUSH, PULL = 1, 2  # tags
 Batches: TypeAlias = list[tuple[float, Array]]  # epoch as a fraction, indices
@@ -46,13 +46,13 @@ class Asynchronous(Ranks):
     own_loss: float = np.nan  # of this worker's last mini-batch
 
     def __post_init__(self) -> None:
-        """A step is one worker's. Raises SpecError if there is no rank to work."""
+        """Partition the weights over the servers. Raises SpecError if no rank is left as a worker."""
         strategy = self.experiment.strategy
         self.servers = int(strategy.servers)
         self.workers = self.comm.size - self.servers
         if self.workers < 1:
             raise SpecError(
-                f"strategy.servers = {self.servers}: {self.comm.size} ranks leave none to work; start"
+                f"strategy.servers = {self.servers}: {self.comm.size} ranks leave no worker; start"
                 f" {self.servers + 1} or more."
             )
         self.experiment = replace(
@@ -73,32 +73,37 @@ class Asynchronous(Ranks):
         accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
         shard = None if self.comm.rank < self.workers else self._shard()
 
-        def tell(step: int, at: float, batch: int, loss: float) -> None:
+        def report_step(step: int, at: float, batch: int, loss: float) -> None:
             row = {"step": step, "epoch": at, "loss": loss, "rate": self._rate(at, batch)}
-            self._tell(report, row | {"seconds": monotonic() - begun})
+            self._report(report, row | {"seconds": monotonic() - begun})
 
         while batches := self._left(place):
             if shard is None:
-                self._work(batches, place.step, tell, begins)
+                self._work(batches, place.step, report_step, begins)
             else:
                 self._serve(batches, shard)
-            self._meet()
+            self._synchronize()
             for _, each in batches:
                 samples += len(each)
                 self._advance(place)
             at, indices = batches[-1]
             loss = self._mean_loss(self.own_loss)
-            tell(place.step, at, len(indices), loss)
+            report_step(place.step, at, len(indices), loss)
             accuracy, test_loss = self._test(place.step)
             ended = place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
-            self._tell(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
+            self._report(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
             if folder is not None:
                 self._collect()
-                told = {"epoch": ended, "loss": loss, "accuracy": accuracy, "test_loss": test_loss}
-                self._save(folder, place, told)
+                metrics = {
+                    "epoch": ended,
+                    "loss": loss,
+                    "accuracy": accuracy,
+                    "test_loss": test_loss,
+                }
+                self._save(folder, place, metrics)
         self._settle()
         seconds = monotonic() - begun
-        log = self._take_log(shift)
+        log = self._collect_log(shift)
         some = self.comm.Split(int(shard is None), self.comm.rank)
         timeline = gather(self.recorder, some, shift) if shard is None else None
         some.Free()
@@ -107,7 +112,7 @@ class Asynchronous(Ranks):
         return run
 
     def _left(self, place: Place) -> Batches:
-        """Return the mini-batches that are left of an epoch, of all workers."""
+        """Return the remaining mini-batches of an epoch, of all workers."""
         batches = list(global_batches(self.experiment, len(self.data.x), place.epoch))
         epochs = self.experiment.run.epochs
         return [(at, indices) for at, indices in batches[place.batch :] if at < epochs]
@@ -116,11 +121,11 @@ class Asynchronous(Ranks):
         self,
         batches: Batches,
         step: int,
-        tell: Callable[[int, float, int, float], None],
+        report_step: Callable[[int, float, int, float], None],
         begins: Callable[[int], None],
     ) -> None:
-        """Take every W-th mini-batch: gradient, push, pull. step: the number of the first of `batches`."""
-        told = monotonic()
+        """Process every W-th mini-batch: gradient, push, pull. step: the number of the first of `batches`."""
+        reported = monotonic()
         for number in range(self.comm.rank, len(batches), self.workers):
             at, indices = batches[number]
             begins(step + number)
@@ -129,12 +134,12 @@ class Asynchronous(Ranks):
             begin = self.recorder.now()
             self._push_and_pull()
             self.asked.append(Asked(begin, self.recorder.now()))
-            if monotonic() - told > TOLD:
-                told = monotonic()
-                tell(step + number + 1, at, len(indices), self.own_loss)
+            if monotonic() - reported > REPORT_INTERVAL:
+                reported = monotonic()
+                report_step(step + number + 1, at, len(indices), self.own_loss)
 
     def _gradient(self, step: int, indices: Array) -> float:
-        """Fill in the gradients of a mini-batch; return its mean loss. Raises Diverged."""
+        """Compute the gradients of a mini-batch; return its mean loss. Raises Diverged."""
         network, now, add = self.network, self.recorder.now, self.recorder.add
         network.context.step, network.context.first_sample = step, 0
         begin = now()
@@ -152,10 +157,10 @@ class Asynchronous(Ranks):
         return loss
 
     def _push_and_pull(self) -> None:
-        """Send each server its part of the gradients and take the weights that come back.
+        """Send each server its part of the gradients and receive the updated weights.
 
-        Workers begin with different servers. What is received into is not read meanwhile, nor is what
-        is sent written to.
+        Workers start with different servers. Receive buffers are not read, and send buffers not written,
+        until all messages are complete.
         """
         from mpi4py import MPI
 
@@ -172,7 +177,7 @@ class Asynchronous(Ranks):
         MPI.Request.Waitall(requests)
 
     def _shard(self) -> Network:
-        """Return the part of the network that this server has; its optimiser sees nothing else."""
+        """Return this server's part of the network, which its optimizer updates."""
         part = self.parts[self.comm.rank - self.workers]
         shard = copy(self.network)
         shard.weights, shard.gradients = self.network.weights[part], self.network.gradients[part]
@@ -190,14 +195,14 @@ class Asynchronous(Ranks):
         return shard
 
     def _serve(self, batches: Batches, shard: Network) -> None:
-        """Apply the gradients of these mini-batches as they come, and let workers have the weights."""
+        """Apply the gradients of these mini-batches as they arrive, and send the weights back."""
         from mpi4py import MPI
 
         bound, status, now = self.experiment.strategy.staleness, MPI.Status(), self.recorder.now
-        read, made = [0] * self.workers, [0] * self.workers  # version of the weights, steps
+        read, made = [0] * self.workers, [0] * self.workers  # version of the weights; steps
         held: dict[
             int, tuple[float, float]
-        ] = {}  # who waits for weights; begin and end of the update
+        ] = {}  # workers that wait for weights: start and end of the update
         for version in range(len(batches)):
             self.comm.Recv(shard.gradients, MPI.ANY_SOURCE, PUSH, status)
             worker, begin = status.Get_source(), now()
@@ -212,8 +217,8 @@ class Asynchronous(Ranks):
                 self.log.served.setdefault(each, []).append(times)
                 self.comm.Send(shard.weights, each, PULL)
 
-    def _meet(self) -> None:
-        """Wait until all updates are made; then all have the newest weights and one set of statistics."""
+    def _synchronize(self) -> None:
+        """Wait for all updates; then broadcast the newest weights and average the statistics."""
         begin = self.recorder.now()
         for server, part in enumerate(self.parts):
             self.comm.Bcast(self.network.weights[part], self.workers + server)
@@ -221,12 +226,12 @@ class Asynchronous(Ranks):
         if statistics.size:
             if self.comm.rank >= self.workers:
                 statistics.fill(0)
-            total = sums(self.comm)(statistics)
+            total = allreduce_of(self.comm)(statistics)
             np.divide(total, statistics.dtype.type(self.workers), out=statistics)
         self.recorder.add("wait", "wait for the end of the epoch", begin, self.recorder.now())
 
     def _collect(self) -> None:
-        """Give rank 0 the memories of all servers, for the snapshot."""
+        """Gather the optimizer state of all servers on rank 0, for the snapshot."""
         serves = self.comm.rank >= self.workers
         parts = self.comm.gather((self.optimizer.state, self.optimizer.updates) if serves else None)
         if self.comm.rank == 0:
@@ -237,11 +242,11 @@ class Asynchronous(Ranks):
             }
 
     def _mean_loss(self, own: float) -> float:
-        """Return the mean over the workers that have had a mini-batch."""
+        """Return the mean over the workers that processed a mini-batch."""
         return float(np.nanmean(self.comm.allgather(own)))
 
-    def _take_log(self, shift: float) -> Log:
-        """Take what the first server took down, and put what it did for this worker into its rows."""
+    def _collect_log(self, shift: float) -> Log:
+        """Broadcast the first server's log, and add its events for this worker to the worker's rows."""
         log, servers_shift = self.comm.bcast((self.log, shift), self.workers)
         rank, size = self.comm.rank, self.network.gradients.nbytes
         if rank < self.workers:

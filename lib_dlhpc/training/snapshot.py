@@ -1,10 +1,10 @@
-"""The state of a run in one file, written whole or not at all.
+"""Checkpoint of a run in one file, written atomically.
 
-A snapshot holds the weights, the running statistics, the memories of the optimiser and where the run is:
-all that the next step depends on. Random numbers need no place in it, as they are drawn from the seed,
-the epoch and the step. What is alike on all ranks is kept once, what each rank has for itself (its
-running statistics; with local updates its weights) a row a rank. It is written under another name,
-flushed to the disk and renamed.
+A snapshot holds the weights, the running statistics, the optimizer state and the position in the run:
+all that the next step depends on. Random numbers need no state, as they are drawn from the seed,
+the epoch and the step. State that is replicated is stored once, state that is local to each rank (its
+running statistics; with local updates its weights) as one row a rank. The file is written under a temporary
+name, flushed to the disk and renamed.
 """
 
 import os
@@ -22,7 +22,7 @@ from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.unpack import check_npz
-from lib_dlhpc.training.layers.kept import Array, Tensors
+from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from lib_dlhpc.training.versions import Versions
 
 FILE = "snapshot.npz"
-OWN = "own."  # before the names of what each rank has for itself
+OWN = "own."  # prefix of the names of local state
 
 
 @dataclass
 class Place:
-    """Where a run is: the next step, and which global batch of which epoch it takes."""
+    """Position in a run: the next step, and its epoch and global batch."""
 
     step: int = 0
     epoch: int = 0
@@ -52,7 +52,7 @@ def save(
 ) -> None:
     """Write the snapshot of a run folder; all ranks call this and wait until it is done.
 
-    Whoever reads the file meanwhile sees the one before, whole.
+    Concurrent readers see the complete previous file.
     """
     arrays = gathered(comm, experiment, network, optimizer, place)
     if comm.rank == 0:
@@ -80,11 +80,10 @@ def restore(
     optimizer: Optimizer,
     versions: "Versions | None" = None,
 ) -> Place:
-    """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
+    """Restore the snapshot of a run folder, if there is one. All ranks call this, and rank 0 reads.
 
-    versions: of which the newest is taken up, if there is one. If the snapshot is of another number of
-    ranks, each begins with the mean of what they had for themselves. Raises SpecError if it cannot be
-    read, or is another model's.
+    versions: the newest is restored, if there is one. If the snapshot is of another number of ranks, each starts
+    with the mean of the local state. Raises SpecError if it cannot be read, or belongs to another model.
     """
     stored = None
     if comm.rank == 0:
@@ -108,12 +107,12 @@ def restore(
 def state_of(
     experiment: Experiment, network: Network, optimizer: Optimizer
 ) -> tuple[Tensors, Tensors]:
-    """Return all arrays that the next step depends on: those alike on all ranks, and this rank's own."""
+    """Return all arrays that the next step depends on: replicated ones, and this rank's local ones."""
     moving = {"weights": network.weights, **optimizer.state}
     seen = {"statistics": network.statistics} if network.statistics.size else {}
     if experiment.strategy.update == "local":
         return {}, moving | seen
-    if experiment.training.sparsity:  # what a rank has not sent yet is its own
+    if experiment.training.sparsity:  # unsent gradients are local
         return {"weights": network.weights}, optimizer.state | seen
     if experiment.training.normalisation == "local":
         return moving, seen
@@ -133,7 +132,7 @@ def check_array(array: Any, shape: tuple[int, ...], dtype: Any, name: str) -> No
 
 
 def row_of(every: Array, comm: Any) -> Array:
-    """Return what this rank has had for itself, or, of other ranks, the mean."""
+    """Return this rank's local state; if the number of ranks changed, the mean."""
     return every[comm.rank] if len(every) == comm.size else every.mean(axis=0, dtype=every.dtype)
 
 
@@ -144,7 +143,7 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file that takes the place of `path` when all is written; of a failure nothing is left."""
+    """Yield a file that replaces `path` when complete; after a failure nothing is left behind."""
     with replacing(path) as temporary, open(temporary, "wb") as file:
         yield file
         file.flush()
@@ -159,7 +158,7 @@ def _read(path: Path) -> Tensors:
     except FileNotFoundError:
         return {}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise SpecError(f"{path}: not a snapshot that can be read: {error}.") from None
+        raise SpecError(f"{path}: not a readable snapshot: {error}.") from None
     if "place" not in stored:
-        raise SpecError(f"{path}: not a snapshot that can be read: it does not say where it is.")
+        raise SpecError(f"{path}: not a readable snapshot: it has no entry 'place'.")
     return stored

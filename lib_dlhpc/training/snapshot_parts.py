@@ -1,7 +1,7 @@
-"""The snapshot of a network of which each rank has parts, written and read one whole tensor at a time.
+"""Snapshot of a sharded network, written and read one full tensor at a time.
 
-What is written is that of snapshot.py: whole tensors in the order of the unsplit network. So any layout
-takes up what any other has saved, and nobody ever holds more than one whole tensor.
+The format is that of snapshot.py: full tensors in the order of the unpartitioned network. So any layout can restore
+what any other has saved, and no rank ever holds more than one full tensor.
 """
 
 import zipfile
@@ -21,35 +21,35 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.unpack import check_npz, npy_header
 from lib_dlhpc.storage.snapshots import SnapshotStore, Stream, Version
-from lib_dlhpc.training.groups import Groups
-from lib_dlhpc.training.layers.kept import Array, Tensors
-from lib_dlhpc.training.layers.slices import part_of, put_part
-from lib_dlhpc.training.optimizers import MEMORIES
-from lib_dlhpc.training.snapshot import FILE, OWN, Place, check_array, row_of, written_whole
-from lib_dlhpc.training.stage import Stage
-from lib_dlhpc.training.versions import Versions
-from lib_dlhpc.training.whole import (
+from lib_dlhpc.training.full_tensors import (
     Piece,
-    put_together,
+    assemble,
     size_of,
     statistic_places,
     view,
     weight_places,
 )
+from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.layers.saved import Array, Tensors
+from lib_dlhpc.training.layers.slices import part_of, put_part
+from lib_dlhpc.training.optimizers import MEMORIES
+from lib_dlhpc.training.snapshot import FILE, OWN, Place, check_array, row_of, written_whole
+from lib_dlhpc.training.stage import Stage
+from lib_dlhpc.training.versions import Versions
 
 STATISTICS = "statistics"
-PIECE = 1024 * 1024  # bytes that are read at a time
+PIECE = 1024 * 1024  # bytes of one read
 
 
 class Like(NamedTuple):
-    """What is known of an array that has not been read."""
+    """Shape and type of an array that has not been read."""
 
     shape: tuple[int, ...]
     dtype: Any
 
     @property
     def size(self) -> int:
-        """Return how many elements it has."""
+        """Return the number of elements."""
         return prod(self.shape)
 
 
@@ -70,9 +70,9 @@ def save_stages(
 def whole_arrays(
     experiment: Experiment, groups: Groups, stages: Sequence[Stage], place: Place
 ) -> Iterator[Stream]:
-    """Yield the arrays of a snapshot, the large ones a whole tensor at a time.
+    """Yield the arrays of a snapshot, the large ones one full tensor at a time.
 
-    All ranks take all of it; what the others get has no numbers.
+    All ranks must consume all of it; on ranks other than 0 the tensors are empty.
     """
     weights, dtype = weight_places(experiment.model), stages[0].network.dtype
     where = np.array([place.step, place.epoch, place.batch, stages[0].optimizer.updates])
@@ -88,7 +88,7 @@ def whole_arrays(
 
 
 def write_archive(path: Path, streams: Iterable[Stream]) -> None:
-    """Write arrays as numpy.savez would, and in its place when all is written. Raises OSError."""
+    """Write arrays as numpy.savez would, atomically. Raises OSError."""
     with written_whole(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for stream in streams:
             _write(archive, stream)
@@ -101,10 +101,10 @@ def restore_stages(
     stages: Sequence[Stage],
     versions: Versions | None = None,
 ) -> Place:
-    """Take up the snapshot of a run folder; without one, the start. All ranks call this, and rank 0 reads.
+    """Restore the snapshot of a run folder, if there is one. All ranks call this, and rank 0 reads.
 
-    versions: of which the newest is taken up, if there is one. Raises SpecError if the snapshot cannot be
-    read, or is another model's.
+    versions: the newest is restored, if there is one. Raises SpecError if the snapshot cannot be read, or
+    belongs to another model.
     """
     world, model, dtype = groups.world, experiment.model, stages[0].network.dtype
     weights, statistics = weight_places(model), statistic_places(model)
@@ -119,7 +119,7 @@ def restore_stages(
         check_array(seen, (size_of(statistics),), dtype, STATISTICS)
         for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
             if name not in arrays:
-                continue  # of another rule: its memory starts as zeros
+                continue  # saved with another optimizer: this state starts at zero
             check_array(arrays[name], (size_of(weights),), dtype, name)
             values = _read(source, name, [prod(at.shape) for at in weights.values()], dtype)
             for (tensor, at), flat in zip(weights.items(), values, strict=True):
@@ -137,7 +137,7 @@ def restore_stages(
 def _whole(
     groups: Groups, stages: Sequence[Stage], array: str, tensor: str, shape: tuple[int, ...]
 ) -> Array:
-    """Return one whole tensor on rank 0; all ranks call this."""
+    """Return one full tensor on rank 0; all ranks call this."""
     found = groups.world.gather([p for stage in stages for p in stage.pieces(array, tensor)])
     whole = np.empty(shape if found else 0, stages[0].network.dtype)
     for piece in chain(*(found or [])):
@@ -148,12 +148,12 @@ def _whole(
 def _statistics(
     experiment: Experiment, found: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
 ) -> Tensors:
-    """Return the running statistics: once, or, where replicas have their own, a row a replica."""
+    """Return the running statistics: once, or one row a replica where they are local."""
     places = statistic_places(experiment.model)
     if not places:
         return {}
     rows = [
-        put_together(places, chain(*(pieces for data, pieces in found if data == row)), dtype)
+        assemble(places, chain(*(pieces for data, pieces in found if data == row)), dtype)
         for row in range(replicas)
     ]
     if experiment.training.normalisation == "local":
@@ -162,7 +162,7 @@ def _statistics(
 
 
 def _write(archive: zipfile.ZipFile, stream: Stream) -> None:
-    """Write arrays one behind the other as one of numpy's, as numpy.savez would."""
+    """Write arrays, concatenated, as one .npy entry."""
     descr = npy.dtype_to_descr(np.dtype(stream.dtype))
     about = {"descr": descr, "fortran_order": False, "shape": stream.shape}
     with archive.open(f"{stream.name}.npy", "w", force_zip64=True) as file:
@@ -218,7 +218,7 @@ class Newest:
 
 @contextmanager
 def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
-    """Give the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
+    """Yield the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
     if versions and versions.newest:
         yield Newest(versions.store, versions.newest)
         return
@@ -232,7 +232,7 @@ def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | N
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, SpecError):
             raise
-        raise SpecError(f"{path}: not a snapshot that can be read: {error}.") from None
+        raise SpecError(f"{path}: not a readable snapshot: {error}.") from None
 
 
 def _about(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
@@ -248,12 +248,12 @@ def _about(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
         if name in found
     }
     if "place" not in small:
-        raise ValueError("it does not say where it is")
+        raise ValueError("it has no entry 'place'")
     return small, found
 
 
 def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) -> Iterator[Array]:
-    """Yield one of the arrays piece by piece; where there is no file, arrays to be filled in."""
+    """Yield one of the arrays in pieces; without a source, uninitialized arrays."""
     chunks = source.chunks(name) if source is not None else iter(())
     left = memoryview(b"")
     for size in sizes:
@@ -262,7 +262,7 @@ def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) ->
         while source is not None and start < flat.nbytes:
             left = left or memoryview(next(chunks, b""))
             if not left:
-                raise ValueError(f"{name} is cut short")
+                raise ValueError(f"{name} is truncated")
             count = min(len(left), flat.nbytes - start)
             target[start : start + count] = np.frombuffer(left[:count], np.uint8)
             left, start = left[count:], start + count

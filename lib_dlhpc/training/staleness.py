@@ -1,9 +1,8 @@
-"""Which updates an asynchronous run made, how stale they were, and when: as counts and as rows of a Timeline.
+"""Updates of an asynchronous run, their staleness and times: as counts and as rows of a Timeline.
 
-The rows are those of a simulated run: "push" lasts until the gradient's turn has come, the queue
-included; "update" is the time in which the first server applies it; "pull" begins when that server lets
-the weights go. The servers are no ranks of the table: what they do stands in the rows of the worker that
-waits for it.
+The rows are those of a simulated run: "push" lasts until the server starts on the gradient, queueing
+included; "update" is the time in which the first server applies it; "pull" begins when that server releases
+the weights. The servers are not ranks of the table: their activity is in the rows of the worker that waits.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.record import MOST_STEPS, Recorder
 
 
@@ -20,11 +19,11 @@ class Updates:
     """The updates of a run, in the order in which the first server applied them."""
 
     worker: Array
-    staleness: Array  # updates that its weights had missed
+    staleness: Array  # updates applied since its weights were pulled
 
     @property
     def histogram(self) -> Array:
-        """How many updates were 0, 1, 2 ... updates stale."""
+        """Number of updates with staleness 0, 1, 2, ..."""
         return np.bincount(self.staleness)
 
     def as_dict(self) -> dict[str, Any]:
@@ -37,7 +36,7 @@ class Updates:
 
 
 class Served(NamedTuple):
-    """When a server had to do with one gradient, in s of its clock."""
+    """Server times of one gradient, in s of the server's clock."""
 
     applying: float
     applied: float
@@ -45,7 +44,7 @@ class Served(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """When its worker had, in s of the worker's clock."""
+    """Worker times of one gradient, in s of the worker's clock."""
 
     push: float  # begin
     pulled: float  # end
@@ -53,7 +52,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Log:
-    """What a server takes down."""
+    """What a server records."""
 
     updates: list[tuple[int, int]] = field(default_factory=list)  # worker, staleness
     served: dict[int, list[Served]] = field(default_factory=dict)  # of each worker, step by step
@@ -74,10 +73,10 @@ def add_rows(
     ahead: float,
     size: int,
 ) -> None:
-    """Add to a worker's rows what the first server did for it in its first steps.
+    """Add the first server's events to a worker's rows.
 
-    ahead: s by which the server's clock is ahead of the worker's. Clocks are known to some microseconds;
-    what would lie outside of push and pull is put at their edge. size: B that go each way.
+    ahead: s by which the server's clock is ahead of the worker's. Clock offsets are known to some microseconds;
+    times outside of push and pull are clipped to their limits. size: B in each direction.
     """
     recorder.on = True
     for (begin, end), times in zip(asked[:MOST_STEPS], served[:MOST_STEPS], strict=True):

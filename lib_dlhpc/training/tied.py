@@ -1,4 +1,4 @@
-"""Weights that several stages have: their gradients are summed over these stages, exactly once."""
+"""Tied weights: their gradients are allreduced over the stages that share them, exactly once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,16 +7,16 @@ from typing import Any
 
 from lib_dlhpc import layout
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.groups import Groups
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.stage import Stage
-from lib_dlhpc.training.together import sums
 
 
 @dataclass
 class Tied:
-    """What this rank must sum after backward: the gradients of its own stages, and with whom."""
+    """The allreduces of tied gradients after backward: this rank's gradients and communicators."""
 
     shared: list[tuple[str, Any, list[Array]]]  # name of the weights, communicator, gradients
     recorder: Recorder
@@ -26,7 +26,7 @@ class Tied:
     def of(
         cls, experiment: Experiment, groups: Groups, stages: list[Stage], recorder: Recorder
     ) -> Iterator["Tied"]:
-        """Give the sums of a run; all ranks of a pipeline call this."""
+        """Yield the tied weights of a run; all ranks of a pipeline call this."""
         found, comms = [], []
         try:
             for name, ranks in _holders(experiment, groups).items():
@@ -44,20 +44,20 @@ class Tied:
                 comm.Free()
 
     def sum(self) -> None:
-        """Put the sum over all stages that have the weights where each has its own gradients."""
+        """Allreduce the gradients, in place, over all stages that share the weights."""
         for name, comm, own in self.shared:
             total = own[0].copy()
             for other in own[1:]:
                 total += other
             if comm is not None:
                 with self.recorder.communicates(f"sum of {name}", total.nbytes):
-                    total = sums(comm)(total)
+                    total = allreduce_of(comm)(total)
             for each in own:
                 each[...] = total
 
 
 def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
-    """Return which ranks of the pipeline have each of the weights that several stages share."""
+    """Return the pipeline ranks that hold each tied weight."""
     depth = groups.pipeline.size
     if depth == 1:
         parts = layout.parts(experiment, groups.world.rank)
@@ -71,7 +71,7 @@ def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
 
 
 def _some(groups: Groups, ranks: list[int]) -> Any:
-    """Return a communicator of some ranks of the pipeline; None where this one is not among them, or alone."""
+    """Return a communicator of some ranks of the pipeline; None if this rank is no member or the only one."""
     if groups.pipeline.size == 1:
         return None
     from mpi4py import MPI

@@ -1,4 +1,4 @@
-"""Which networks can be trained: a model whose layers cannot be is refused by name, before any work."""
+"""Which models can be trained: layers that cannot be trained are refused by name, before any work."""
 
 from collections.abc import Collection
 
@@ -29,7 +29,7 @@ SHAPES = {
 def check_layers(model: Model, sends: Collection[str] = ()) -> None:
     """Raise SpecError for layers that can be priced but not trained.
 
-    sends: the outputs that a stage of a pipeline gives away.
+    sends: the outputs that a stage of a pipeline sends.
     """
     read = {name for layer in model.layers for name in layer.inputs} | {*sends}
     layers = {layer.name: layer for layer in model.layers if layer.kind != "receive"}
@@ -49,7 +49,7 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
         if layer.kind == "embedding" and layer.inputs != ("input",):
             raise SpecError(
                 f"{layer.name}: reads {layer.inputs[0]}; to be trained it must read the samples' own"
-                " whole numbers, 'input'."
+                " integers, 'input'."
             )
         owner = layers.get(layer.attributes.get("tied", ""))
         features = layer.input_shape[-1]
@@ -62,5 +62,5 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
         if layer.name not in read and layer is not model.layers[-1]:
             raise SpecError(
                 f"{layer.name}: no layer reads its output, so it cannot be trained; only the last"
-                f" layer, {model.layers[-1].name}, may go unread."
+                f" layer, {model.layers[-1].name}, may be unread."
             )

@@ -1,9 +1,8 @@
 """train: a run on the ranks of a communicator, equal to the same run on one rank.
 
-Every rank takes its share of each global batch; losses are means over the global batch, so gradients are
-summed, never averaged over ranks, and shares may be uneven. With local updates every rank moves its
-own weights, and every so many steps all take the mean of them; when the run is tested and when it ends,
-it is the mean that counts.
+Every rank processes its part of each global batch; losses are means over the global batch, so gradients are
+summed, never averaged over ranks, and parts may be uneven. With local updates (local SGD) every rank updates its
+own weights, and every `local_steps` steps all ranks average them; evaluation and the final result use the mean.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,52 +20,54 @@ from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.check import check
+from lib_dlhpc.training.collectives import allreduce_of, decided_by_rank_zero, mean
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.data import Data, global_batches, load, precision_of, samples_of, share
 from lib_dlhpc.training.exchange import Exchange, exchange_of
-from lib_dlhpc.training.layers.kept import Array
-from lib_dlhpc.training.layers.room import give_back
-from lib_dlhpc.training.network import ALONE, Network
+from lib_dlhpc.training.layers.arena import trim_heap
+from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.training.network import SINGLE, Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.peak import Memory, Peak
 from lib_dlhpc.training.rates import batch_at, rate_at
 from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather, offset
 from lib_dlhpc.training.snapshot import Place, gathered, restore, save
 from lib_dlhpc.training.staleness import Updates
-from lib_dlhpc.training.together import first_says, mean, sums
 from lib_dlhpc.training.versions import Versions, versions_of
 
-TOLD = 0.5  # s between two reports of the loss, at least
+REPORT_INTERVAL = 0.5  # s between two reports of the loss, at least
 Report = Callable[[dict[str, Any]], None]
 
 
-FAR = 10  # times the loss of a guess: fresh weights begin near it, and only weights that grew are so sure and wrong
+FAR = (
+    10  # times the loss of a guess: initial weights begin near it, only diverged weights exceed it
+)
 
 
 class Diverged(ArithmeticError):
-    """The loss is no number any more, or FAR above that of a guess when the run is over."""
+    """The loss is not finite, or FAR above that of a guess at the end of the run."""
 
 
 @dataclass
 class Run:
-    """What came of a run."""
+    """The result of a run."""
 
     network: Network
     timeline: Timeline | None  # of all ranks, on rank 0
-    loss: float  # the last that was reported
-    accuracy: float | None  # on the test samples; None where targets are no classes
+    loss: float  # the last one reported
+    accuracy: float | None  # on the test samples; None for regression
     test_loss: float
     samples: int  # trained on, all ranks together
     seconds: float
-    sent: float = 0.0  # B that a rank gives to the exchange in a mean step
-    updates: Updates | None = None  # asynchronous ones
+    sent: float = 0.0  # B that a rank sends in a mean step
+    updates: Updates | None = None  # of an asynchronous run
     memory: list[Memory] = field(default_factory=list)  # of each rank, on rank 0
-    # s that each rank waited for a core, (ranks, steps), on rank 0; empty where that is not known
+    # s that each rank waited for a core, (ranks, steps), on rank 0; empty if unknown
     core_wait: list[list[float]] = field(default_factory=list)
 
     @property
     def gradients(self) -> int:
-        """B of all gradients that a rank makes in a step; of its first stage, if it has several."""
+        """B of a rank's gradients in a step; of its first stage, if it has several."""
         return int(self.network.table.size * self.network.dtype.itemsize)
 
 
@@ -80,16 +81,16 @@ def train(
     """Train on the ranks of `comm`; all of them call this.
 
     folder: snapshots are read from there and written there, at the end of each epoch and every
-    run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that says. report:
-    called on rank 0 with what is new: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
-    epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of a step that
-    begins. Raises Diverged with rank, step and layer when the loss is no number, SpecError for what
-    cannot be trained; Diverged also where the loss on the test samples ends FAR above that of a guess.
+    run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that file specifies. report:
+    called on rank 0 with metrics: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
+    epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of each step as it
+    begins. Raises Diverged with rank, step and layer when the loss is not finite, SpecError for what
+    cannot be trained; Diverged also if the final loss on the test samples exceeds FAR times that of a guess.
     """
     check(experiment)
     peak = Peak()
     data = load(experiment, precision_of(experiment))
-    give_back()
+    trim_heap()
     if is_shared_out(experiment):
         from lib_dlhpc.training.hybrid import train_hybrid as way
     else:
@@ -100,14 +101,14 @@ def train(
     if run.test_loss > FAR * guess > 0:
         raise Diverged(
             f"the loss on the test samples ended at {run.test_loss:,.3g}, {run.test_loss / guess:,.3g} times that"
-            f" of a guess, {guess:.3g} (more than {FAR} times counts as diverged); take a smaller training.rate"
+            f" of a guess, {guess:.3g} (more than {FAR} times counts as diverged); use a smaller training.rate"
             f" than {experiment.training.rate:g}, or a warm-up"
         )
     return run
 
 
 def loss_of_a_guess(data: Data, outputs: int) -> float:
-    """Return the loss that is expected before training: all classes are as likely, or outputs are of size 1."""
+    """Return the expected loss before training: uniform class probabilities, or outputs of size 1."""
     if data.classes:
         return float(np.log(outputs))
     return 1.0 + float(np.mean(np.square(data.y, dtype=np.float64)))
@@ -121,10 +122,10 @@ def _train_replicas(
     report: Report,
     begins: Callable[[int], None],
 ) -> Run:
-    """Train where each rank has a whole network."""
+    """Train data-parallel: each rank has the full network."""
     network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
     if experiment.training.normalisation == "global" and comm.size > 1:
-        network.context.sum_over_ranks = sums(comm)
+        network.context.sum_over_ranks = allreduce_of(comm)
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
     if experiment.training.sparsity:
         optimizer = plain(experiment.training)
@@ -166,7 +167,7 @@ class Ranks:
         begins: Callable[[int], None],
         shift: float,
     ) -> Run:
-        begun = told = saved = monotonic()
+        begun = reported = saved = monotonic()
         loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
         first = place.step
         accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
@@ -181,18 +182,20 @@ class Ranks:
             )
             apart = self._alone and place.step % self.experiment.strategy.local_steps
             if apart and not (last or version):
-                continue  # local updates: ranks meet only where they take the mean
+                continue  # local updates: ranks synchronize only to average
             due = folder is not None and 0 < interval < met - saved
-            tell, keep = first_says(self.comm, met - told > TOLD, due)
-            if last or tell or version:
-                told, loss = monotonic(), self._mean_loss(own_loss)
+            report_due, keep = decided_by_rank_zero(
+                self.comm, met - reported > REPORT_INTERVAL, due
+            )
+            if last or report_due or version:
+                reported, loss = monotonic(), self._mean_loss(own_loss)
                 row = {"step": place.step, "epoch": at, "loss": loss}
-                row |= {"rate": self._rate(at, len(indices)), "seconds": told - begun}
-                self._tell(report, row)
+                row |= {"rate": self._rate(at, len(indices)), "seconds": reported - begun}
+                self._report(report, row)
             if last:
                 accuracy, test_loss = self._test(place.step)
                 tested = {"test_loss": test_loss, "accuracy": accuracy}
-                self._tell(report, {"epoch": self._at(place), **tested})
+                self._report(report, {"epoch": self._at(place), **tested})
             if folder is not None and (version if self.versions else last or keep):
                 metrics = {"epoch": self._at(place), "loss": loss} | (tested if last else {})
                 self._save(folder, place, metrics)
@@ -200,7 +203,7 @@ class Ranks:
         self._settle()
         seconds = monotonic() - begun
         self._unite()
-        timeline = self._told(gather(self.recorder, self.comm, shift))
+        timeline = self._refined(gather(self.recorder, self.comm, shift))
         sent = self._sent / max(place.step - first, 1)
         run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
         run.core_wait = self.comm.gather(self.recorder.core_wait.steps) or []
@@ -208,20 +211,20 @@ class Ranks:
 
     @property
     def _sent(self) -> float:
-        """B that this rank has given away so far."""
+        """B that this rank has sent so far."""
         return self.exchange.sent
 
     @property
     def _alone(self) -> bool:
-        """Whether a rank moves by its own gradients."""
+        """Whether a rank updates by its own gradients only."""
         return self.experiment.strategy.update == "local"
 
-    def _told(self, timeline: Timeline | None) -> Timeline | None:
-        """Return the timeline of all ranks, which rank 0 has, as the engine tells it."""
+    def _refined(self, timeline: Timeline | None) -> Timeline | None:
+        """Return the timeline of all ranks, on rank 0, refined by the engine."""
         return timeline
 
     def _batches(self, place: Place) -> Iterator[tuple[float, Array]]:
-        """Yield the global batches that are left, from `place` on; the caller moves `place`."""
+        """Yield the global batches from `place` on; the caller advances `place`."""
         epochs = self.experiment.run.epochs
         while place.epoch < epochs:
             batches = global_batches(self.experiment, len(self.data.x), place.epoch)
@@ -231,7 +234,7 @@ class Ranks:
                 yield at, indices
 
     def _advance(self, place: Place) -> bool:
-        """Move `place` on by a batch; return whether an epoch or the run ends there."""
+        """Advance `place` by a batch; return whether an epoch or the run ends there."""
         place.step, place.batch = place.step + 1, place.batch + 1
         done = place.batch * self._batch_size(place.epoch) / len(self.data.x)
         if done >= 1:
@@ -239,7 +242,7 @@ class Ranks:
         return done >= 1 or place.epoch + done >= self.experiment.run.epochs
 
     def _at(self, place: Place) -> float:
-        """Return how many epochs are done."""
+        """Return the number of completed epochs."""
         return place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
 
     def _batch_size(self, epoch: int) -> int:
@@ -247,7 +250,7 @@ class Ranks:
         return batch_at(self.experiment.training, epoch, batch, len(self.data.x))
 
     def _step(self, step: int, at: float, indices: Array) -> float:
-        """Train on one global batch; return this rank's share of its mean loss."""
+        """Train on one global batch; return this rank's part of its mean loss."""
         recorder, now, alone = self.recorder, self.recorder.now, self._alone
         mine = share(len(indices), self.comm.rank, self.comm.size)
         own = indices[mine]
@@ -257,13 +260,13 @@ class Ranks:
         x = samples_of(self.experiment, self.data, step, indices, mine)
         fetched = now()
         recorder.add("input", "fetch the batch", begin, fetched)
-        kept = None if len(own) else self.network.statistics.copy()
+        before = None if len(own) else self.network.statistics.copy()
         outputs = self.network.forward(x)
-        if kept is not None and self.experiment.training.normalisation == "local":
-            self.network.statistics[...] = kept  # a rank without samples has seen nothing
+        if before is not None and self.experiment.training.normalisation == "local":
+            self.network.statistics[...] = before  # a rank without samples has no statistics
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         loss, dy = function(outputs, self.data.y[own], len(indices))
-        if alone:  # its own samples stand for those of all ranks
+        if alone:  # local samples stand for the global batch
             loss *= self.comm.size
             dy *= dy.dtype.type(self.comm.size)
         if not np.isfinite(loss):
@@ -283,8 +286,8 @@ class Ranks:
                 self.exchange.release(start)
 
         dys = {self.network.gives[0]: dy}
-        del outputs, dy  # backward lets go of them as soon as it can
-        self.network.back(ALONE, dys, filled)
+        del outputs, dy  # backward releases them as early as possible
+        self.network.back(SINGLE, dys, filled)
         end = now()
         for bucket, (start, stop) in enumerate(pairwise(edges), 1):
             recorder.add("backward", f"backward {bucket}", start, stop)
@@ -311,7 +314,7 @@ class Ranks:
         return float(self.comm.allreduce(own)) / (self.comm.size if self._alone else 1)
 
     def _test(self, step: int) -> tuple[float | None, float]:
-        """Return accuracy and loss on the test samples; every rank takes its share of them."""
+        """Return accuracy and loss on the test samples; every rank evaluates its part."""
         begin = self.recorder.now()
         own = self._unite()
         mine = share(len(self.data.test_x), self.comm.rank, self.comm.size)
@@ -325,25 +328,25 @@ class Ranks:
             loss += function(outputs, self.data.test_y[part], len(self.data.test_x))[0]
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
         if not np.isfinite(loss):
-            raise Diverged(f"the loss on the test samples is no number any more: after step {step}")
+            raise Diverged(f"the loss on the test samples is not finite: after step {step}")
         for array, values in own:
             array[...] = values
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         return (right / self.data.test_y.size if self.data.classes else None), loss
 
     def _unite(self) -> list[tuple[Array, Array]]:
-        """Put the mean over all ranks where each has its own; return what was there.
+        """Average over the ranks what is local to each; return the local values.
 
-        Then all test, and at the end hold, one network: the ranks' running statistics are their own
-        where each normalises by itself, and between two means of local updates the weights are.
+        Then all ranks evaluate, and at the end hold, one network: running statistics are local with local
+        normalization, and so are weights between two averages of local updates.
         """
         network = self.network
         own = [network.weights] if self._alone else []
         own += [network.statistics] if self.experiment.training.normalisation == "local" else []
-        kept = [(array, array.copy()) for array in own if array.size]
-        for array, _ in kept:
+        local = [(array, array.copy()) for array in own if array.size]
+        for array, _ in local:
             mean(self.comm, array)
-        return kept
+        return local
 
     def _save(self, folder: Path, place: Place, metrics: dict[str, Any]) -> None:
         begin = self.recorder.now()
@@ -357,7 +360,7 @@ class Ranks:
             self.recorder.add("checkpoint", "write a checkpoint", begin, end, "checkpoint")
 
     def _settle(self) -> None:
-        """Wait until all that was saved is on the disk: whichever rank returns can read it."""
+        """Wait until everything saved is on disk, so that any rank can read it."""
         begin = self.recorder.now()
         if self.versions is not None:
             self.versions.settle(self.recorder)
@@ -365,20 +368,20 @@ class Ranks:
         self.recorder.add("checkpoint", "wait for the checkpoint", begin, self.recorder.now())
 
     def _state(self, place: Place) -> Mapping[str, Array] | Iterable[Stream]:
-        """Return the arrays of a version; rank 0 has them, and all ranks must take them."""
+        """Return the arrays of a version, on rank 0; all ranks must consume them."""
         return gathered(self.comm, self.experiment, self.network, self.optimizer, place)
 
     def _write(self, folder: Path, place: Place) -> None:
         save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
 
-    def _tell(self, report: Report, row: dict[str, Any]) -> None:
+    def _report(self, report: Report, row: dict[str, Any]) -> None:
         if self.comm.rank == 0:
             report(row)
 
     def _where(self, step: int, x: Array) -> str:
-        """Say where numbers stopped being numbers."""
-        self.network.context.sum_over_ranks = lambda values: values  # the others are elsewhere
-        layer = self.network.first_without_numbers(x)
-        return (
-            f"the loss is no number any more: rank {self.comm.rank}, step {step}, first in {layer}"
-        )
+        """Return a message with the rank, step and layer of the first non-finite output."""
+        self.network.context.sum_over_ranks = lambda values: (
+            values
+        )  # the other ranks do not take part
+        layer = self.network.first_non_finite(x)
+        return f"the loss is not finite: rank {self.comm.rank}, step {step}, first in {layer}"

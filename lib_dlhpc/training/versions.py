@@ -1,7 +1,7 @@
-"""Versions: the snapshots of a run in a store, written while training goes on.
+"""Versions: checkpoints of a run in a store, written asynchronously during training.
 
-A version holds the arrays that snapshot.npz would, whole tensors in the order of the unsplit network, so any
-number of ranks takes up what any other has saved; and the experiment, as text. Rank 0 writes.
+A version holds the arrays of snapshot.npz, full tensors in the order of the unpartitioned network, so any number of
+ranks can restore what any other has saved; and the experiment, as text. Rank 0 writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +15,14 @@ import numpy as np
 from lib_dlhpc.spec.experiment import Experiment, dumps
 from lib_dlhpc.storage.snapshots import Saving, SnapshotStore, Stream, Version
 from lib_dlhpc.storage.snapshots.plan import EXPERIMENT, Plan, read_plan
-from lib_dlhpc.training.layers.kept import Array, Tensors
+from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.record import Recorder
 
-ROOM = 64 * 1024 * 1024  # B of the copy, where no rank has memory for the whole state
+ROOM = 64 * 1024 * 1024  # B of the staging buffer, where no rank has memory for the full state
 
 
 class Versions:
-    """A run's store, as all its ranks know it."""
+    """A run's checkpoint store, on all its ranks."""
 
     def __init__(self, plan: Plan, folder: Path, comm: Any, text: str, room: float) -> None:
         self.plan, self.rank = plan, comm.rank
@@ -32,7 +32,7 @@ class Versions:
         self._going: tuple[Saving, float] | None = None
 
     def due(self, step: int, epoch_ends: bool, run_ends: bool) -> bool:
-        """Return whether a version is to be saved after `step` steps; all ranks say the same."""
+        """Return whether a version is to be saved after `step` steps; the same on all ranks."""
         return run_ends or (step % self.plan.every == 0 if self.plan.every else epoch_ends)
 
     def save(
@@ -42,7 +42,7 @@ class Versions:
         metrics: Mapping[str, Any],
         recorder: Recorder,
     ) -> None:
-        """Save a version; all ranks call this. Rank 0 copies and goes on; streams may need all ranks."""
+        """Save a version; all ranks call this. Rank 0 copies and continues; streams may need all ranks."""
         self.settle(recorder)
         if self.rank:
             if not isinstance(arrays, Mapping):
@@ -59,7 +59,7 @@ class Versions:
         self._going = saving, begin
 
     def settle(self, recorder: Recorder) -> None:
-        """Wait for the version that is on its way, and take down how long it took. Raises what went wrong."""
+        """Wait for the version in flight and record its duration. Raises the errors of the write."""
         if self._going is not None:
             (saving, begin), self._going = self._going, None
             saving.wait()
@@ -77,7 +77,7 @@ class Versions:
 def versions_of(
     folder: Path | None, comm: Any, experiment: Experiment, room: float = inf
 ) -> Iterator[Versions | None]:
-    """Give the versions of a run folder, None if it has a snapshot.npz instead; all is published at the end."""
+    """Yield the versions of a run folder, None if it uses snapshot.npz; all are published at the end."""
     plan = read_plan(folder) if folder is not None else None
     if folder is None or plan is None:
         yield None

@@ -1,8 +1,8 @@
-"""Where a network's weights lie, and where its gradients go.
+"""Storage of a network's weights and gradients.
 
 The network asks a store for the weights of one layer at a time, before its forward and its backward pass,
-and says when it is done with them and when a gradient has been written. A store may have all of them at
-hand, as InMemory does, fetch them when they are asked for, or take each gradient away as it comes.
+and reports when it has finished with them and when a gradient is written. A store may hold all of them in
+memory, as InMemory does, fetch them on request, or send each gradient off as it is written.
 """
 
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from typing import Any, Protocol
 import numpy as np
 
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.training.layers.kept import Array, Tensors
-from lib_dlhpc.training.layers.room import Room
+from lib_dlhpc.training.layers.arena import Arena
+from lib_dlhpc.training.layers.saved import Array, Tensors
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Where one tensor of weights lies."""
+    """Position of one tensor in the flat array."""
 
     name: str  # "conv1.weight"
     layer: int
     start: int
     stop: int
     shape: tuple[int, ...]
-    decays: bool  # biases, scales and shifts take neither weight decay nor a rate of their own
+    decays: bool  # biases, scales and shifts take neither weight decay nor a local rate
 
 
 @dataclass(frozen=True)
 class Table:
     """The parameters of a network in the order of its layers, as if they lay in one flat array.
 
-    of: for each layer those that it sees, by its own names for them; a tied layer sees the embedding's.
+    of: for each layer the parameters that it sees, by its own names; a tied layer sees the embedding's.
     adds: those to whose gradients several layers add.
     """
 
@@ -54,14 +54,14 @@ class Table:
 
 
 def table_of(model: Model, layers: list[Any]) -> Table:
-    """Return where the parameters of `layers` lie, which were made from those of the model.
+    """Return the positions of the parameters of `layers`, which were made from those of the model.
 
-    A tied layer whose embedding is in another stage of the pipeline has a copy of its weight as its own.
+    A tied layer whose embedding is in another stage of the pipeline has its own copy of the weight.
     """
     found: list[Parameter] = []
     of: list[dict[str, Parameter]] = []
     adds: list[Parameter] = []
-    owners: dict[str, Parameter] = {}  # the weight of each layer that another may be tied to
+    owners: dict[str, Parameter] = {}  # the weight of each layer that others may be tied to
     for index, (noun, layer) in enumerate(zip(model.layers, layers, strict=True)):
         tied, shapes = noun.attributes.get("tied"), dict(getattr(layer, "shapes", {}))
         of.append({})
@@ -83,54 +83,54 @@ def table_of(model: Model, layers: list[Any]) -> Table:
 
 
 class Store(Protocol):
-    """What a network asks of whoever has its weights. A layer is named by its index."""
+    """The storage interface of a network's weights. Layers are given by index."""
 
     table: Table
 
     def begin(self, passes: int) -> None:
-        """A step begins, in which so many passes go back."""
+        """Begin a step with `passes` backward passes."""
 
     def back(self, last: bool) -> None:
-        """A pass goes back; if it is the step's last, gradients are complete as soon as written."""
+        """Begin a backward pass; in the step's last, gradients are complete as soon as written."""
 
     def take(self, index: int, then: int | None) -> Tensors:
-        """Return a layer's weights, only to be read; the layer `then` is the next to be asked for."""
+        """Return a layer's weights, read-only; the layer `then` is needed next."""
 
     def let_go(self, index: int) -> None:
-        """Nobody looks at these weights any more."""
+        """Release a layer's weights."""
 
     def target(self, index: int) -> Tensors:
-        """Return where a layer shall write its gradients, or add them, where several layers do."""
+        """Return arrays where a layer writes its gradients, or adds them if several layers do."""
 
     def written(self, index: int) -> None:
-        """A layer has written its gradients of this pass."""
+        """Report that a layer has written its gradients of this pass."""
 
     def fill(self, index: int) -> Tensors:
-        """Return a layer's weights, to be filled in."""
+        """Return a layer's weights, to be initialized."""
 
     def filled(self, index: int) -> None:
-        """The weights are as they shall be."""
+        """Report that the weights are initialized."""
 
 
 class InMemory:
     """All weights in one flat array and all gradients in another: a bucket of gradients is a slice.
 
-    The gradients of the first pass of a step are written where they belong, those of the others are added.
+    The gradients of the first pass of a step are written in place, those of later passes are added.
     """
 
-    def __init__(self, table: Table, dtype: Any, room: Room) -> None:
-        self.table, self.room = table, room
+    def __init__(self, table: Table, dtype: Any, arena: Arena) -> None:
+        self.table, self.arena = table, arena
         self.weights, self.gradients = np.zeros(table.size, dtype), np.zeros(table.size, dtype)
         self._weights, self._gradients = table.views(self.weights), table.views(self.gradients)
-        self._passes = 0  # that went or go back in this step
+        self._passes = 0  # backward passes begun in this step
         self._apart: Tensors = {}
 
     def begin(self, passes: int) -> None:
-        """No gradient is there yet."""
+        """Start without gradients."""
         self._passes = 0
 
     def back(self, last: bool) -> None:
-        """Sums start at zero."""
+        """Zero the accumulated gradients in the first pass."""
         self._passes += 1
         if self._passes == 1:
             for each in self.table.adds:
@@ -141,21 +141,21 @@ class InMemory:
         return self._weights[index]
 
     def let_go(self, index: int) -> None:
-        """Views cost nothing."""
+        """Do nothing: views cost nothing."""
 
     def target(self, index: int) -> Tensors:
-        """Return views, or arrays apart."""
+        """Return views in the first pass, else separate arrays."""
         if self._passes == 1:
             return self._gradients[index]
         self._apart = {
-            name: self.room.array(p.shape, self.gradients.dtype)
+            name: self.arena.array(p.shape, self.gradients.dtype)
             for name, p in self.table.of[index].items()
             if p not in self.table.adds
         }
         return self._gradients[index] | self._apart
 
     def written(self, index: int) -> None:
-        """Add what was written apart."""
+        """Add the separate arrays."""
         for name, array in self._apart.items():
             self._gradients[index][name] += array
         self._apart = {}
@@ -165,4 +165,4 @@ class InMemory:
         return self._weights[index]
 
     def filled(self, index: int) -> None:
-        """It lies where it belongs."""
+        """Do nothing: views are written in place."""

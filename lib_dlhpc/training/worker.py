@@ -1,11 +1,11 @@
 """One rank of a run: mpiexec -n 4 python -m lib_dlhpc.training.worker FOLDER 4 [SECONDS].
 
-The folder holds experiment.toml. Rank 0 writes there what is new (metrics.jsonl), the timeline and the
-result; a rank that fails says what and where in error-RANK.json and ends all ranks. A rank that is killed
-cannot say so: each has a parent that watches over it, because mpiexec does not tell which one it was.
+The folder holds experiment.toml. Rank 0 writes metrics (metrics.jsonl), the timeline and the result there; a rank
+that fails writes the reason to error-RANK.json and aborts all ranks. A killed rank cannot report, and mpiexec does
+not report which one it was, so each rank has a parent process that monitors it.
 
-SECONDS: for so long before the run, and after it, the same ranks take whole steps of other small runs
-(probe_steps.py); the result has what they took, "beside". They say what pace the machine had at that moment.
+SECONDS: for this long before and after the run, the same ranks take whole steps of other small runs
+(probe_steps.py); the result has their times, "beside": the slowdown factor of the machine at that moment.
 """
 
 import json
@@ -24,34 +24,36 @@ from typing import Any
 
 from lib_dlhpc.lifetime.files import naming, write_status, write_text
 from lib_dlhpc.lifetime.watching import end_with
-from lib_dlhpc.training.watching import unname_shared
+from lib_dlhpc.training.shared_memory import unname_shared
 
-ECHO = 1.0  # s: an error of MPI is often the echo of another rank's end, which is to be told first
+ECHO = (
+    1.0  # s: an MPI error is often the echo of another rank's failure, which must be reported first
+)
 METRICS = "metrics.jsonl"
-MOST = 1200  # characters of a traceback that are kept: on a full disk all that is said must fit into one block
+MOST = 1200  # characters of a traceback that are stored: on a full disk the report must fit into one block
 
 
 class Whereabouts:
-    """Which rank this is and which step it is at, for whoever must tell when it no longer can."""
+    """Rank and current step, in memory shared with the parent, which reports them after a crash."""
 
     _form = Struct("qq")
 
     def __init__(self) -> None:
-        self._memory = mmap(-1, self._form.size)  # shared with a child
+        self._memory = mmap(-1, self._form.size)  # shared with the child process
         self.set(-1, -1)
 
     def set(self, rank: int, step: int) -> None:
-        """Take down; cheap enough for every step."""
+        """Store; cheap enough for every step."""
         self._form.pack_into(self._memory, 0, rank, step)
 
     def get(self) -> tuple[int, int]:
-        """Return (rank, step); -1 is not known yet."""
+        """Return (rank, step); -1 if unknown."""
         rank, step = self._form.unpack_from(self._memory)
         return rank, step
 
 
 def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> None:
-    """Train; `expected` is the number of ranks that was asked for, `seconds` those of other runs beside."""
+    """Train; `expected` is the number of ranks requested, `seconds` those of the other small runs."""
     import numpy as np
     from mpi4py import MPI
 
@@ -68,8 +70,10 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         who = {"rank": comm.rank, "process": os.getpid()}
         write_text(folder / f"rank-{comm.rank}.json", json.dumps(who))
         unname_shared(comm)
-        np.seterr(over="ignore", invalid="ignore")  # a loss that is no number is told once, by name
-        begins, report = _tellers(folder / METRICS, comm.rank, at)
+        np.seterr(
+            over="ignore", invalid="ignore"
+        )  # a non-finite loss is reported once, as Diverged
+        begins, report = _callbacks(folder / METRICS, comm.rank, at)
         beside = []
         if seconds:
             steps_of(comm, seconds)  # cores that were idle are slow at first
@@ -93,9 +97,9 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
 
 
 def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
-    """Let a child be the rank; if it is killed, write down which one it was before mpiexec ends the others.
+    """Run the rank in a child process; if it is killed, record its rank before mpiexec ends the others.
 
-    Where the rank has failed this process ends by a signal: a status alone mpiexec may miss.
+    If the rank has failed, this process ends by a signal: mpiexec may miss an exit status.
     """
     at, above, own = Whereabouts(), os.getppid(), os.getpid()
     child = os.fork()
@@ -115,10 +119,10 @@ def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
     os._exit(0)
 
 
-def _tellers(
+def _callbacks(
     path: Path, rank: int, at: Whereabouts
 ) -> tuple[Callable[[int], None], Callable[[dict[str, Any]], None]]:
-    """Return what to call as a step begins, and what to call with a row of metrics."""
+    """Return the callbacks for the start of a step and for a row of metrics."""
     first = True
 
     def begins(step: int) -> None:
@@ -136,10 +140,10 @@ def _tellers(
 
 
 def carry_on(path: Path, step: int) -> None:
-    """Leave out of the metrics what a run told of steps after its snapshot, and a line half written."""
+    """Drop metrics of steps after the snapshot, and a partial last line."""
     if not path.exists():
         return
-    kept = []
+    lines = []
     for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
         try:
             row = json.loads(line)
@@ -147,12 +151,12 @@ def carry_on(path: Path, step: int) -> None:
             break
         if row.get("step", 0) > step:
             break
-        kept.append(line + "\n")
-    write_text(path, "".join(kept))
+        lines.append(line + "\n")
+    write_text(path, "".join(lines))
 
 
 def _layer(error: BaseException) -> str:
-    """Return the layer that an error comes from: the network's loops know it, and keep no books for this."""
+    """Return the layer that an error comes from: read from the traceback, so that the hot loop needs no bookkeeping."""
     from lib_dlhpc.training.network import Network
 
     found = ""
@@ -164,10 +168,10 @@ def _layer(error: BaseException) -> str:
 
 
 def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
-    """Write down what went wrong, and when: the first to fail is what the others fail of."""
+    """Write the error and its time: the first rank to fail caused the failures of the others."""
     table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
     table |= {"trace": table["trace"][-MOST:], "text": table["text"][:MOST], "time": time.time()}
-    with suppress(OSError):  # where it cannot be written, the others must still be ended
+    with suppress(OSError):  # even if the report cannot be written, the others must be aborted
         spare = folder / f"rank-{rank}.json"
         write_status(folder / f"error-{rank}.json", json.dumps(table), spare)
 
@@ -180,7 +184,7 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
     terms = breakdown(run.timeline).terms if len(run.timeline) else {}
     return {
         "ranks": ranks,
-        "loss": run.loss if isfinite(run.loss) else None,  # None: nothing was left to do
+        "loss": run.loss if isfinite(run.loss) else None,  # None: no step was left
         "accuracy": run.accuracy,
         "test_loss": run.test_loss if isfinite(run.test_loss) else None,
         "samples": run.samples,

@@ -78,9 +78,9 @@ def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
     shared.get_by_role("button", name="half the time", exact=True).click()
-    eventually(lambda: shared.get_by_text("Only the computing halves.").count() == 1)
+    eventually(lambda: shared.get_by_text("Only the computation halves.").count() == 1)
     shared.get_by_role("button", name=f"{1 / strong_gain(256, 512):.0%} of the time").click()
-    eventually(lambda: shared.get_by_text("Yes: what does not shrink").count() == 1)
+    eventually(lambda: shared.get_by_text("Yes: the terms that do not shrink").count() == 1)
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_price(

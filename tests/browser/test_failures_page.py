@@ -127,7 +127,7 @@ def test_a_run_can_be_cancelled(page: Any, eventually: Any) -> None:
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="are rare, so do not mind them").click()
+    shared.get_by_role("button", name="are rare, so ignore them").click()
     eventually(lambda: shared.get_by_text("one fails every thirteen hours").count() == 1)
     shared.get_by_role("button", name="As long as a copy to the host takes").click()
     eventually(lambda: shared.get_by_text("if the host has room").count() == 1)

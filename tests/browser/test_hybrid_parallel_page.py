@@ -93,10 +93,10 @@ def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="Tensor: each GPU has less to do").click()
-    eventually(lambda: shared.get_by_text("It exchanges in every layer.").count() == 1)
+    shared.get_by_role("button", name="Tensor: each GPU has less to compute").click()
+    eventually(lambda: shared.get_by_text("It allreduces in every layer.").count() == 1)
     shared.get_by_role("button", name="Data", exact=True).click()
-    eventually(lambda: shared.get_by_text("Yes: one sum a step").count() == 1)
+    eventually(lambda: shared.get_by_text("Yes: one allreduce a step").count() == 1)
 
 
 def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: Any) -> None:

@@ -76,7 +76,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
     shared.get_by_role("button", name="Twice the bandwidth").click()
-    eventually(lambda: shared.get_by_text("Not a byte of it is missing").count() == 1)
+    eventually(lambda: shared.get_by_text("Bandwidth is not the limit").count() == 1)
     shared.get_by_role("button", name="Packed files", exact=True).click()
     eventually(lambda: shared.get_by_text("an index in memory.").count() == 1)
 

@@ -101,7 +101,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
     shared.get_by_role("button", name="always works, with a warm-up", exact=True).click()
-    eventually(lambda: shared.get_by_text("helps over the start only").count() == 1)
+    eventually(lambda: shared.get_by_text("helps at the start only").count() == 1)
     shared.get_by_role("button", name="They are right", exact=True).click()
     eventually(lambda: shared.get_by_text("All can agree on a wrong one").count() == 1)
 

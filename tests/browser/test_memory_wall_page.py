@@ -80,9 +80,9 @@ def test_the_library_looks_for_what_fits(page: Any, eventually: Any) -> None:
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
     shared.get_by_role("button", name="As many", exact=True).click()
-    eventually(lambda: shared.get_by_text("Level 3 also sends weights").count() == 1)
-    shared.get_by_role("button", name="No, for memory: time is what it is paid with").click()
-    eventually(lambda: shared.get_by_text("Yes: sums within each layer").count() == 1)
+    eventually(lambda: shared.get_by_text("ZeRO 3 also all-gathers the weights").count() == 1)
+    shared.get_by_role("button", name="No, for memory: it costs time").click()
+    eventually(lambda: shared.get_by_text("Yes: an allreduce in each layer").count() == 1)
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")

@@ -13,7 +13,7 @@ import pytest
 from planted import Planted
 
 from lib_dlhpc.calibration.fit import Fit
-from lib_dlhpc.calibration.joined import joined
+from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibration.messages import protocol_step
@@ -292,7 +292,7 @@ def test_however_many_turns_there_are_their_seconds_are_those_asked_for(seconds)
 
 def test_a_turn_that_could_put_nothing_away_says_nothing_of_the_way_out():
     told = Planted().raw()[PROBE]
-    assert joined([told, {**told, "away": []}])["away"] == []
+    assert merged([told, {**told, "away": []}])["away"] == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lib_dlhpc.calibration import others
+from lib_dlhpc.calibration import other_processes
 from lib_dlhpc.calibration.points import Point, as_dicts
 
 SECONDS, SAMPLES = (1.0, 8.0, 2.0, 9.0, 3.0), (1, 1, 2, 1, 1)  # 1, 8, 1, 9, 3 s each
@@ -50,9 +50,9 @@ def test_tables_hold_the_spread():
 
 @pytest.mark.skipif(not others.COUNTERS.exists(), reason="this system does not say")
 def test_the_cores_work_counts_up_with_ours(monkeypatch, tmp_path):
-    before, mine = others.busy(), sum(os.times()[:2])
+    before, mine = other_processes.busy(), sum(os.times()[:2])
     while sum(os.times()[:2]) < mine + 0.2:
         pass
-    assert others.busy() - before >= 0.15  # the system counts in steps of 10 ms
-    monkeypatch.setattr(others, "COUNTERS", tmp_path / "none")
-    assert others.busy() == 0
+    assert other_processes.busy() - before >= 0.15  # the system counts in steps of 10 ms
+    monkeypatch.setattr(other_processes, "COUNTERS", tmp_path / "none")
+    assert other_processes.busy() == 0

@@ -75,4 +75,4 @@ def test_a_mistake_is_told_in_one_line(words, told, capsys):
 
 def test_a_run_that_fails_exits_1(capsys):
     assert main(["compare", DIGITS, "--steps", "20", "--set", "training.rate=1e30"]) == 1
-    assert "no number" in capsys.readouterr().err
+    assert "not finite" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.launch.folder import RESULT, STATUS, told
+from lib_dlhpc.launch.folder import RESULT, STATUS, run_status
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.store import save
 
@@ -113,7 +113,7 @@ def test_a_reader_takes_no_dead_run_for_one_that_is_running(tmp_path, capsys):
     """Where the guard was killed as well, or the machine lost its power."""
     (tmp_path / "log.txt").touch()
     (tmp_path / STATUS).write_text('{"state": "running", "pid": 1}')
-    assert told(tmp_path)["state"] == "failed" and "gone" in told(tmp_path)["reason"]
+    assert run_status(tmp_path)["state"] == "failed" and "gone" in run_status(tmp_path)["reason"]
     assert main(["jobs", "why", str(tmp_path)]) == 1 and "is failed" in capsys.readouterr().out
     (tmp_path / RESULT).write_text("{}")
-    assert told(tmp_path)["state"] == "done"
+    assert run_status(tmp_path)["state"] == "done"

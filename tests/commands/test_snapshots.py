@@ -9,7 +9,7 @@ from lib_dlhpc.cli import main
 from lib_dlhpc.spec.experiment import load, loads
 from lib_dlhpc.storage.snapshots import SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan, write_plan
-from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 EXPERIMENT = loads("""
@@ -38,7 +38,7 @@ def folder(tmp_path):
         write_plan(tmp_path / name, plan)
         if name == "slow":
             open_snapshots(tmp_path / "run/snapshots").branch("slow", 1)
-        train(experiment, Alone(), tmp_path / name)
+        train(experiment, SingleRank(), tmp_path / name)
     return tmp_path / "run"
 
 
@@ -120,8 +120,11 @@ def test_a_version_becomes_a_run_folder(dlhpc, folder, tmp_path):
         assert {name: file[name].tobytes() for name in file.files} == {
             name: array.tobytes() for name, array in wanted.items()
         }
-    whole = train(EXPERIMENT, Alone()).network.weights
-    assert train(EXPERIMENT, Alone(), tmp_path / "new").network.weights.tobytes() == whole.tobytes()
+    whole = train(EXPERIMENT, SingleRank()).network.weights
+    assert (
+        train(EXPERIMENT, SingleRank(), tmp_path / "new").network.weights.tobytes()
+        == whole.tobytes()
+    )
     before = sorted(tmp_path.rglob("*"))
     assert "is not empty" in dlhpc("branch", 1, "--out", tmp_path / "new", status=2)
     assert "is not empty" in dlhpc("restore", 1, "--out", tmp_path / "file", status=2)

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.comparison.bands import widened
-from lib_dlhpc.comparison.comparison import beside, foretold
+from lib_dlhpc.comparison.comparison import beside, estimated
 from lib_dlhpc.comparison.load import (
     AGREE,
     APART,
     SHARE,
     Load,
     load_of,
-    pace_of,
+    slowdown_of,
     spread_of,
     too_busy,
 )
@@ -52,7 +52,7 @@ def steps(run):
     ]
     timeline = from_rows(rows, run["ranks"], "measured")
     found = steps_of(timeline, 1, run["epoch"], run["core_wait"])
-    return replace(found, paces=tuple(tuple(pace) for pace in run["paces"]), asked=True)
+    return replace(found, slowdowns=tuple(tuple(pace) for pace in run["paces"]), asked=True)
 
 
 def no_verdict(run):
@@ -112,12 +112,12 @@ def test_core_waits_count_only_where_each_step_of_each_rank_has_one(core_wait):
 
 def of(*paces):
     nothing = np.empty(0)
-    return [Steps(nothing, {}, paces=tuple(each)) for each in paces]
+    return [Steps(nothing, {}, slowdowns=tuple(each)) for each in paces]
 
 
 def test_factors_are_the_geometric_mean_of_before_and_after():
-    assert pace_of(of([(1.0, 4.0), (4.0, 1.0)])) == pytest.approx((2.0, 2.0))
-    assert pace_of(of([], [])) is None
+    assert slowdown_of(of([(1.0, 4.0), (4.0, 1.0)])) == pytest.approx((2.0, 2.0))
+    assert slowdown_of(of([], [])) is None
 
 
 @given(PACES, PACES)
@@ -157,7 +157,7 @@ def test_what_is_nothing_in_all_of_them_stays_so():
 
 # --- the decision ---
 
-IDLE = Load(core_wait=0.01, paces=((1.0, 1.0), (1.1, 1.0)), asked=True, apart=1.25)
+IDLE = Load(core_wait=0.01, slowdowns=((1.0, 1.0), (1.1, 1.0)), asked=True, apart=1.25)
 
 
 def test_a_run_on_an_idle_machine_gets_a_verdict():
@@ -189,7 +189,7 @@ def test_steps_of_asynchronous_updates_need_not_be_alike():
 def busy(experiment, machine=None):
     """Return a comparison of two ranks that had no core half of the time."""
     two = experiment.set({"strategy.devices_per_node": 2})
-    told = foretold(placed(two, machine=machine))
+    expected = estimated(placed(two, machine=machine))
     found = steps_of(simulate(told.placed.experiment, steps=12))
     return beside(told, [replace(found, core_wait=0.5 * np.ones((2, 1)) * found.seconds)])
 
@@ -217,12 +217,12 @@ def test_the_exit_status_says_that_there_is_no_verdict(digits, tmp_path, monkeyp
 
 
 def test_bands_widen_with_what_the_factors_differ_by(digits, calibrated):
-    told = foretold(placed(digits, machine=calibrated))
+    expected = estimated(placed(digits, machine=calibrated))
     plain = steps_of(simulate(told.placed.experiment, steps=12))
     widths = []
     for after in (1.0, 1.2, 1.5):
         paces = ((1 / after, 1 / after), (after, after))
-        found = beside(told, [replace(plain, paces=paces, asked=True)])
+        found = beside(told, [replace(plain, slowdowns=paces, asked=True)])
         low, high = found.bands["predicted"]["one step"]
         widths.append(high / low)
         assert found.step["predicted"] == pytest.approx(told.step["predicted"])

@@ -7,7 +7,7 @@ import pytest
 from experiment_page import Now, button, click, fills, words
 
 from lib_dlhpc.comparison import Sweep
-from lib_dlhpc.comparison.comparison import beside, foretold
+from lib_dlhpc.comparison.comparison import beside, estimated
 from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.comparison.sweep import Row
@@ -65,7 +65,7 @@ def begin(tmp_path: Path) -> Any:
 
 
 def comparison(**strategy: Any) -> Any:
-    told = foretold(placed(digits(**strategy)))
+    expected = estimated(placed(digits(**strategy)))
     return told, beside(told, [steps_of(simulate(told.placed.experiment, steps=9))])
 
 

@@ -53,7 +53,7 @@ from lib_dlhpc.explore.memory_wall_ways import (
     ways_wall,
 )
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.training.lab.capped import Told, available
+from lib_dlhpc.training.lab.capped import CappedRun, available
 from lib_dlhpc.training.lab.mistakes import LabError
 
 STATES = {
@@ -62,9 +62,9 @@ STATES = {
     "memory_link": link_view(Away()),
 }
 EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
-DONE = Told("", 84e6, 0.2, "0x1p0", "abc")
-AWAY = Told("", 20e6, 0.25, "0x1p0", "abc")
-CAME = Came(Told("no room"), DONE, AWAY, (4e9, 4e9))
+DONE = CappedRun("", 84e6, 0.2, "0x1p0", "abc")
+AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
+CAME = Came(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 
 def fields(spec: Any) -> set[str]:
@@ -252,10 +252,10 @@ def test_a_run_is_told_with_ledger_prediction_and_simulation_beside_it(monkeypat
 
 
 def test_who_is_refused_out_of_core_as_well_is_told() -> None:
-    both = CAME._replace(outside=Told("no room"))
+    both = CAME._replace(outside=CappedRun("no room"))
     assert "what stays in memory is more" in came_words(Live(what="activations"), both)
     assert result_html(Live(what="activations"), both).count("refused") == 2
-    other = CAME._replace(outside=Told("", 20e6, 0.2, "0x1p0", "abd"))
+    other = CAME._replace(outside=CappedRun("", 20e6, 0.2, "0x1p0", "abd"))
     assert "not the same" in came_words(Live(), other)
 
 

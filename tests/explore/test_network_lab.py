@@ -6,7 +6,7 @@ from experiment_page import fills
 from lib_dlhpc.explore import network_lab
 from lib_dlhpc.explore.network_lab import DELAYS, RATES, sizes, state, words
 from lib_dlhpc.launch.network import NetworkError
-from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, foretold, predicted
+from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, by_ping_pong, predicted
 from lib_dlhpc.launch.network.model import Messages
 
 TRUE = Messages(1.2e-3, 8.2e-8, 1.1e-3, 128, 1.1e-3, 2e-11)
@@ -21,7 +21,7 @@ def result(slower=1.0):
     rows = [
         {"algorithm": name, "size": size, "calls": 3, "right": True, "measured": slower * seconds}
         for name in ALGORITHMS
-        for size, seconds in zip(SIZES, foretold(name, 4, SIZES, TRUE), strict=True)
+        for size, seconds in zip(SIZES, by_ping_pong(name, 4, SIZES, TRUE), strict=True)
     ]
     told = {"ranks": 4, "points": POINTS, "gamma": TRUE.gamma, "rows": rows}
     return predicted(told, 12.5e6, 1e-3)

@@ -2,15 +2,20 @@
 
 import argparse
 import json
+import os
 import re
+import shutil
+import signal
 import socket
+import tempfile
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from jupyter_server.base.websocket import WebSocketMixin
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 from lib_dlhpc.explore.door import own_names
 from lib_dlhpc.explore.serve import _configuration, served
@@ -77,6 +82,27 @@ def test_a_page_is_asked_for_a_sign_of_life_before_its_connection_is_closed_for_
         connection = WebSocketMixin()
         connection.settings = dict(configuration.Voila.get("tornado_settings", {}))
         assert connection.ping_timeout > connection.ping_interval > 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no sockets with a path")
+@pytest.mark.parametrize("name", ["t", "of-a-job-on-a-cluster" * 6], ids=["short", "long"])
+def test_a_page_gets_its_kernel_wherever_temporary_files_go_and_kill_leaves_none(
+    folder, monkeypatch, name
+):
+    """The path of a socket has about a hundred characters at most."""
+    above = Path(tempfile.mkdtemp(prefix="d", dir="/tmp"))
+    (above / name).mkdir()
+    monkeypatch.setenv("TMPDIR", str(above / name))
+    with served(folder, 1) as (address, pid):
+        assert ask(address, "/voila/render/page.ipynb")[0] == 200
+        kernels = psutil.Process(pid).children(recursive=True)
+        found = {link.laddr for kernel in kernels for link in kernel.net_connections("unix")}
+        sockets = [path for path in found if path.startswith("/tmp/")]
+        assert sockets and all(map(os.path.exists, sockets))
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(os.path.exists, sockets)), "the end of its sockets")
+    eventually(lambda: not os.listdir(above / name), "an empty folder")
+    shutil.rmtree(above)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Labs as their learners have them: checks by folder, starters out of their notebooks, solutions by name."""
+"""Labs as learners have them: checks by folder, starters out of their notebooks, solutions by name."""
 
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def starter(repository):
 
 @pytest.fixture
 def on_ranks(require):
-    """A function: what a program prints on MPI ranks."""
+    """A function: the output of a program on MPI ranks."""
     from lib_dlhpc.explore.lab import run_ranks
     from lib_dlhpc.launch.mpi import mpiexec
     from lib_dlhpc.spec.errors import SpecError

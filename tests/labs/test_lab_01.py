@@ -1,4 +1,4 @@
-"""Lab 1: the starter fails, the solution passes, and each mistake is told what it is."""
+"""Lab 1: the starter fails, the solution passes, and each mistake is named."""
 
 import pytest
 from lab_answers import found
@@ -27,7 +27,7 @@ def test_the_starter_fails_on_several_ranks_and_only_there(own, starter, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_mistake_is_told_what_it_is(own, solution, name):
+def test_each_mistake_is_named(own, solution, name):
     for mistake, (law, words) in solution(LAB).MISTAKES.items():
         findings = own.findings(mistake, name)
         finding = found(findings, law)
@@ -42,7 +42,7 @@ def test_replicas_that_agree_are_not_praised_for_it(own, solution):
         assert agree.right and "not the right ones" in agree.words
 
 
-def test_what_is_no_step_is_told_as_well(own):
+def test_what_is_no_step_is_reported(own):
     for step, words in (
         (lambda *_: None, "did not move"),
         (lambda network, *_: network.nothing, "rank 0 stopped with AttributeError"),
@@ -52,7 +52,7 @@ def test_what_is_no_step_is_told_as_well(own):
         assert words in text
 
 
-def test_learners_have_variants_of_their_own(own):
+def test_learners_have_different_variants(own):
     shares = {tuple(task.shares for task in own.tasks(name).values()) for name in NAMES}
     assert len(shares) == len(NAMES)
     for name in NAMES:

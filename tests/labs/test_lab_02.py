@@ -1,4 +1,4 @@
-"""Lab 2: the starter is right and hides nothing, the solution passes, and each mistake is told what it is."""
+"""Lab 2: the starter is right and hides nothing, the solution passes, and each mistake is named."""
 
 import functools
 
@@ -41,7 +41,7 @@ def test_the_starter_is_right_but_nothing_leaves_early(own, starter, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_mistake_is_told_what_it_is(own, solution, name):
+def test_each_mistake_is_named(own, solution, name):
     for mistake, (step, law, words) in solution(LAB).MISTAKES.items():
         findings = own.findings(step, name)
         finding = found(findings, law)
@@ -50,7 +50,7 @@ def test_each_mistake_is_told_what_it_is(own, solution, name):
         assert not found(findings, own.TARGET).right
 
 
-def test_a_step_that_does_not_come_through_is_told_first(own):
+def test_a_step_that_fails_is_reported_first(own):
     findings = own.findings(lambda *_, bucket=1: _[4].rank and _[4].Barrier(), "x")
     assert findings[0].law == own.ALL and "for rank 0" in findings[0].words
     assert all(each.right is None for each in findings[1:])
@@ -70,6 +70,6 @@ def test_nothing_is_started_or_written_before_the_checks_hold(own, solution, mon
 
 def test_what_the_notebook_shows_is_shown(own, solution):
     assert "gradients of 8 B" in own.machine("x").value
-    assert "Recorded" not in own.picture(lambda: 0, "x").value  # a mistake, told as text
+    assert "Recorded" not in own.picture(lambda: 0, "x").value  # a mistake, reported as text
     for figure in (own.picture(solution(LAB).step, "x"), own.simulated("x", 20_000)):
         assert "4 ranks" in figure.summary or "rank" in figure.summary

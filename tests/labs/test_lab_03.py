@@ -1,4 +1,4 @@
-"""Lab 3: the starter misses the target, the solution reaches it, the budget and the one test are kept."""
+"""Lab 3: the starter misses the target, the solution reaches it, the budget and the single test are enforced."""
 
 import re
 
@@ -20,7 +20,7 @@ def tuning(own):
 
 @pytest.fixture
 def quick(own):
-    """Runs of two epochs and one seed: nothing is learned, but rules are kept."""
+    """Runs of two epochs and one seed: nothing is learned, but rules apply."""
     return own.Tuning("x", epochs=2, seeds=1)
 
 
@@ -33,7 +33,7 @@ def test_the_small_batch_learns(tuning):
     assert 0.94 < tuning.target < tuning.baseline.mean
 
 
-def test_mistakes_miss_the_target_and_are_told_what_they_look_like(own, solution, tuning):
+def test_mistakes_miss_the_target_and_are_described(own, solution, tuning):
     for name, (choice, words) in solution(LAB).MISTAKES.items():
         said = told(own, tuning, choice)
         assert re.search(words, said), (name, said)
@@ -80,7 +80,7 @@ def test_ten_attempts_and_no_more_but_the_same_again_is_free(own, quick):
         ({"warm_up": 2}, "warm_up = 2: expected a number from 0 to below 2"),
     ],
 )
-def test_what_is_not_allowed_costs_nothing_and_is_told(own, quick, wrong, words):
+def test_what_is_not_allowed_costs_nothing_and_is_reported(own, quick, wrong, words):
     said = quick.attempt(**({"rule": "sgd", "rate": 0.1} | wrong)).value
     assert words.replace("'", "&#x27;") in said and not quick.tried
 

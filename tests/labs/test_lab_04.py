@@ -1,4 +1,4 @@
-"""Lab 4: the starter is right for one microbatch only, the solution passes, mistakes are told what they are."""
+"""Lab 4: the starter is right for one microbatch only, the solution passes, mistakes are named."""
 
 import inspect
 
@@ -65,7 +65,7 @@ def test_a_number_far_off_misses_the_target_and_nothing_else(own, solved, name, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_is_right_for_one_microbatch_and_told_why_it_is_slow(own, started, name):
+def test_the_starter_is_right_for_one_microbatch_and_slow_for_a_stated_reason(own, started, name):
     findings = own.findings(*started, name)
     right = {each.law for each in findings if each.right}
     assert {own.SINGLE} <= right <= {own.SINGLE, own.KEPT, own.WAITED}, as_text(findings)
@@ -77,14 +77,14 @@ def test_the_starter_is_right_for_one_microbatch_and_told_why_it_is_slow(own, st
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_wrong_stream_is_told_what_it_is(own, solved, name):
+def test_each_wrong_stream_is_named(own, solved, name):
     for stream, (law, words) in solved.WRONG_STREAMS.items():
         finding = found(own.streams(stream, stream), law)
         assert finding.right is False and words in finding.words, (stream.__name__, finding)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_wrong_step_is_told_what_it_is(own, solved, name):
+def test_each_wrong_step_is_named(own, solved, name):
     best = tuned(own, solved, name)
     for mistake, (old, new, law, words) in solved.WRONG_STEPS.items():
         step = changed(solved, (old, new))
@@ -141,12 +141,12 @@ def test_other_right_streams_pass(own, solved):
         (lambda rank, ranks, microbatches: None, "rank 0 stopped with TypeError"),
     ],
 )  # fmt: skip
-def test_what_is_no_stream_is_told_as_well(own, stream, words):
+def test_what_is_no_stream_is_reported(own, stream, words):
     assert words in own.streams(stream, stream)[0].words
     assert own.streams(stream, stream)[2].right is None
 
 
-def test_a_step_that_puts_other_arrays_in_place_is_told(own, solved):
+def test_a_step_that_replaces_arrays_is_reported(own, solved):
     step = changed(solved, ("stage.weights -= rate", "stage.weights = stage.weights - rate"))
     findings = own.findings(step, solved.gpipe, solved.one_f_one_b, "x")
     assert "another array" in found(findings, own.SINGLE).words
@@ -172,7 +172,7 @@ def test_on_every_machine_there_is_a_number_to_choose(own, name):
     assert times[1] > 1.5 * own.best(name) > 1.5 * own.one_device(name) / own.RANKS
 
 
-def test_a_number_that_does_not_cut_the_batch_is_told(own, solved):
+def test_a_number_that_does_not_divide_the_batch_is_reported(own, solved):
     assert "is cut evenly into 1, 2" in own.picture(solved.one_f_one_b, "x", 7777).value
 
 
@@ -210,7 +210,7 @@ def test_all_cells_are_saved_and_hold_on_real_ranks(own, starter, solved, on_ran
     assert "3 real ranks" in text and "All 4 hold" in text
 
 
-def test_real_ranks_that_wait_for_ever_say_where(own, on_ranks, tmp_path, solved):
+def test_deadlocked_real_ranks_report_where(own, on_ranks, tmp_path, solved):
     source = inspect.getsource(solved).replace(RECEIVE, RECEIVE.replace("do.peer", "comm.rank"))
     (tmp_path / "step.py").write_text(source)
     worker = tmp_path / "worker.py"
@@ -218,7 +218,7 @@ def test_real_ranks_that_wait_for_ever_say_where(own, on_ranks, tmp_path, solved
         "import functools, runpy, sys\n"
         f"sys.path.insert(0, {str(own.HERE)!r})\n"
         "import checks\n"
-        "checks.tell_where = functools.partial(checks.tell_where, patience=1.0)\n"
+        "checks.report_stuck = functools.partial(checks.report_stuck, patience=1.0)\n"
         "checks.main()\n"
     )
     with pytest.raises(LabError, match=r"Rank 1 has been in Receive\(what='activation'"):
@@ -230,7 +230,7 @@ def test_nothing_is_started_or_written_before_the_checks_hold(own, solved, monke
     assert "Not yet" in own.on_ranks(solved.step, solved.naive, solved.naive, "x").value
 
 
-def test_learners_have_variants_of_their_own(own):
+def test_learners_have_different_variants(own):
     assert len({str(own.machine(name).value) for name in NAMES}) == len(NAMES)
     assert len({str(own.tasks(name)) for name in NAMES}) == len(NAMES)
     for name in NAMES:

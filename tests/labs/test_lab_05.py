@@ -1,4 +1,4 @@
-"""Lab 5: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+"""Lab 5: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
 
@@ -49,20 +49,20 @@ def test_the_solution_passes_for_whatever_name(own, solved, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_fails_with_useful_words(own, starter, name):
+def test_the_starter_fails_with_a_useful_message(own, starter, name):
     scope = {}
     for words in ("def filters_forward(", "def wanted(", "def rows_backward(", "def answers("):
         exec(starter(LAB, words), scope)
     findings = own.findings(scope, name)
     assert not any(each.right for each in findings)
     assert "channels of its own filters" in found(findings, own.FILTERS_Y).words
-    assert "neighbours" in found(findings, own.ROWS_Y).words
+    assert "neighbors" in found(findings, own.ROWS_Y).words
     assert found(findings, own.ROWS_DX).right is None
     assert "too small" in found(findings, own.CHEAPER).words
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_mistake_is_told_what_it_is(own, solved, name):
+def test_each_mistake_is_named(own, solved, name):
     for mistake, (function, changes, law, words) in solved.MISTAKES.items():
         findings = own.findings(handed_in(own, solved, name, function, changes), name)
         finding = found(findings, law)
@@ -89,7 +89,7 @@ SEND = "sent.append(comm.isend(x[:, :, a - own[0] : b - own[0]], peer))"
         ("rows_backward", [("comm.Allreduce(part, dw)", "dw = comm.allreduce(part)")]),
     ],
 )  # fmt: skip
-def test_other_right_ways_pass(own, solved, function, changes):
+def test_other_correct_solutions_pass(own, solved, function, changes):
     findings = own.findings(handed_in(own, solved, "x", function, changes), "x")
     assert passed(findings), as_text(findings)
 
@@ -105,14 +105,14 @@ def test_other_right_ways_pass(own, solved, function, changes):
         ("rows_forward", [("tall[:, :, a - first", "tall[:, :, 0")], "ROWS_Y", "stopped with ValueError"),
     ],
 )  # fmt: skip
-def test_what_only_looks_right_is_told(own, solved, function, changes, law, said):
+def test_what_only_looks_right_is_reported(own, solved, function, changes, law, said):
     findings = own.findings(handed_in(own, solved, "x", function, changes), "x")
     finding = found(findings, getattr(own, law))
     assert finding.right is False and said in finding.words, as_text(findings)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_wrong_answers_are_told_what_they_left_out(own, name):
+def test_wrong_answers_are_named_by_what_they_omit(own, name):
     def told(key, cut, took):
         given = right_answers(own, name)() | {key: (cut, took)}
         return own.answers_findings(lambda: given, name)[0]
@@ -161,7 +161,7 @@ def test_nothing_is_started_or_written_before_the_results_are_right(own, solved,
     assert "Not yet" in own.on_ranks("x", *(given[each] for each in own.NAMES)).value
 
 
-def test_learners_have_variants_of_their_own(own):
+def test_learners_have_different_variants(own):
     assert len({str(own.tasks(name)) for name in NAMES}) == len(NAMES)
     assert len({str(own.layers_of(name)) for name in NAMES}) == len(NAMES)
     for name in NAMES:
@@ -179,7 +179,7 @@ def test_what_the_notebook_shows_is_shown(own, solved):
     assert "All 1 hold" in own.check_answers(answers, "x").value
 
 
-def test_a_file_that_lacks_something_is_told(own, on_ranks, tmp_path):
+def test_a_file_that_lacks_something_is_reported(own, on_ranks, tmp_path):
     (tmp_path / "step.py").write_text("def rows_forward():\n    pass\n")
     with pytest.raises(LabError, match="does not define filters_forward, filters_backward, rows_b"):
         on_ranks(own.HERE / "checks.py", str(tmp_path / "step.py"), "x", ranks=2)

@@ -1,4 +1,4 @@
-"""Lab 6: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+"""Lab 6: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
 import linecache
@@ -17,7 +17,7 @@ from lib_dlhpc.training.lab.findings import as_text, passed
 LAB = "06_fit_the_model"
 NAMES = ["your name", "another", "x"]
 FORMULAS = ("state", "activations", "seconds")
-real = pytest.mark.skipif(not available(), reason="this system does not tell a peak")
+real = pytest.mark.skipif(not available(), reason="this system does not report peak memory")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_the_small_run_of_the_solution_holds(own, solved, way):
 
 
 @real
-def test_what_is_too_large_is_refused_and_a_dear_way_is_told(own, solved):
+def test_what_is_too_large_is_refused_and_a_costly_choice_is_named(own, solved):
     name = both_kinds(own)["microbatches"]
     refused = own.small_findings(lambda: {"microbatches": 1}, solved.small_peak, small(own, name))
     assert "Refused by the system" in found(refused, CAP).words
@@ -113,7 +113,7 @@ def test_what_is_too_large_is_refused_and_a_dear_way_is_told(own, solved):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_fails_with_useful_words(own, starter, name, monkeypatch):
+def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch):
     monkeypatch.setattr(lab_small_run, "available", lambda: False)
     scope = {}
     for each in ("state", "activations", "seconds", "choice", "small", "small_peak"):
@@ -128,7 +128,7 @@ def test_the_starter_fails_with_useful_words(own, starter, name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_mistake_is_told_what_it_is(own, solved, name):
+def test_each_mistake_is_named(own, solved, name):
     for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
         finding = found(formulas(own, solved, name, function, (old, new)), law)
         assert finding.right is False and words in finding.words, (mistake, finding)
@@ -146,7 +146,7 @@ def test_each_mistake_is_told_what_it_is(own, solved, name):
         ("[strategy]\npipeline = 2\nzero = 3", "zero"),
     ],
 )
-def test_a_choice_that_is_not_legal_is_told_why(own, text, said):
+def test_an_illegal_choice_is_refused_with_a_reason(own, text, said):
     finding = found(own.choice_findings(lambda: text, "x"), own.LEGAL)
     assert finding.right is False and said in finding.words
 
@@ -161,7 +161,7 @@ def test_every_learner_must_choose_and_can(own, name):
     assert not passed(slow)
 
 
-def test_what_is_too_slow_is_told_what_costs_the_most(own):
+def test_what_is_too_slow_is_explained_by_its_largest_cost(own):
     name = "x"
     fields = own.best(name)[1]
     dear = own.choice_findings(
@@ -203,7 +203,7 @@ def test_the_quickest_of_the_search_is_not_beaten_by_what_the_library_finds(own)
         assert predict(again).fits
 
 
-def test_learners_have_tasks_of_their_own(own):
+def test_learners_have_different_tasks(own):
     assert len({own.task_of(f"learner {k}") for k in range(12)}) > 6
     assert len({str(own.best(f"learner {k}")[1]) for k in range(4)}) > 1
 
@@ -246,7 +246,7 @@ def test_zero_on_real_ranks_takes_what_the_formula_says(own, solved, on_ranks, t
         ("seconds", [("alone / gpus * again * (1 + (p - 1) / m)", "alone * again / gpus / m * (m + p - 1)")]),
     ],
 )  # fmt: skip
-def test_other_right_ways_pass(own, solved, function, changes):
+def test_other_correct_solutions_pass(own, solved, function, changes):
     assert passed(formulas(own, solved, "x", function, *changes))
 
 
@@ -256,12 +256,12 @@ def test_a_choice_may_say_more_than_it_must(own):
 
 
 @pytest.mark.parametrize("gives", [None, "much", float("nan")])
-def test_what_is_no_number_is_told(own, solved, gives):
+def test_what_is_no_number_is_reported(own, solved, gives):
     findings = own.formulas_findings(lambda *a: gives, solved.activations, solved.seconds, "x")
     assert findings[0].right is False and findings[1].right
 
 
-def test_where_the_system_tells_no_peak_the_ledger_is_believed(own, solved, monkeypatch):
+def test_where_the_system_reports_no_peak_the_ledger_is_used(own, solved, monkeypatch):
     monkeypatch.setattr(lab_small_run, "available", lambda: False)
     name = both_kinds(own)["offload"]
     findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
@@ -270,6 +270,6 @@ def test_where_the_system_tells_no_peak_the_ledger_is_believed(own, solved, monk
     assert found(plain, CAP).right is False
 
 
-def test_a_way_that_does_not_exist_is_told(own, solved):
+def test_an_unknown_option_is_reported(own, solved):
     findings = own.small_findings(lambda: {"zero": 3}, solved.small_peak, small(own, "x"))
     assert "zero: legal: microbatches, recompute, offload" in found(findings, CAP).words

@@ -1,4 +1,4 @@
-"""Lab 7: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+"""Lab 7: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
 import os
@@ -73,7 +73,7 @@ def test_the_solution_holds(own, solved, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_fails_with_useful_words(own, starter, name):
+def test_the_starter_fails_with_a_useful_message(own, starter, name):
     scope = {}
     for each in ("def rate(", "def batches("):
         run_cell(starter(LAB, each), scope)
@@ -88,7 +88,7 @@ def test_the_starter_fails_with_useful_words(own, starter, name):
 
 
 @pytest.mark.slow
-def test_each_mistake_is_told_what_it_is(own, solved):
+def test_each_mistake_is_named(own, solved):
     for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
         finding = found(judged(own, solved, "x", function, (old, new)), law)
         assert finding.right is False and words in finding.words, (mistake, finding)
@@ -142,7 +142,7 @@ def test_the_price_is_the_librarys(own, solved):
     assert step_time(task, held_up) == pytest.approx(task.batch / task.speed + fetch)
 
 
-def test_learners_have_tasks_of_their_own(own):
+def test_learners_have_different_tasks(own):
     assert len({own.own_of(name) for name in MANY}) == len(MANY)
     assert len({own.own_of(name).faults for name in MANY}) > 5
     assert all(own.own_of(name).samples % 3 for name in MANY)
@@ -309,7 +309,7 @@ def leaves(target, run):
         (leaves, SAME, "SystemExit"),
     ],
 )
-def test_loaders_that_only_look_right_are_told_what_is_wrong(own, solved, batches, law, said):
+def test_loaders_that_only_look_right_are_diagnosed(own, solved, batches, law, said):
     findings = loader_findings(solved.prepare, batches, own.own_of("x"))
     assert found(findings, law).right is False and said in found(findings, law).words
     assert not passed(findings)
@@ -331,7 +331,7 @@ def test_a_store_that_is_asked_for_show_is_seen(own):
     assert "1 open" in found(findings, NONE).words and found(findings, TARGET).right is False
 
 
-def test_a_loader_that_hangs_is_given_up(own, solved, monkeypatch):
+def test_a_loader_that_hangs_is_stopped(own, solved, monkeypatch):
     monkeypatch.setattr(lab_input_loader, "LONGEST", 0.5)
 
     def batches(target, run):

@@ -1,4 +1,4 @@
-"""Lab 8: the starter fails and is told why, the solution passes and survives, each mistake is told what it is."""
+"""Lab 8: the starter fails with a reason, the solution passes and survives, each mistake is named."""
 
 import inspect
 import os
@@ -23,7 +23,7 @@ from lib_dlhpc.explore.lab_survive import (
 from lib_dlhpc.explore.lab_survive_here import END, LOST, STATE, WHOLE, lives_findings, lives_of
 from lib_dlhpc.prediction.resilience import best_interval, young
 from lib_dlhpc.training.lab.findings import as_text, passed, seed_of
-from lib_dlhpc.training.lab.lives import available, lived
+from lib_dlhpc.training.lab.restarts import available, run_with_kills
 
 LAB = "08_survive"
 NAMES = ["your name", "another", "x"]
@@ -80,7 +80,7 @@ def test_the_solution_survives_and_leaves_no_version_that_is_not_whole(own, solv
 
 
 @forks
-def test_the_starter_fails_with_useful_words(own, starter, tmp_path):
+def test_the_starter_fails_with_a_useful_message(own, starter, tmp_path):
     scope = {}
     for each in ("def expected_time(", "def best_interval(", "def choice(", "def save("):
         run_cell(starter(LAB, each), scope)
@@ -95,7 +95,7 @@ def test_the_starter_fails_with_useful_words(own, starter, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_wrong_formula_is_told_what_it_is(own, solved, name):
+def test_each_wrong_formula_is_named(own, solved, name):
     for mistake, (function, old, new, law, words) in solved.FORMULAS.items():
         given = {each: getattr(solved, each) for each in ("expected_time", "best_interval")}
         given[function] = changed(solved, function, (old, new))
@@ -120,11 +120,11 @@ SLOW = [
 @pytest.mark.parametrize(
     "mistake", [*MISTAKES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 )
-def test_each_wrong_save_or_resume_is_told_what_it_is(own, solved, tmp_path, mistake):
+def test_each_wrong_save_or_resume_is_named(own, solved, tmp_path, mistake):
     old, new, law, words = solved.LIVES[mistake]
     assert {*MISTAKES, *SLOW} == {*solved.LIVES}
     task = lives_of(3)._replace(moments=3, longest=1 if mistake == "never ends" else 20)
-    findings = lives_findings(lived(file_of(solved, tmp_path, old, new), task), task)
+    findings = lives_findings(run_with_kills(file_of(solved, tmp_path, old, new), task), task)
     finding = found(findings, law)
     assert finding.right is False and words in finding.words, as_text(findings)
 
@@ -138,7 +138,7 @@ def test_other_ways_are_judged_by_what_they_leave(own, solved, tmp_path, number)
     text += f"\n\nsave, resume = {save.__name__}, {resume.__name__}\n"
     (tmp_path / "step.py").write_text(text)
     task = lives_of(4)._replace(moments=12)
-    findings = lives_findings(lived(tmp_path / "step.py", task), task)
+    findings = lives_findings(run_with_kills(tmp_path / "step.py", task), task)
     assert found(findings, STATE).right, as_text(findings)
     if not law:
         assert passed(findings), as_text(findings)
@@ -156,7 +156,7 @@ def test_what_is_saved_behind_and_waited_for_is_right(own, solved, tmp_path):
     assert text.count("save_async") == 1 + inspect.getsource(solved).count("save_async")
     (tmp_path / "step.py").write_text(text)
     task = lives_of(4)._replace(moments=4)
-    told = lived(tmp_path / "step.py", task)
+    told = run_with_kills(tmp_path / "step.py", task)
     assert passed(lives_findings(told, task)) and len(told.trials[task.saves[1]]) == 4
 
 
@@ -216,12 +216,12 @@ def test_a_run_is_killed_early_after_a_save_and_late(seed):
         ("run", "TOML"),
     ],
 )
-def test_a_choice_that_is_not_legal_is_told_why(own, text, said):
+def test_an_illegal_choice_is_refused_with_a_reason(own, text, said):
     finding = found(own.choice_findings(lambda: text, own.own_of("x")), LEGAL)
     assert finding.right is False and said in finding.words
 
 
-def test_what_is_too_large_or_too_slow_is_told(own):
+def test_what_is_too_large_or_too_slow_is_reported(own):
     (task,) = [t for t in map(own.own_of, LEARNERS) if t.room < 2e9][:1]
     copy = own.choice_findings(text_of("asynchronous", 4 * task.every), task)
     assert "of which 1 GB are free" in found(copy, LIMITS).words
@@ -230,12 +230,12 @@ def test_what_is_too_large_or_too_slow_is_told(own):
 
 
 @pytest.mark.parametrize("gives", [None, "much", float("nan"), float("inf")])
-def test_what_is_no_number_is_told(own, solved, gives):
+def test_what_is_no_number_is_reported(own, solved, gives):
     findings = own.formula_findings(lambda *a: gives, lambda *a: gives, own.own_of("x"))
     assert not any(each.right for each in findings)
 
 
-def test_a_formula_that_is_only_near_is_found_by_what_is_played(own, solved):
+def test_a_formula_that_is_only_near_is_found_by_simulation(own, solved):
     wrong = changed(solved, "expected_time", ("return work", "return 1.08 * work"))
     finding = played_finding(wrong, solved.best_interval, own.own_of("x"))
     assert finding.right is False and "your formula says" in finding.words
@@ -257,7 +257,7 @@ def test_other_right_formulas_pass(own, solved):
 
 @forks
 def test_what_the_notebook_shows_is_shown(own, solved, monkeypatch, tmp_path):
-    assert "Target:" in own.task("x").value and "behind training" in own.ways("x").value
+    assert "Target:" in own.task("x").value and "in the background" in own.ways("x").value
     assert own.hours_between_failures("x") == own.mtbf_of(own.own_of("x")) / 3600
     assert {own.best_of_three(name) for name in LEARNERS} == {"every 20 minutes"}
     both = solved.expected_time, solved.best_interval
@@ -272,7 +272,7 @@ def test_what_the_notebook_shows_is_shown(own, solved, monkeypatch, tmp_path):
     assert "Not yet" in own.hand_in("x", wrong, solved.best_interval, *[None] * 3).value
 
 
-def test_where_nothing_can_be_killed_it_is_said(own, solved, tmp_path, monkeypatch):
+def test_where_nothing_can_be_killed_it_is_reported(own, solved, tmp_path, monkeypatch):
     monkeypatch.setattr(own, "available", lambda: False)
     findings, _ = own.lives(tmp_path, "x")
     assert [each.right for each in findings] == [None] * 4 and "WSL" in findings[0].words
@@ -280,19 +280,19 @@ def test_where_nothing_can_be_killed_it_is_said(own, solved, tmp_path, monkeypat
 
 @forks
 @pytest.mark.parametrize(("text", "said"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")])  # fmt: skip
-def test_a_file_that_does_not_run_is_told(own, tmp_path, text, said):
+def test_a_file_that_does_not_run_is_reported(own, tmp_path, text, said):
     (tmp_path / "step.py").write_text(text)
     findings, _ = own.lives(tmp_path / "step.py", "x")
     assert said in found(findings, STATE).words
 
 
 @forks
-def test_a_run_is_killed_in_the_moments_that_it_says(own, solved, tmp_path):
+def test_a_run_is_killed_at_the_reported_points(own, solved, tmp_path):
     text = inspect.getsource(solved)
     text += "\n\nsave, resume = over_the_old_file, from_a_file\n"
     (tmp_path / "step.py").write_text(text)
     task = lives_of(3)
-    told = lived(tmp_path / "step.py", task)
+    told = run_with_kills(tmp_path / "step.py", task)
     assert [life.reached for life in told.journey] == [*task.kills, task.steps]
     assert {first.reached for each in told.trials.values() for first, _ in each} == {*task.saves}
     assert told.journey[-1].ended == told.reference[-1]
@@ -300,7 +300,7 @@ def test_a_run_is_killed_in_the_moments_that_it_says(own, solved, tmp_path):
     assert found(lives_findings(told, task), LOST).right is None
 
 
-def test_in_a_terminal_it_says_what_it_wants(own, tmp_path):
+def test_in_a_terminal_it_prints_its_usage(own, tmp_path):
     checks = str(own.HERE / "checks.py")
     nowhere = (checks, "x", "nowhere")
     for words, said in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
@@ -335,7 +335,7 @@ def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
     order = json"""
     file = file_of(solved, tmp_path, "\n    order = json", half)
     task = lives_of(3)._replace(moments=6)
-    told = lived(file, task)
+    told = run_with_kills(file, task)
     broken = [first.broken for each in told.trials.values() for first, _ in each]
     assert any("cut short or changed" in each for each in broken)
     finding = found(lives_findings(told, task), WHOLE)

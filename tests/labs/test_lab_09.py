@@ -1,4 +1,4 @@
-"""Lab 9: the starter fails and is told why, the solution passes, and each mistake is told what it is."""
+"""Lab 9: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
 import os
@@ -68,7 +68,7 @@ def changed(solved, function, *changes):
 
 
 def answers(solved, machine, why=None):
-    """What a learner hands in: the solution, with the cause and the numbers that two runs tell."""
+    """What a learner hands in: the solution, with the cause and the numbers of two runs."""
     fits = solved.fit_messages(calibration(machine)[0]) | solved.fit_products(
         calibration(machine)[1]
     )
@@ -86,7 +86,7 @@ def test_the_solution_holds(own, solved, names, why):
     assert passed(findings) and len(findings) == 7, as_text(findings)
 
 
-def test_the_starter_fails_with_useful_words(own, starter):
+def test_the_starter_fails_with_a_useful_message(own, starter):
     scope = {}
     for each in ("fit_messages", "terms", "band", "repaired", "cause"):
         run_cell(starter(LAB, f"def {each}("), scope)
@@ -104,7 +104,7 @@ def test_the_starter_fails_with_useful_words(own, starter):
 
 
 @pytest.mark.parametrize("function", ["fit_messages", "fit_products", "terms", "band"])
-def test_each_mistake_is_told_what_it_is(own, solved, function):
+def test_each_mistake_is_named(own, solved, function):
     for mistake, (where, old, new, law, words) in solved.MISTAKES.items():
         if where == function:
             findings = judged(
@@ -124,7 +124,7 @@ def judged(own, given, function):
     return own.band_findings(given["band"], given["terms"], machine)
 
 
-def test_the_starters_band_and_repair_are_told_what_they_lack(own, solved, starter, names):
+def test_the_starters_band_and_repair_are_diagnosed(own, solved, starter, names):
     scope = dict(vars(solved))
     for each in ("band", "repaired"):
         run_cell(starter(LAB, f"def {each}("), scope)
@@ -135,7 +135,7 @@ def test_the_starters_band_and_repair_are_told_what_they_lack(own, solved, start
 
 
 @pytest.mark.parametrize("why", SURPRISES)
-def test_a_cause_that_is_not_there_is_told_where_it_would_show(own, names, why):
+def test_a_wrong_cause_is_reported_with_where_it_would_show(own, names, why):
     machine = own.own_of(names[why])
     for cause in CAUSES:
         finding = cause_finding(lambda cause=cause: cause, machine)
@@ -198,7 +198,7 @@ def test_two_ranks_show_nothing_of_what_more_bring(own, names):
             )
 
 
-def test_what_is_no_number_is_told_and_arguments_are_copies():
+def test_what_is_no_number_is_reported_and_arguments_are_copies():
     def spoil(points):
         points.clear()
         return {"rate": "fast"}
@@ -211,7 +211,7 @@ def test_what_is_no_number_is_told_and_arguments_are_copies():
         numbers(lambda: {"rate": float("nan")}, ("rate",))
 
 
-def test_a_run_is_laid_beside_what_was_foretold_of_it_and_not_before(own, solved, names):
+def test_a_run_is_compared_with_its_prediction_and_not_before(own, solved, names):
     name, order = names[CARD], ("fit_messages", "fit_products", "terms", "band", "repaired")
     machine = own.own_of(name)
     functions = [answers(solved, machine)[each] for each in order]
@@ -220,10 +220,10 @@ def test_a_run_is_laid_beside_what_was_foretold_of_it_and_not_before(own, solved
         assert f'"{job.name}" on 8 ranks of 2 nodes' in told
     assert "does not hold what was measured" in told and told.count("repaired off") == 2
     functions[2] = changed(solved, "terms", (' + fit["half"]', ""))
-    assert "nothing is run before it is foretold" in own.submit(name, 8, 2, *functions).value
+    assert "nothing runs before it is predicted" in own.submit(name, 8, 2, *functions).value
 
 
-def test_a_layout_that_is_not_there_is_told_which_are():
+def test_an_unknown_layout_is_reported_with_the_legal_ones():
     for ranks, nodes, words in (
         (3, 2, "legal: 2, 4, 8"),
         (4, 8, "legal for 4 ranks: 2, 4"),
@@ -260,7 +260,7 @@ def test_what_the_notebook_shows_is_shown(own, solved, names, monkeypatch, tmp_p
         assert "say where" in nothing.value
 
 
-def test_in_a_terminal_the_starter_fails_and_says_so(own, starter, tmp_path):
+def test_in_a_terminal_the_starter_fails_with_a_message(own, starter, tmp_path):
     cells = ("fit_messages", "terms", "band", "repaired", "cause")
     text = "\n\n".join(starter(LAB, f"def {each}(") for each in cells)
     (tmp_path / "step.py").write_text(text)
@@ -305,7 +305,7 @@ def test_the_same_on_this_machine(there, solved):
     assert "RANKS = 3: legal" in there.run("local", None, 3, *three).value
 
 
-def test_what_cannot_be_measured_is_told(there, monkeypatch, tmp_path):
+def test_what_cannot_be_measured_is_reported(there, monkeypatch, tmp_path):
     assert "no-site" in there.measured("slurm", "no-site.toml").value
     (tmp_path / "measure.py").write_text("raise OSError('no clock here')")
     monkeypatch.setattr(there, "HERE", tmp_path)

@@ -1,4 +1,4 @@
-"""Laws of the recorded step: it is, to rounding, the step that the simulator plays on the same machine."""
+"""The recorded step equals, up to rounding, the simulated step on the same machine."""
 
 import functools
 
@@ -49,7 +49,7 @@ def test_on_every_machine_there_is_something_to_gain_and_a_size_to_choose(checks
     assert max(sizes.values()) > 1.05 * own.best(name)
 
 
-def test_where_nothing_is_exchanged_nothing_sticks_out():
+def test_without_communication_nothing_is_exposed():
     alone = loads("""
         [model]
         name = "mlp-digits"

@@ -1,4 +1,4 @@
-"""Other right ways pass, and steps that only look right do not: variants of the solutions, by their source."""
+"""Other correct solutions pass, and steps that only look right do not: variants of the solutions, by their source."""
 
 import inspect
 
@@ -87,7 +87,7 @@ def test_other_right_steps_pass(checks, solution, changes):
         (
             [(EXCHANGE, "comm.Reduce_scatter(network.gradients, total)")],
             "One rank alone",
-            "they know Allreduce",
+            "they support Allreduce",
         ),
         (
             [(EXCHANGE, "raise IndexError('gone')")],
@@ -114,14 +114,14 @@ def test_other_right_steps_pass(checks, solution, changes):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_steps_that_only_look_right_are_told_what_is_wrong(checks, solution, changes, law, said):
+def test_steps_that_only_look_right_are_diagnosed(checks, solution, changes, law, said):
     findings = checks(ONE).findings(variant(solution(ONE), *changes), "x")
     assert said in words(findings, law), as_text(findings)
 
 
-def test_the_same_error_is_told_once(checks, solution):
+def test_the_same_error_is_reported_once(checks, solution):
     step = variant(solution(ONE), (EXCHANGE, "comm.Alltoall(total)"))
-    assert as_text(checks(ONE).findings(step, "x")).count("do not know it") == 1
+    assert as_text(checks(ONE).findings(step, "x")).count("do not support it") == 1
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_right_overlaps_pass_all_but_perhaps_the_target(checks, solution, 
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_overlaps_that_only_look_right_are_told_what_is_wrong(checks, solution, changes, law, said):
+def test_overlaps_that_only_look_right_are_diagnosed(checks, solution, changes, law, said):
     own = checks(TWO)
     findings = own.findings(variant(solution(TWO), *changes), "x")
     assert said in words(findings, getattr(own, law)), as_text(findings)

@@ -1,4 +1,4 @@
-"""Labs in a terminal: what is asked for wrongly, or handed in with a mistake, is told in a sentence."""
+"""Labs in a terminal: wrong arguments, or a file with a mistake, give one sentence."""
 
 import os
 import subprocess
@@ -29,14 +29,14 @@ def terminal(checks, *words):
 
 @pytest.mark.parametrize("lab", LABS)
 @pytest.mark.parametrize("words", [(), ("a", "b", "c")])
-def test_every_lab_says_what_it_wants(repository, lab, words):
+def test_every_lab_prints_its_usage(repository, lab, words):
     run = terminal(repository / "labs" / lab / "checks.py", *words)
     assert run.returncode == 2 and run.stdout == ""
     assert run.stderr.startswith("usage: python checks.py ") and run.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_file_that_is_no_lab_is_told_in_a_sentence(repository, tmp_path, text):
+def test_a_file_that_is_no_lab_is_reported_in_a_sentence(repository, tmp_path, text):
     if WRONG[text][0]:
         (tmp_path / "step.py").write_text(text)
     checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
@@ -45,14 +45,14 @@ def test_a_file_that_is_no_lab_is_told_in_a_sentence(repository, tmp_path, text)
     assert "Traceback" not in run.stderr and run.stderr.count("\n") == 1
 
 
-def test_ranks_that_all_see_it_leave_in_peace(repository, on_ranks, tmp_path):
+def test_an_error_on_all_ranks_is_printed_once(repository, on_ranks, tmp_path):
     checks = repository / "labs" / "05_split_convolution" / "checks.py"
     run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
     assert run.returncode == 2
     assert run.stderr.count("cannot be read") == 1 and "Abort" not in run.stderr
 
 
-def test_the_starter_of_lab_4_is_told_in_a_sentence_on_real_ranks(
+def test_the_starter_of_lab_4_fails_with_a_sentence_on_real_ranks(
     repository, starter, on_ranks, tmp_path
 ):
     cells = ("def forward(", "def gpipe(", "def step(")
@@ -63,7 +63,7 @@ def test_the_starter_of_lab_4_is_told_in_a_sentence_on_real_ranks(
     assert "Traceback" not in run.stderr
 
 
-def test_a_mistake_of_a_rank_is_told_with_its_line(repository, on_ranks, tmp_path):
+def test_a_mistake_of_a_rank_is_reported_with_its_line(repository, on_ranks, tmp_path):
     text = "def step(network, loss, x, y, comm, rate):\n    return [][comm.rank]\n"
     (tmp_path / "step.py").write_text(text)
     checks = repository / "labs" / "01_data_parallel_step" / "checks.py"

@@ -26,7 +26,7 @@ def digits(repository):
         (["strategy.precision=bf16"], "to train: fp64, fp32, fp16"),
         (
             ["strategy.devices_per_node=4", "strategy.tensor=2"],
-            "2 ranks: the network is shared out over the 4",
+            "2 ranks: the network is partitioned over the 4",
         ),
         (['model.layers=[{kind="conv",channels=2,kernel=3},{kind="softmax"}]'], "but not trained"),
     ],

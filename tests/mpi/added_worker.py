@@ -1,4 +1,4 @@
-"""On every rank: an allreduce that was added in one place carries out sums and trains. Started by test_execute.py."""
+"""On every rank: an allreduce registered in one place executes and trains. Started by test_execute.py."""
 
 import sys
 from pathlib import Path

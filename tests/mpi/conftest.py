@@ -1,4 +1,4 @@
-"""Real ranks: worker programs started with the environment's own mpiexec, more of them than cores if need be."""
+"""Real ranks: worker programs started with the environment's own mpiexec, oversubscribed if necessary."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def mpiexec(require) -> str:
 
 @pytest.fixture(scope="session")
 def run_ranks(mpiexec) -> Callable[..., str]:
-    """A function: `run_ranks(4, worker, *arguments)` runs the file `worker` on 4 ranks and returns what it prints."""
+    """A function: `run_ranks(4, worker, *arguments)` runs the file `worker` on 4 ranks and returns its output."""
 
     def run_ranks(ranks: int, worker: Path, *arguments: str) -> str:
         run = subprocess.run(

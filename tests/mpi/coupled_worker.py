@@ -1,4 +1,4 @@
-"""On each rank: blocks of rows equal the whole field to the bit, and the buffer holds so many batches and no more."""
+"""On each rank: blocks of rows equal the full field bitwise, and the buffer is bounded."""
 
 import sys
 
@@ -10,14 +10,14 @@ from lib_dlhpc.spec.workflow import Simulation, share
 from lib_dlhpc.training.coupled.buffer import Inlet, Outlet
 from lib_dlhpc.training.coupled.calls import Calls
 from lib_dlhpc.training.coupled.heat import Heat, first_field
-from lib_dlhpc.training.coupled.samples import Nothing, Samples
+from lib_dlhpc.training.coupled.samples import NoLog, Samples
 
 COMM = MPI.COMM_WORLD
 TAKING = 77  # tag: I am about to take a batch out
 
 
 def blocks_equal_the_whole(halo: int) -> None:
-    """Every rank's rows are those of a run on one rank, bit for bit, however many rows are exchanged at once."""
+    """Every rank's rows equal those of a run on one rank, bitwise, for any halo width."""
     for grid in (max(COMM.size, 4), 11, 16):
         simulation = Simulation(grid=grid, substeps=3, halo=halo)
         own, whole = Heat(simulation, COMM), Heat(simulation)
@@ -33,18 +33,18 @@ def blocks_equal_the_whole(halo: int) -> None:
 
 
 def samples_arrive_whole_and_in_order(depth: int) -> None:
-    """Whatever the split, who trains has its own samples of every batch, all their rows."""
+    """For any split, a training rank has its samples of every batch, all rows."""
     for simulating in range(1, COMM.size):
         workflow = small("separate", simulating, depth=depth)
         left, right = workflow.sides(COMM.size)
-        calls, whole = Calls(COMM.rank, COMM.size), Samples(Heat(workflow.simulation), Nothing())
+        calls, whole = Calls(COMM.rank, COMM.size), Samples(Heat(workflow.simulation), NoLog())
         color = COMM.Split(int(COMM.rank in left), COMM.rank)
         if COMM.rank in left:
             samples = Samples(Heat(workflow.simulation, color), calls)
             outlet = Outlet(workflow, COMM, right, calls)
             for _ in range(workflow.batches):
-                outlet.give(samples.batch(workflow.batch, outlet.carry_on))
-                if outlet.given > depth:  # somebody has made room, and said before that it would
+                outlet.give(samples.batch(workflow.batch, outlet.progress))
+                if outlet.given > depth:  # a rank has sent a credit, and announced it before
                     for to in right:
                         assert COMM.Iprobe(to, TAKING)
                         COMM.recv(source=to, tag=TAKING)

@@ -1,4 +1,4 @@
-"""On every rank: train networks that are shared out in every way, and compare with one rank. See test_hybrid.py."""
+"""On every rank: train under every kind of parallelism, and compare with one rank. See test_hybrid.py."""
 
 import sys
 import tempfile
@@ -98,7 +98,7 @@ RUN = ("epochs", "seed")
 
 
 def result(experiment, on):
-    """Losses, and all that the run's snapshot holds: whole tensors."""
+    """Losses, and the run's snapshot: full tensors."""
     folder = Path(on.bcast(tempfile.mkdtemp() if on.rank == 0 else None))
     run = train(experiment, on, folder)
     if on.rank:
@@ -109,7 +109,7 @@ def result(experiment, on):
 
 
 def one_rank(model, **changes):
-    """The same on one rank, which rank 0 does."""
+    """The same on one rank, run by rank 0."""
     key = repr((model, sorted(changes.items())))
     if key not in known:
         known[key] = result(experiment_of(model, **changes), MPI.COMM_SELF) if rank == 0 else None
@@ -117,7 +117,7 @@ def one_rank(model, **changes):
 
 
 def error(model, common, split, expected=None):
-    """The largest relative difference of losses, weights, optimiser memories and running statistics."""
+    """The largest relative difference of losses, weights, optimizer state and running statistics."""
     found = result(experiment_of(model, devices_per_node=p, **common, **split), comm)
     expected = expected or one_rank(model, **common)
     if rank:
@@ -129,7 +129,7 @@ def error(model, common, split, expected=None):
 
 
 def difference(array, other):
-    """How far apart two arrays are, beside the largest of their elements."""
+    """The difference of two arrays, relative to the largest element."""
     assert array.size == other.size, (array.shape, other.shape)
     return np.abs(array.ravel() - other.ravel()).max(initial=0) / np.abs(other).max(initial=1e-300)
 
@@ -141,7 +141,7 @@ def equals_one_rank(model, split, within=1e-10, **common):
 
 
 def shapes(spatial):
-    """All ways to make p ranks of data x pipeline x tensor, or, for images, spatial."""
+    """All factorizations of p ranks into data x pipeline x tensor, or, for images, spatial."""
     for pipeline, tensor, rows in product(range(1, p + 1), repeat=3):
         legal = tensor == 1 or rows == 1
         legal = legal and (rows == 1 or (spatial and rows <= 4))
@@ -150,7 +150,7 @@ def shapes(spatial):
 
 
 def every_layout():
-    """Each model in each shape (on 8 ranks some share them); the other choices take turns, so many meet many."""
+    """Each model in each shape (on 8 ranks, a subset); other options rotate, so many combinations occur."""
     schedules = cycle(("1f1b", "gpipe", "interleaved", "gpipe", "1f1b"))
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
@@ -192,7 +192,7 @@ MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3}
 
 
 def random_ways(seed="0", number="40"):
-    """Any choice for every field, as often as that is legal: for as long as one likes, seed by seed.
+    """Random legal choices for every field, for any number of seeds.
 
     mpiexec -n 4 python tests/mpi/hybrid_worker.py random_ways 7 500
     """
@@ -235,7 +235,7 @@ def random_ways(seed="0", number="40"):
 
 
 def many_choices():
-    """One network in one shape, with all choices of zero, microbatches and schedule; the others take turns."""
+    """One network in one shape, with all choices of zero, microbatches and schedule; other options rotate."""
     recomputes, splits = cycle(("none", "full", "selective")), cycle(("paired", "column", "row"))
     for zero, microbatches, sequence in product((0, 1, 2, 3), (1, 3), (False, True)):
         split = {"tensor": 2, "recompute": next(recomputes), "split": next(splits)}
@@ -249,8 +249,8 @@ def many_choices():
         equals_one_rank("words", split)
 
 
-def replicas_that_normalise_alone():
-    """Where each replica has its own statistics, a replica of many ranks is one of one rank."""
+def replicas_with_local_normalization():
+    """With local statistics, a replica of many ranks equals a replica of one rank."""
     two, common = comm.Split(int(rank > 1), rank), {"normalisation": "local", "optimizer": "adam"}
     expected = None
     if rank < 2:
@@ -274,7 +274,7 @@ def single_precision():
 
 
 def layouts():
-    """Some very different layouts of p ranks, with what they need."""
+    """Some very different layouts of p ranks, with their requirements."""
     yield "words", {"zero": 3}
     yield "words", {"zero": 1, "microbatches": 2, "pipeline": p}
     yield "images", {"spatial": p}
@@ -285,7 +285,7 @@ def layouts():
 
 
 def resumes_under_another_layout():
-    """Saved under one layout, taken up under the next, and by the trainer that shares nothing out."""
+    """Saved under one layout, restored under the next, and by the data-parallel trainer."""
     common = {"optimizer": "adam"}
     for name in ("words", "images"):
         ways = [split for model, split in layouts() if model == name]
@@ -311,10 +311,10 @@ def resumes_under_another_layout():
 
 
 def mistakes_are_found():
-    """The equality is no accident: classic mistakes break it."""
+    """The comparison can fail: classic mistakes break it."""
 
-    def short(self, weights, kept, x):
-        y = forward(self, weights, kept, x)
+    def short(self, weights, saved, x):
+        y = forward(self, weights, saved, x)
         if any(lender > self.rank for lender, _ in self.borrowed):
             y[:, -1] = 0
         return y
@@ -327,7 +327,7 @@ def mistakes_are_found():
         tied(self)
         tied(self)
 
-    def alias(self, weights, kept, x):
+    def alias(self, weights, saved, x):
         return x
 
     def reused(self, letter, shapes):
@@ -381,8 +381,8 @@ class mutated:
             setattr(place, name, kept)
 
 
-def what_is_taken_down():
-    """The timeline adds up; work is apart from waits; messages say how long they are and where they go."""
+def recorded_events():
+    """The timeline is complete; work and waits are disjoint; messages have size and peer."""
     m = 3
     ways = [("words", {"pipeline": p, "microbatches": m})]
     ways += [("words", {"zero": 3, "microbatches": m})]
@@ -414,8 +414,8 @@ def what_is_taken_down():
             assert halos and sum(e.bytes for e in halos) > 0
 
 
-def divergence_is_told():
-    """All ranks say the same: which rank, which step, which layer."""
+def divergence_is_reported():
+    """All ranks report the same rank, step and layer."""
     ways = [("words", {"pipeline": p, "microbatches": 2}), ("words", {"zero": 3})]
     for model, split in [*ways, ("images", {"spatial": p})]:
         told = ""
@@ -431,7 +431,7 @@ def divergence_is_told():
         )
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     traceback.print_exception(kind, value, trace)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -439,15 +439,15 @@ def told(kind, value, trace):
 
 
 if __name__ == "__main__":
-    sys.excepthook = told
+    sys.excepthook = abort
     if sys.argv[1:2] == ["random_ways"]:
         random_ways(*sys.argv[2:])
         sys.exit()
     chosen = sys.argv[1:]
-    checks = [every_layout, divergence_is_told, resumes_under_another_layout, what_is_taken_down]
+    checks = [every_layout, divergence_is_reported, resumes_under_another_layout, recorded_events]
     checks += [single_precision] if p in (2, 4) else []
     checks += [empty_microbatches] if p in (2, 3) else []
-    checks += [replicas_that_normalise_alone] if p in (4, 6) else []
+    checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []
     checks += [mistakes_are_found] if 1 < p <= 4 else []
     for check in checks:

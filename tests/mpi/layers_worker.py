@@ -1,4 +1,4 @@
-"""On every rank: layers that communicate, and parts of layers, against the whole. Started by test_layers.py."""
+"""On every rank: layers that communicate, and parts of layers, against the full layer. Started by test_layers.py."""
 
 import sys
 import traceback
@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.networks import build
-from lib_dlhpc.training.layers import KINDS, Context, Kept, halo, slices
+from lib_dlhpc.training.layers import KINDS, Context, Saved, halo, slices
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
@@ -18,18 +18,18 @@ GROUPS = {"tensor": comm, "spatial": comm}
 BATCH = 3
 
 
-def kept_of(**flags):
-    return Kept(Context(groups=GROUPS, seed=5), **flags)
+def saved_of(**flags):
+    return Saved(Context(groups=GROUPS, seed=5), **flags)
 
 
 def cuts_of(extent, shift=0):
-    """Uneven bounds: the first ranks have least; with a shift, the first has nothing."""
+    """Uneven bounds: the first ranks have least; with a shift, the first is empty."""
     bounds = [extent * (r * (r + 1)) // (p * (p + 1)) for r in range(p + 1)]
     return (*(min(max(bound - shift, 0), extent) for bound in bounds[:-1]), extent)
 
 
 def even(extent):
-    """Bounds as even as whole numbers allow."""
+    """Bounds of parts whose sizes differ by one at most."""
     return tuple(extent * r // p for r in range(p + 1))
 
 
@@ -38,12 +38,12 @@ def noun(kind, shape, **attributes):
 
 
 def numbers(of, shape, dtype=np.float64):
-    """The array that rank `of` has; every rank can make everyone's. Small whole numbers: sums are exact."""
+    """The array of rank `of`; every rank can generate all of them. Small integers: sums are exact."""
     return np.random.default_rng([of, *shape]).integers(-9, 9, shape).astype(dtype)
 
 
 def exchanges():
-    """Each way gives what its name says, forward and backward, along every axis of every kind of array."""
+    """Each collective gives its result, forward and backward, along every axis of every kind of array."""
     ways = ("none", "all_reduce", "all_gather", "slice", "reduce_scatter")
     axes = [((7, 2, 3), axis) for axis in range(3)] + [((7, 4), 0), ((7, 4), 1), ((9,), 0)]
     for (whole, axis), way, shift, dtype in product(axes, ways, (0, 2), (np.float64, np.float32)):
@@ -57,19 +57,19 @@ def exchanges():
         for ahead in (True, False):
             both = {"forward": way if ahead else "none", "backward": "none" if ahead else way}
             layer = KINDS["exchange"](noun("exchange", whole, **both, **options))
-            kept, given = kept_of(), everyone[rank].copy()
-            y = layer.forward({}, kept, given) if ahead else layer.backward({}, {}, kept, given)
+            saved, given = saved_of(), everyone[rank].copy()
+            y = layer.forward({}, saved, given) if ahead else layer.backward({}, {}, saved, given)
             assert y.dtype == dtype and np.array_equal(y, expected), (way, whole, axis, ahead)
             if ahead:  # others may read it
                 assert np.array_equal(given, everyone[rank]), way
     turned = np.asfortranarray(numbers(rank, (4, 6)))  # as flatten gives it
     way = {"group": "tensor", "forward": "all_reduce", "backward": "none"}
-    y = KINDS["exchange"](noun("exchange", (6,), **way)).forward({}, kept_of(), turned)
+    y = KINDS["exchange"](noun("exchange", (6,), **way)).forward({}, saved_of(), turned)
     assert np.array_equal(y, sum(numbers(r, (4, 6)) for r in range(p)))
 
 
 def exchanged(way, everyone, axis, cuts):
-    """What this rank gets of what everyone has."""
+    """The expected result on this rank."""
     own = (*(slice(None),) * axis, slice(cuts[rank], cuts[rank + 1]))
     if way == "all_gather":
         return np.concatenate(everyone, axis=axis)
@@ -133,11 +133,11 @@ def halos():
         border[axis] = (padding + kernel, padding + kernel)
         padded = np.pad(whole, border, constant_values=-np.inf)
         at = (*(slice(None),) * axis, slice(first + padding + kernel, last + padding + kernel))
-        it, kept = KINDS["halo"](layer), kept_of()
-        y = it.forward({}, kept, whole[own])
+        it, saved = KINDS["halo"](layer), saved_of()
+        y = it.forward({}, saved, whole[own])
         assert np.array_equal(y, padded[at]), (rows, kernel, stride, padding, axis)
         dy = numbers(rank, y.shape)
-        dx = it.backward({}, {}, kept, dy.copy())
+        dx = it.backward({}, {}, saved, dy.copy())
         gradients = np.zeros_like(padded)
         gradients[at] = dy
         comm.Allreduce(MPI.IN_PLACE, gradients)
@@ -146,25 +146,25 @@ def halos():
 
 
 def overlapping():
-    """Rows that a rank has are not borrowed, and a row that several have is borrowed once."""
+    """Owned rows are not received, and a row that several ranks own is received once."""
     owned = tuple((max(0, 2 * r - 1), 2 * r + 4) for r in range(p))
     needed = tuple((max(0, 2 * r - 3), 2 * r + 2) for r in range(p))
     options = {"group": "spatial", "axis": 1, "owned": owned, "needed": needed, "fill": 0.0}
     layer = KINDS["halo"](noun("halo", (2, 5, 3), **options, rank=rank))
     whole = numbers(99, (2, 2 * p + 4, 3, BATCH))
     (a, b), (c, d) = owned[rank], needed[rank]
-    assert np.array_equal(layer.forward({}, kept_of(), whole[:, a:b]), whole[:, c:d])
+    assert np.array_equal(layer.forward({}, saved_of(), whole[:, a:b]), whole[:, c:d])
     assert sum(stop - start for _, (start, stop) in layer.borrowed) == max(a - c, 0)
 
 
 def whole_run(layer, weights, x, dy):
-    """Output, dx and gradients of a whole layer on one rank."""
-    it, kept = KINDS[layer.kind](layer), Kept(Context(seed=5))
+    """Output, dx and gradients of the full layer on one rank."""
+    it, saved = KINDS[layer.kind](layer), Saved(Context(seed=5))
     if hasattr(it, "statistics"):
         it.running = {name: np.ones(shape) for name, shape in it.statistics.items()}
     gradients = {name: np.zeros_like(w) for name, w in weights.items()}
-    y = it.forward(weights, kept, x.copy()).copy()
-    return y, it.backward(weights, gradients, kept, dy.copy()), gradients
+    y = it.forward(weights, saved, x.copy()).copy()
+    return y, it.backward(weights, gradients, saved, dy.copy()), gradients
 
 
 def weights_of(layer):
@@ -213,8 +213,8 @@ def compare_spatial(layer, axis, rows, window):
     start, stop = border.attributes["owned"][rank]
     front = (slice(None),) * axis
     mine, made = (*front, slice(start, stop)), (*front, slice(first, last))
-    (borders, it), own = (KINDS[each.kind](each) for each in (border, local)), kept_of()
-    halo_kept, part = kept_of(), {name: np.zeros_like(w) for name, w in weights.items()}
+    (borders, it), own = (KINDS[each.kind](each) for each in (border, local)), saved_of()
+    halo_kept, part = saved_of(), {name: np.zeros_like(w) for name, w in weights.items()}
     found = it.forward(weights, own, borders.forward({}, halo_kept, x[mine]))
     back = it.backward(weights, part, own, np.ascontiguousarray(dy[made]))
     pairs = [(found, y[made]), (borders.backward({}, {}, halo_kept, back), dx[mine])]
@@ -225,7 +225,7 @@ def compare_spatial(layer, axis, rows, window):
 
 
 def batch_norms():
-    """Ranks that have part of the positions normalise with the sums over all of them."""
+    """Ranks with parts of the positions normalize with the sums over all of them."""
     (layer,) = build("sequential", {"input": [2, 9, 4], "layers": [{"kind": "batch_norm"}]}).layers
     cuts = cuts_of(9)
     own = (slice(None), slice(cuts[rank], cuts[rank + 1]))
@@ -233,11 +233,11 @@ def batch_norms():
     weights, rng = weights_of(layer), np.random.default_rng(1)
     x, dy = rng.normal(size=(2, 9, 4, BATCH)), rng.normal(size=(2, 9, 4, BATCH))
     y, dx, gradients = whole_run(layer, weights, x, dy)
-    it, kept = KINDS["batch_norm"](local), kept_of()
+    it, saved = KINDS["batch_norm"](local), saved_of()
     it.running = {name: np.ones(2) for name in it.statistics}
     part = {name: np.zeros(2) for name in weights}
-    close(it.forward(weights, kept, np.ascontiguousarray(x[own])), y[own], "y")
-    close(it.backward(weights, part, kept, np.ascontiguousarray(dy[own])), dx[own], "dx")
+    close(it.forward(weights, saved, np.ascontiguousarray(x[own])), y[own], "y")
+    close(it.backward(weights, part, saved, np.ascontiguousarray(dy[own])), dx[own], "dx")
     for name, each in part.items():
         comm.Allreduce(MPI.IN_PLACE, each)
         close(each, gradients[name], name)
@@ -291,9 +291,9 @@ def split_product(layer, axis, by_outputs):
     y, dx, gradients = whole_run(layer, full, x, dy)
     at = (slice(*mine[0]),) if images else (..., slice(*mine[0]))
     own_x, own_dy = (x, dy[at]) if by_outputs else (x[at], dy)
-    kept, found = kept_of(), {name: np.zeros_like(w) for name, w in own.items()}
-    here = it.forward(own, kept, np.ascontiguousarray(own_x))
-    back = it.backward(own, found, kept, np.ascontiguousarray(own_dy))
+    saved, found = saved_of(), {name: np.zeros_like(w) for name, w in own.items()}
+    here = it.forward(own, saved, np.ascontiguousarray(own_x))
+    back = it.backward(own, found, saved, np.ascontiguousarray(own_dy))
     if by_outputs:
         close(here, y[at], "y")
         close(comm.allreduce(back), dx, "dx")
@@ -305,7 +305,7 @@ def split_product(layer, axis, by_outputs):
 
 
 def embeddings():
-    """With a part of the vocabulary each, the ranks' rows add up to the whole's; so do gradients."""
+    """With the vocabulary partitioned, the ranks' rows sum to the full layer's; so do gradients."""
     table = {"input": [6], "layers": [{"kind": "embedding", "vocabulary": 11, "features": 3}]}
     (layer,) = build("sequential", table).layers
     cuts = even(11)
@@ -316,19 +316,19 @@ def embeddings():
         "part": part,
         "whole": layer,
     }
-    it, kept = KINDS["embedding"](replace(layer, attributes=attributes)), kept_of()
+    it, saved = KINDS["embedding"](replace(layer, attributes=attributes)), saved_of()
     full, rng = weights_of(layer), np.random.default_rng(2)
     own = {"weight": slices.part_of(full["weight"], part["weight"])}
     x, dy = rng.integers(0, 11, (BATCH, 6)), rng.normal(size=(BATCH, 6, 3))
     y, _, gradients = whole_run(layer, full, x, dy)
-    close(comm.allreduce(it.forward(own, kept, x)), y, "y")
+    close(comm.allreduce(it.forward(own, saved, x)), y, "y")
     found = {"weight": np.full_like(own["weight"], np.nan)}
-    it.backward(own, found, kept, dy)
+    it.backward(own, found, saved, dy)
     close(found["weight"], slices.part_of(gradients["weight"], part["weight"]), "weight")
 
 
 def masks():
-    """A part drops the elements that the whole drops: dropout along every axis, attention by heads."""
+    """A part drops the same elements as the full layer: dropout along every axis, attention by heads."""
     for shape in ((6, 5), (7,), (4, 6, 3)):
         for axis in range(len(shape)):
             layers = [{"kind": "dropout", "rate": 0.4}]
@@ -340,7 +340,7 @@ def masks():
             own = slices.part_of(x, (at, mine)).copy()
             attributes = dict(layer.attributes) | {"elements": (axis, mine), "whole": layer}
             local = replace(layer, attributes=attributes, output_shape=own.shape)
-            found = KINDS["dropout"](local).forward({}, kept_of(), own)
+            found = KINDS["dropout"](local).forward({}, saved_of(), own)
             assert np.array_equal(found, slices.part_of(y, (at, mine))), (
                 shape,
                 axis,
@@ -359,27 +359,27 @@ def masks():
         layer, input_shape=(5, 6 * (last - first)), output_shape=(5, 2 * (last - first)),
         attributes=attributes | {"whole": layer},
     )  # fmt: skip
-    it, kept = KINDS["attention"](local), kept_of()
+    it, saved = KINDS["attention"](local), saved_of()
     if first < last:
         close(
-            it.forward({}, kept, slices.part_of(x, (2, thirds))), y[..., 2 * first : 2 * last], "y"
+            it.forward({}, saved, slices.part_of(x, (2, thirds))), y[..., 2 * first : 2 * last], "y"
         )
-        back = it.backward({}, {}, kept, np.ascontiguousarray(dy[..., 2 * first : 2 * last]))
+        back = it.backward({}, {}, saved, np.ascontiguousarray(dy[..., 2 * first : 2 * last]))
         close(back, slices.part_of(dx, (2, thirds)), "dx")
 
 
 def mistakes_are_found():
-    """A halo that is one row short, gradients that stay where they were, a sum too many: all are noticed."""
+    """A halo that is one row short, gradients that are not sent back, one sum too many: all are noticed."""
 
-    def short(self, weights, kept, x):
-        y = forward(self, weights, kept, x)
+    def short(self, weights, saved, x):
+        y = forward(self, weights, saved, x)
         if any(r > rank for r, _ in self.borrowed):
             y[(*(slice(None),) * self.axis, -1)] = 0
         return y
 
-    def stay(self, weights, gradients, kept, dy):
+    def stay(self, weights, gradients, saved, dy):
         kept_back, self.lent, self.borrowed = (self.lent, self.borrowed), [], []
-        dx = backward(self, weights, gradients, kept, dy)
+        dx = backward(self, weights, gradients, saved, dy)
         self.lent, self.borrowed = kept_back
         return dx
 
@@ -393,7 +393,7 @@ def mistakes_are_found():
         assert off > 1e-3, (name, off)
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     traceback.print_exception(kind, value, trace)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -401,7 +401,7 @@ def told(kind, value, trace):
 
 
 if __name__ == "__main__":
-    sys.excepthook = told
+    sys.excepthook = abort
     for check in (
         exchanges,
         halos,

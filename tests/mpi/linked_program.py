@@ -1,4 +1,4 @@
-"""Each rank sends to each other one, again and again; rank 0 tells how long messages took, by the ranks' own clocks.
+"""Each rank sends to each other repeatedly; rank 0 prints the message times, by the ranks' own clocks.
 
 Ranks of one machine read the same clock: a message took from when both ends were there until it was received.
 """

@@ -47,7 +47,7 @@ MODES = {
     ("selective", 1): ("words", 48, {"recompute": "selective"}),
     ("full", 1): ("words", 96, {"recompute": "full"}),
     ("full, images", 1): ("images", 144, {"recompute": "full"}),
-    # Each in a process of its own: what was let go of before may be taken again.
+    # Each in a process of its own: freed memory may be reused.
     ("offload activations", 1): ("words", 96, {"offload": "activations"}),
     ("offload all", 1): ("rows", 64, {"offload": "all", "optimizer": "adam"}),
     ("data", 2): ("rows", 256, {"optimizer": "adam"}),
@@ -96,7 +96,7 @@ def experiment_of(model, batch, split):
 
 
 def compare(name, model, batch, split):
-    """Print rank by rank what was predicted and what was measured; return the largest difference."""
+    """Print predicted and measured peaks rank by rank; return the largest difference."""
     experiment = experiment_of(model, batch, split)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -115,16 +115,16 @@ def compare(name, model, batch, split):
     return worst
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     traceback.print_exception(kind, value, trace)
     sys.stderr.flush()
     comm.Abort(1)
 
 
 if __name__ == "__main__":
-    sys.excepthook = told
+    sys.excepthook = abort
     ones = np.ones((512, 512), np.float32)
-    ones @ ones  # the library takes its own memory
+    ones @ ones  # the BLAS library allocates its buffers
     train(experiment_of("words", 2, {"microbatches": 2}), comm)  # as do the others when first used
     chosen = sys.argv[1:]
     modes = {name: way for (name, ranks), way in MODES.items() if ranks == p}

@@ -1,4 +1,4 @@
-"""One rank in a laboratory: sums come out right, by its own card only; rank 0 tells how."""
+"""One rank in a network lab: allreduces are correct and use its own interface only; rank 0 reports."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ comm = MPI.COMM_WORLD
 
 
 def sent():
-    """B that each card has sent."""
+    """B sent by each network interface."""
     rows = [line.split() for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]]
     return {row[0].rstrip(":"): int(row[9]) for row in rows}
 

@@ -17,7 +17,7 @@ from lib_dlhpc.storage.mount import mounted
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
-remote.PIECE = 1 << 20  # so that a file of 9 MB travels in pieces
+remote.PIECE = 1 << 20  # so that a file of 9 MB is sent in pieces
 what, target, tree = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 
 
@@ -39,7 +39,7 @@ def every_file():
             batches = [names[i : i + 7] for i in range(0, len(names), 7)]
             for batch, found in zip(batches, store.read_ahead(batches, 2), strict=True):
                 assert found == [truth(name) for name in batch]
-            for found in store.read_ahead(batches, 2):  # what is under way is left behind
+            for found in store.read_ahead(batches, 2):  # requests in flight are abandoned
                 assert found == [truth(name) for name in batches[0]]
                 break
             wrong = []
@@ -58,7 +58,7 @@ def every_file():
 
 
 def left_behind():
-    """What was asked for and is not waited for arrives before the store closes: later its memory is another's."""
+    """Requests without a wait complete before the store closes: later their memory is reused."""
     with open_store(target, comm, ranks_per_node=1) as store:
         part = store.index.columns["partition"]
         far = [
@@ -156,7 +156,7 @@ def written():
 
 
 def damaged():
-    """`target` has one flipped bit in its file 'victim': whoever reads it is told, wherever it lies."""
+    """`target` has one flipped bit in its file 'victim': every reader gets an error, wherever it is stored."""
     with open_store(target, comm, ranks_per_node=1) as store:
         for read in (lambda: store.read("victim"), lambda: store.read_many(["small-1", "victim"])):
             try:
@@ -169,7 +169,7 @@ def damaged():
 
 
 def missing():
-    """`target` lacks a partition: every rank is told who lacks what."""
+    """`target` lacks a partition: the error on every rank names it."""
     try:
         open_store(target, comm, ranks_per_node=1)
     except StoreError as error:
@@ -209,7 +209,7 @@ def silent():
 
 
 def failing():
-    """Rank 1 leaves by an error: the others are told, and no one waits for ever."""
+    """Rank 1 fails: the others get an error, and none hangs."""
     try:
         with open_store(target, comm, ranks_per_node=1) as store:
             if rank == 1:
@@ -224,7 +224,7 @@ def failing():
 
 
 def forked():
-    """A forked process reads what its node holds, and is told at once of what it would have to ask another rank for."""
+    """A forked process reads what its node holds, and gets an error at once for files of other ranks."""
 
     def in_child(task):
         child = multiprocessing.get_context("fork").Process(target=task)

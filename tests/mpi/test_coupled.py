@@ -1,4 +1,4 @@
-"""Coupled runs on real ranks: what is trained does not depend on who does what, and waits are who they should be."""
+"""Coupled runs on real ranks: results do not depend on the placement, and waits are attributed correctly."""
 
 import subprocess
 import sys
@@ -67,7 +67,7 @@ def test_each_rank_does_its_part_and_messages_know_their_other_end(mpiexec):
     assert int(data.bytes.sum()) == 2 * small().simulation.samples * small().simulation.field_bytes
 
 
-def test_where_the_simulation_is_slow_training_waits_or_trains_again(mpiexec):
+def test_with_a_slow_simulation_training_waits_or_repeats_batches(mpiexec):
     slow = {}
     for empty in ("wait", "again"):
         workflow = small("separate", 1, empty=empty)
@@ -80,14 +80,14 @@ def test_where_the_simulation_is_slow_training_waits_or_trains_again(mpiexec):
     assert [one.rank for one in late] == [0]
 
 
-def test_files_stay_where_they_are_wanted_and_what_goes_wrong_is_told(mpiexec, tmp_path):
+def test_files_are_stored_in_the_folder_and_errors_are_reported(mpiexec, tmp_path):
     run_coupled(small("shared"), 1, tmp_path / "run", PATIENCE)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"workflow.toml", "result.json", "timeline.npz", "weights.npy"}
     workflow = small("shared")
     for rate in (1e6, 1e30):
         wild = replace(workflow, experiment=workflow.experiment.set({"training.rate": rate}))
-        with pytest.raises(JobError, match=r"as predicting no change.* diverged"):
+        with pytest.raises(JobError, match=r"of predicting no change.* diverged"):
             run_coupled(wild, 2, patience=PATIENCE)
 
 

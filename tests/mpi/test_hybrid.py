@@ -1,4 +1,4 @@
-"""Networks that are shared out train as on one rank, in every legal combination; mistakes are noticed."""
+"""Parallel training equals one rank, in every legal combination; mistakes are noticed."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ MANY = [pytest.param(ranks, marks=pytest.mark.slow) for ranks in (4, 6, 8)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, *MANY])
-def test_every_way_to_share_out_a_network_equals_one_rank(run_ranks, ranks):
+def test_every_kind_of_parallelism_equals_one_rank(run_ranks, ranks):
     assert "all right" in run_ranks(ranks, WORKER)

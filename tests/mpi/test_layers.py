@@ -1,4 +1,4 @@
-"""Layers that communicate, and parts of layers, equal the whole layer on any number of ranks."""
+"""Layers that communicate, and parts of layers, equal the full layer on any number of ranks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Real ranks in a network laboratory: MPI takes its links, allreduces are predicted, runs train and are cancelled."""
+"""Real ranks in a network lab: MPI uses its links, allreduces are predicted, runs train and are cancelled."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def _here(require):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_ranks_talk_through_their_links(ranks):
+def test_ranks_communicate_through_their_links(ranks):
     with network(ranks, "1 Gb/s", "0.1 ms") as net:
         told = net.run(ranks, WORKER, "a b", "$(c)", patience=PATIENCE)
     assert told.returncode == 0, told.stderr
@@ -51,7 +51,7 @@ def test_in_a_batch_job_it_still_is_this_machines(monkeypatch):
         assert net.run(2, WORKER, patience=PATIENCE).stdout.startswith("2 ranks")
 
 
-def test_a_rank_that_fails_is_told():
+def test_a_rank_that_fails_is_reported():
     with network(2, "1 Gb/s", 0) as net:
         told = net.run(2, "-c", "raise ValueError('planted')", patience=PATIENCE)
     assert told.returncode != 0 and "planted" in told.stderr
@@ -69,7 +69,7 @@ def test_an_error_of_one_rank_ends_those_that_wait_for_it(tmp_path):
         assert told.returncode != 0 and "planted" in told.stderr
 
 
-def test_who_has_no_patience_leaves_nobody():
+def test_a_timeout_leaves_no_process():
     with network(2, "1 Gb/s", 0) as net:
         with pytest.raises(subprocess.TimeoutExpired):
             net.run(2, "-c", "import time; time.sleep(1000)", patience=1)
@@ -158,7 +158,7 @@ def test_a_rank_that_fails_ends_those_that_wait_for_it(end):
 def test_the_command_names_mistakes(words, named, capfd):
     assert main(["network", *words]) == 2
     told = capfd.readouterr().err
-    assert named in told and told.count("\n") == 1  # "Measuring ..." is not told before
+    assert named in told and told.count("\n") == 1  # "Measuring ..." is not printed before
 
 
 EXPERIMENT = """
@@ -198,7 +198,7 @@ def test_a_run_in_it_can_be_cancelled():
             job.wait()
 
 
-def test_ranks_that_do_not_come_through_are_told(monkeypatch):
+def test_ranks_that_cannot_connect_are_reported(monkeypatch):
     monkeypatch.setattr(crossover, "WORKER", "no_such_module")
     with pytest.raises(NetworkError, match="no_such_module"):
         crossover.measure(2, "1 Gb/s", 0, ["ring"], [4096])

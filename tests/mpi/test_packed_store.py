@@ -80,5 +80,5 @@ def test_damage_is_seen_from_every_rank(run):
     run(3, "damaged", change=flip)
 
 
-def test_a_missing_partition_is_told_to_every_rank(run):
+def test_a_missing_partition_is_reported_on_every_rank(run):
     run(3, "missing", change=lambda target: (target / "partition-00003").unlink())

@@ -1,4 +1,4 @@
-"""Laws of `dlhpc trace run`: the program does what it did, every call is there, every end finds its other end."""
+"""Laws of `dlhpc trace run`: the program is unchanged, every call is recorded, every send matches a receive."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from lib_dlhpc.launch import trace_run as module
 from lib_dlhpc.launch.mpi import run_to_end
-from lib_dlhpc.launch.trace_run import put_together, trace_run
+from lib_dlhpc.launch.trace_run import gather, trace_run
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.store import load
 
@@ -23,7 +23,7 @@ PROGRAM, MESSAGES, ENDING = (
 
 
 def traced(tmp_path, *words, ranks=4):
-    """Run `dlhpc trace run`; return what it came to and the trace."""
+    """Run `dlhpc trace run`; return its result and the trace."""
     out = tmp_path / "trace.npz"
     run = subprocess.run(
         [
@@ -139,7 +139,7 @@ def test_how_mpiexec_ended_the_other_ranks_is_not_how_the_program_ended(
     assert trace_run(3, [ENDING, how]).status == status
 
 
-def test_told_to_stop_from_the_keyboard_all_is_said_in_one_line(mpiexec, tmp_path):
+def test_a_keyboard_interrupt_is_reported_in_one_line(mpiexec, tmp_path):
     """Every rank has the signal, as in a terminal; one that has it first ends the others."""
     run, table = traced(tmp_path, ENDING, "interrupted", ranks=3)
     assert run.returncode == 130, run.stderr
@@ -188,10 +188,10 @@ def test_the_program_says_when_mpi_begins(mpiexec, tmp_path, text, names):
 def test_a_folder_of_what_ranks_left_is_put_together_by_whoever_has_it(mpiexec, tmp_path):
     run = trace_run(2, ["-m", "timeit", "-n", "1", "pass"], tmp_path / "kept")
     assert run.status == 0 and not run.lost and len(run.timeline) == 0
-    again = put_together(tmp_path / "kept")
+    again = gather(tmp_path / "kept")
     assert again.timeline.ranks == 2
     (tmp_path / "kept" / "rank-1.rows").unlink()
-    assert "rank 1 left nothing" in put_together(tmp_path / "kept").lost[0]
+    assert "rank 1 left nothing" in gather(tmp_path / "kept").lost[0]
 
 
 def test_a_program_traces_itself(run_ranks):
@@ -211,4 +211,4 @@ def test_what_cannot_be_run_is_refused_by_name(ranks, words, why):
     with pytest.raises(SpecError, match=why):
         trace_run(ranks, words)
     with pytest.raises(SpecError, match="no folder of a traced run"):
-        put_together(HERE)
+        gather(HERE)

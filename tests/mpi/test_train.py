@@ -1,4 +1,4 @@
-"""Training on any number of ranks equals training on one: weights and losses, in every way there is."""
+"""Training on any number of ranks equals training on one: weights and losses, for every option."""
 
 from pathlib import Path
 

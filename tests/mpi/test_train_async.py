@@ -1,4 +1,4 @@
-"""Asynchronous and compressed runs on real ranks: equal to one rank where they must be, and as their log says."""
+"""Asynchronous and compressed runs on real ranks: equal to one rank where required, and consistent with their log."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_asynchronous_and_compressed_runs_keep_their_laws(run_ranks, ranks, tmp_
     print(said)  # staleness measured and simulated
 
 
-def test_a_result_tells_bytes_and_staleness(mpiexec, tmp_path):
+def test_a_result_reports_bytes_and_staleness(mpiexec, tmp_path):
     experiment = loads(WILD).set({"training.rate": 0.01, "run.epochs": 2.0})
     job = start(experiment, 3, tmp_path / "stale")
     result = job.wait()

@@ -1,4 +1,4 @@
-"""Waits planted in real programs are found in their traces, with what the programs say by their own clocks."""
+"""Waits planted in real programs are found in their traces, with the times that the programs measure."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.launch.network import available, network
-from lib_dlhpc.launch.trace_run import put_together
+from lib_dlhpc.launch.trace_run import gather
 from lib_dlhpc.storage import pack
 from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.store import load
@@ -139,7 +139,7 @@ def test_a_slow_link_is_found(require, tmp_path):
         words = ["-m", "lib_dlhpc.launch.traced", str(tmp_path), LINKED]
         run = net.run(RANKS, *words, patience=PATIENCE)
     assert run.returncode == 0, run.stdout + run.stderr
-    traced = put_together(tmp_path)
+    traced = gather(tmp_path)
     assert traced.lost == ()
     took = {}
     for pair, seconds in json.loads(run.stdout).items():

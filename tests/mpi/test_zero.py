@@ -1,4 +1,4 @@
-"""Replicas that share out gradients have the sums of their shards, however a bucket is cut into pieces."""
+"""ZeRO replicas have the sums of their shards, however a bucket is split into pieces."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ with region("talk"):
     comm.send(comm.rank, (comm.rank + 1) % comm.size)
     comm.recv()
     HERE.on = False
-    comm.Barrier()  # counts, though it is not taken down
+    comm.Barrier()  # counts, though it is not recorded
     HERE.on = comm.rank == 0
     comm.Barrier()
     HERE.on = True
@@ -38,7 +38,7 @@ if world.rank == 0:
             halves[event.comm].add(event.rank)
     assert sorted(map(sorted, halves.values())) == [[0, 2], [1, 3]], halves
     alone = [event.match for event in timeline if event.name == "MPI_Barrier" and not event.comm]
-    assert len(alone) == 1, "the other ranks had taken nothing down"
+    assert len(alone) == 1, "the other ranks had recorded nothing"
     assert len(again) == len(timeline) + world.size
 else:
     assert timeline is None and again is None

@@ -16,7 +16,7 @@ draw = random.Random(rank)
 
 
 def take(count):
-    """Receive so many messages, from anybody, by means drawn by lot."""
+    """Receive `count` messages, from anybody, by means drawn by lot."""
     boxes = [np.zeros(2, int) for _ in range(count)]
     how = draw.randrange(5)
     if how == 0:

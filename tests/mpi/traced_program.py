@@ -1,4 +1,4 @@
-"""An mpi4py program that knows nothing of being traced: every way to say something to another rank.
+"""An mpi4py program that knows nothing of being traced: every kind of communication with another rank.
 
 Each part prints what the calls returned, so that a run with and one without tracing can be compared.
 """
@@ -65,7 +65,7 @@ def nonblocking():
 
 
 def wildcards():
-    """Rank 0 takes what comes, from whom it comes; every other rank sends three."""
+    """Rank 0 receives from any source; every other rank sends three."""
     if rank:
         for number in range(3):
             comm.send((rank, number), 0, tag=number % 2)
@@ -127,7 +127,7 @@ def communicators():
 
 
 def what_passes_through():
-    """Nobody takes these down; they work as they did."""
+    """These calls are not recorded; they work unchanged."""
     own = pkl5.Intracomm(comm)
     own.send(out, after)
     got = own.recv(source=before).tolist()

@@ -32,7 +32,7 @@ run = { epochs = 2, seed = 3 }
 training = { rate = 0.02, weight_decay = 0.001 }
 """
 DIGITS = loads(TEXT + 'model = { name = "mlp-digits" }')
-# What a step draws at random, and what a worker sees for itself.
+# Random numbers of a step, and local statistics of a worker.
 NOISY = loads(
     TEXT
     + """
@@ -123,7 +123,7 @@ def replayed(experiment, run):
 
 
 def updates_are_what_the_log_says(workers):
-    """Replayed on one rank in the order of arrival, with weights as stale as told, a run gives the same bits."""
+    """Replayed on one rank in the order of arrival, with the recorded staleness, a run gives the same bits."""
     experiment = asynchronous()
     told = []
     run = train(experiment, comm, None, told.append)
@@ -180,7 +180,7 @@ def ahead(updates, batches, workers):
 
 
 def a_bound_holds_the_fast_ones_back(workers):
-    """Rank 0 takes its time: without a bound the others run away, with a bound s they do not."""
+    """Rank 0 is slow: without a bound the others run ahead, with a bound s they do not."""
     aside = comm.Dup()
 
     def waits_for_rank_1(step):
@@ -235,7 +235,7 @@ def refused(says, experiment):
 
 
 def compression_keeps_its_laws():
-    """On several ranks: keeping everything equals dense; nothing is lost; all ranks get the same bits."""
+    """On several ranks: sending everything equals dense; nothing is lost; all ranks get the same bits."""
     training = Training(weight_decay=0.01)
     own = Network(DIGITS.model, np.float64)
     dense = Network(DIGITS.model, np.float64)
@@ -276,17 +276,17 @@ def compressed_runs_resume_bit_for_bit():
         assert sent == whole.sent * 46 * p  # what the rows say is what the run says
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     """A rank that fails ends the others, which may be waiting for its messages."""
     traceback.print_exception(kind, value, trace)
     sys.stderr.flush()
     comm.Abort(1)
 
 
-sys.excepthook = told
+sys.excepthook = abort
 words = ""
 if p == 1:
-    refused("1 ranks leave none to work; start 2 or more", asynchronous())
+    refused("1 ranks leave no worker; start 2 or more", asynchronous())
 elif p in (2, 3):
     one_worker_equals_sequential(servers=p - 1)
     one_worker_resumes_bit_for_bit(servers=p - 1)

@@ -1,4 +1,4 @@
-"""On every rank: train in every way, and compare with the same run on one rank. Started by test_train.py."""
+"""On every rank: train with every option, and compare with the same run on one rank. Started by test_train.py."""
 
 import sys
 import tempfile
@@ -24,7 +24,7 @@ from lib_dlhpc.training.trainer import train
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
 
-# 47 samples to train with: batches of 20, 20 and 7, so shares are uneven, and of 8 ranks one has none.
+# 47 samples to train with: batches of 20, 20 and 7, so parts are uneven, and of 8 ranks one has none.
 IMAGES = """
 [model]
 family = "sequential"
@@ -90,7 +90,7 @@ def experiment_of(changes=()):
 
 
 def one_rank(changes):
-    """Weights and loss of the run on one rank, which rank 0 makes and tells."""
+    """Weights and loss of the run on one rank, computed and broadcast by rank 0."""
     key = repr(sorted(changes.items()))
     if key not in known:
         run = train(experiment_of(changes), MPI.COMM_SELF) if rank == 0 else None
@@ -151,7 +151,7 @@ def local_updates():
 
 
 def emulated(experiment):
-    """Local updates as one program plays them: p networks, each moved by its own samples, then the mean."""
+    """Local updates emulated in one process: p networks, each updated by its own samples, then averaged."""
     data, training = load(experiment, np.float64), experiment.training
     networks = [Network(experiment.model, np.float64, 0) for _ in range(p)]
     rules = [Optimizer("momentum", training) for _ in range(p)]
@@ -174,7 +174,7 @@ def emulated(experiment):
 
 
 def half_precision():
-    """16 bits on the wire: near 32 bits, whose weights it holds; and nothing moves without a loss scale."""
+    """16 bits on the wire: close to 32 bits; without a loss scale no weight is updated."""
     plain = {"strategy.precision": "fp32", "strategy.optimizer": "sgd"}
     half = {"strategy.precision": "fp16", "strategy.optimizer": "sgd"}
     for exchange in ({"strategy.allreduce": "ring"}, {"training.collective": "mpi"}):
@@ -203,7 +203,7 @@ def tiny(function):
 
 
 def resumes_bitwise():
-    """A run that stops and goes on is the run that does not, to the last bit."""
+    """A resumed run equals an uninterrupted one, bitwise."""
     ways = [
         {"strategy.optimizer": "adam"},
         {"training.normalisation": "local", "strategy.overlap": False},
@@ -225,7 +225,7 @@ def resumes_bitwise():
 
 
 def mistakes_are_found():
-    """The equality above is no accident: three classic mistakes break it."""
+    """The comparison above can fail: three classic mistakes break it."""
     cut = {"strategy.bucket": ALL, "strategy.allreduce": "ring"}
 
     def aliased(step, comm, buffer, received, requests):
@@ -267,8 +267,8 @@ class mutated:
         setattr(self.place, self.name, self.kept)
 
 
-def what_is_taken_down():
-    """The timeline adds up, and shows a bucket on its way before backward ends."""
+def recorded_events():
+    """The timeline is complete, and a bucket is in flight before backward ends."""
     run = train(experiment_of({"strategy.bucket": EACH}), comm)
     assert comm.allreduce(run.timeline is not None) == 1
     if rank:
@@ -305,7 +305,7 @@ def what_is_taken_down():
                 assert max(e.start for e in step) <= min(e.stop for e in step) + 1e-3, (name, step)
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     traceback.print_exception(kind, value, trace)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -314,10 +314,10 @@ def told(kind, value, trace):
 
 execute_file = sys.modules[execute.__module__]
 if __name__ == "__main__":
-    sys.excepthook = told
+    sys.excepthook = abort
     chosen = sys.argv[1:]
     checks = [every_exchange, every_rule_and_network, local_updates, half_precision]
-    checks += [what_is_taken_down]
+    checks += [recorded_events]
     checks += [resumes_bitwise] if p <= 4 else []
     checks += [mistakes_are_found] if p > 1 else []
     for check in checks:

@@ -1,4 +1,4 @@
-"""On every rank: versions of a run, taken up by any layout and any number of ranks. See test_versions.py."""
+"""On every rank: versions of a run, restored by any layout and any number of ranks. See test_versions.py."""
 
 import sys
 import tempfile
@@ -36,14 +36,14 @@ def begin(folder, number, name):
 
 
 def near(store, version, expected, within=1e-10):
-    """Whether a version holds what one rank has, up to the order of sums."""
+    """Whether a version equals that of one rank, up to the order of sums."""
     arrays = store.load(version)
     for array in ("weights", "first", "second", "place"):
         off = difference(arrays[array], expected[array])
         assert off <= within, (version, array, off)
 
 
-def any_layout_goes_on_from_any_other():
+def any_layout_resumes_from_any_other():
     """Each layout begins at a version of the one before; and one rank at that of all."""
     for name in ("words", "images"):
         ways = [split for model, split in layouts() if model == name]
@@ -67,8 +67,8 @@ def any_layout_goes_on_from_any_other():
             assert store.verify() == []
 
 
-def any_version_may_be_gone_on_from():
-    """A tree: from each version of a run another layout goes on, on a branch, and comes to the same end."""
+def any_version_can_be_resumed():
+    """A tree: from each version another layout continues, on a branch, to the same result."""
     for name in ("words", "images"):
         ways = [split for model, split in layouts() if model == name]
         changes = {"optimizer": "adam", "epochs": 1.5}
@@ -86,8 +86,8 @@ def any_version_may_be_gone_on_from():
                 near(store, branch, expected[1])
 
 
-def the_same_ranks_come_to_the_same_bits():
-    """The versions of a run that was taken up again are those of a run that was not: same ids, so same bits."""
+def the_same_ranks_give_the_same_bits():
+    """The versions of a resumed run equal those of an uninterrupted one: same ids, so same bits."""
     ways = [({}, "rows"), ({"zero": 1}, "words"), ({"pipeline": p}, "images")]
     ways += [({"normalisation": "local"}, "images")]
     for split, name in ways:
@@ -107,8 +107,8 @@ def the_same_ranks_come_to_the_same_bits():
             comm.Barrier()
 
 
-def fewer_ranks_take_up_what_each_had_for_itself():
-    """Running statistics of p ranks are taken up by one rank as their mean."""
+def fewer_ranks_restore_the_mean_of_local_state():
+    """Running statistics of p ranks are restored by one rank as their mean."""
     folder = folder_of(Plan())
     changes = {"normalisation": "local", "epochs": 1}
     train(experiment_of("images", devices_per_node=p, **changes), comm, folder)
@@ -121,7 +121,7 @@ def fewer_ranks_take_up_what_each_had_for_itself():
         assert run.samples == 24 and store.newest().step == STEPS + 1
 
 
-def told(kind, value, trace):
+def abort(kind, value, trace):
     traceback.print_exception(kind, value, trace)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -129,9 +129,9 @@ def told(kind, value, trace):
 
 
 if __name__ == "__main__":
-    sys.excepthook = told
-    checks = [any_layout_goes_on_from_any_other, any_version_may_be_gone_on_from]
-    checks += [the_same_ranks_come_to_the_same_bits, fewer_ranks_take_up_what_each_had_for_itself]
+    sys.excepthook = abort
+    checks = [any_layout_resumes_from_any_other, any_version_can_be_resumed]
+    checks += [the_same_ranks_give_the_same_bits, fewer_ranks_restore_the_mean_of_local_state]
     for check in checks:
         begun = MPI.Wtime()
         check()

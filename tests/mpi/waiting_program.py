@@ -1,4 +1,4 @@
-"""An mpi4py program with one planted trouble, or none, which says by its own clocks what it cost.
+"""An mpi4py program with one planted trouble, or none, which measures its cost by its own clocks.
 
     waiting_program.py TROUBLE [STORE]
 
@@ -25,7 +25,7 @@ first = left = perf_counter()  # its first call; when it left its last one
 
 
 def nap(seconds: float) -> None:
-    """Work, as far as the others can tell."""
+    """Work, as seen by the other ranks."""
     global overslept
     begin = perf_counter()
     sleep(seconds)

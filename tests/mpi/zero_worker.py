@@ -1,18 +1,20 @@
-"""Buckets summed to the shards of the world's ranks, in many pieces: each rank has its sums and nothing else."""
+"""Reduce-scatter of buckets over all ranks, in many pieces: each rank has the sums of its shard only."""
 
 import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc.schedules import halves
 from lib_dlhpc.schedules.halves import UnderWay
-from lib_dlhpc.training.cut import Cut
+from lib_dlhpc.training.sharding import Sharding
 
 comm = MPI.COMM_WORLD
 
 
-def owned(cut):
-    """Return the elements of a flat array that this rank moves, in the order of its shard."""
-    return np.concatenate([np.arange(end)[cut.own(start, end)] for start, end in cut.units])
+def owned(sharding):
+    """Return the elements of a flat array that this rank owns, in the order of its shard."""
+    return np.concatenate(
+        [np.arange(end)[sharding.own(start, end)] for start, end in sharding.units]
+    )
 
 
 # Ends of units, and the first and last unit that are in the bucket; B of a piece, so that a bucket has many.
@@ -26,33 +28,33 @@ cases = [
 ]
 for halves.PIECE, ends, first, last in cases:
     units = list(zip([0, *ends], ends, strict=False))
-    cut, size = Cut(units[::-1], comm), ends[-1]
-    mine = owned(cut)
-    assert cut.size == len(mine) and sorted(np.concatenate(comm.allgather(mine))) == [*range(size)]
+    sharding, size = Sharding(units[::-1], comm), ends[-1]
+    mine = owned(sharding)
+    assert sharding.size == len(mine) and sorted(np.concatenate(comm.allgather(mine))) == [
+        *range(size)
+    ]
     start, stop = units[first][0], units[last - 1][1]
     values = np.arange(start, stop) % 97
     flat = (values + comm.rank).astype(np.float32)
-    under_way = UnderWay(cut.reduce_scatter(flat, start))
-    while not under_way.test():
-        others = [
-            np.full(500, 1e9, np.float32) for _ in range(8)
-        ]  # what is let go of is used again
+    request = UnderWay(sharding.reduce_scatter(flat, start))
+    while not request.test():
+        others = [np.full(500, 1e9, np.float32) for _ in range(8)]  # freed memory is reused
     here = mine[(mine >= start) & (mine < stop)]
     expected = comm.size * values + comm.size * (comm.size - 1) // 2
     assert np.array_equal(flat[here - start], expected[here - start]), (ends, comm.rank)
-    part = cut.mine(start, stop)
+    part = sharding.mine(start, stop)
     assert np.array_equal(mine[part], here), (ends, comm.rank)
-    # Shards put together again: a unit, part of one, and all of them.
+    # All-gathered shards: a unit, part of one, and all of them.
     shard, whole = mine.astype(np.float64), np.full(size, np.nan)
     for a, b in [*units, (units[-1][0], units[-1][0] + 1), (0, ends[0] - 1)]:
-        under_way, found = cut.gather(shard, a, b)
-        under_way.wait()
+        request, found = sharding.gather(shard, a, b)
+        request.wait()
         assert np.array_equal(found, np.arange(a, b)), (ends, a, b, comm.rank)
-        shard[cut.mine(a, b)] = np.nan
-        cut.keep(shard, a, found)
+        shard[sharding.mine(a, b)] = np.nan
+        sharding.store(shard, a, found)
         assert np.array_equal(shard, mine), (ends, a, b, comm.rank)
     whole[mine] = shard
-    cut.spread(whole)
+    sharding.all_gather(whole)
     assert np.array_equal(whole, np.arange(size)), (ends, comm.rank)
 comm.Barrier()
 if comm.rank == 0:

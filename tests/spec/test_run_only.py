@@ -77,7 +77,7 @@ def test_whether_a_choice_takes_time_is_a_matter_of_its_value():
 def test_the_term_that_is_off_most_is_not_blamed_on_the_link(digits_steps=12):
     from dataclasses import replace
 
-    from lib_dlhpc.comparison.comparison import beside, foretold
+    from lib_dlhpc.comparison.comparison import beside, estimated
     from lib_dlhpc.comparison.steady import steps_of
     from lib_dlhpc.simulation import simulate
 
@@ -88,7 +88,7 @@ def test_the_term_that_is_off_most_is_not_blamed_on_the_link(digits_steps=12):
     half = replace(timeline, start=timeline.start / 3, stop=timeline.stop / 3)
     blamed = {}
     for sparsity in (0.0, 0.999):
-        told = foretold(placed(run.set({"training.sparsity": sparsity})))
+        expected = estimated(placed(run.set({"training.sparsity": sparsity})))
         assert "mlp-digits" in title(beside(told, [steps_of(half)]))
         blamed[sparsity] = " ".join(beside(told, [steps_of(half)]).verdict)
     assert "Off most: exposed communication" in blamed[0.0] and "the link says" in blamed[0.0]

@@ -1,4 +1,4 @@
-"""Second opinions: derivatives by differences, and layers written as plainly as their formulas.
+"""References: derivatives by finite differences, and layers in the form of their formulas.
 
 Everything here has samples first, (batch, channels, *space), whatever the layers do inside.
 """
@@ -13,10 +13,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
-from lib_dlhpc.training.layers import KINDS, Context, Kept
+from lib_dlhpc.training.layers import KINDS, Context, Saved
 
 # A central difference over 2h errs by h^2 / 6 of the third derivative, 1e-11 here, and by the loss's own
-# rounding over h, about 2e-16 * 100 / 1e-5 = 2e-9 for losses up to 100: 1e-7 leaves room for both,
+# rounding over h, about 2e-16 * 100 / 1e-5 = 2e-9 for losses up to 100: 1e-7 leaves arena for both,
 # and is far below any mistake of a formula.
 STEP, TOLERANCE = 1e-5, 1e-7
 
@@ -27,7 +27,7 @@ def model_of(shape: tuple[int, ...], *layers: dict[str, Any]) -> Model:
 
 
 def samples_of(model: Model, batch: int, seed: int = 0, dtype: Any = np.float64) -> np.ndarray:
-    """Return random samples: whole numbers where an embedding reads them."""
+    """Return random samples: integers where an embedding reads them."""
     rng = np.random.default_rng([seed, 1])
     readers = [layer for layer in model.layers if "input" in layer.inputs]
     if readers[0].kind == "embedding":
@@ -37,24 +37,24 @@ def samples_of(model: Model, batch: int, seed: int = 0, dtype: Any = np.float64)
 
 @dataclass
 class Bench:
-    """One layer by itself, with weights that are all different from where training starts."""
+    """One layer by itself, with weights that all differ from their initial values."""
 
     layer: Any
     noun: Layer
     weights: dict[str, np.ndarray]
-    kept: Kept
+    saved: Saved
 
     def run(self, inputs: list[np.ndarray], dy: np.ndarray) -> tuple[np.ndarray, Any, dict]:
-        """Return output, gradients of the inputs and of the weights; the arguments stay as they are."""
+        """Return output, gradients of the inputs and of the weights; the arguments are unchanged."""
         y = self.forward(inputs).copy()
         gradients = {name: np.full_like(w, np.nan) for name, w in self.weights.items()}
         if getattr(self.layer, "tied", False):  # adds to what its partner gave
             gradients["weight"].fill(0)
-        dx = self.layer.backward(self.weights, gradients, self.kept, dy.copy())
+        dx = self.layer.backward(self.weights, gradients, self.saved, dy.copy())
         return y, dx if isinstance(dx, tuple) else (dx,), gradients
 
     def forward(self, inputs: list[np.ndarray]) -> np.ndarray:
-        return self.layer.forward(self.weights, self.kept, *(x.copy() for x in inputs))
+        return self.layer.forward(self.weights, self.saved, *(x.copy() for x in inputs))
 
 
 def bench(model: Model, dtype: Any = np.float64, **flags: bool) -> Bench:
@@ -68,7 +68,7 @@ def bench(model: Model, dtype: Any = np.float64, **flags: bool) -> Bench:
         shapes["weight"] = (noun.attributes["features"], noun.input_shape[-1])
     rng = np.random.default_rng(7)
     weights = {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
-    return Bench(layer, noun, weights, Kept(Context(seed=3, step=2, first_sample=1), **flags))
+    return Bench(layer, noun, weights, Saved(Context(seed=3, step=2, first_sample=1), **flags))
 
 
 def inputs_of(model: Model, batch: int, dtype: Any = np.float64) -> list[np.ndarray]:
@@ -83,12 +83,12 @@ def inputs_of(model: Model, batch: int, dtype: Any = np.float64) -> list[np.ndar
 
 
 def inside(x: np.ndarray) -> np.ndarray:
-    """Return samples as the layers hold them: images and volumes with the samples last."""
+    """Return samples in the layers' layout: images and volumes with the samples last."""
     return np.ascontiguousarray(np.moveaxis(x, 0, -1)) if x.ndim >= 4 else x
 
 
 def outside(y: np.ndarray) -> np.ndarray:
-    """Return what the layers hold with the samples first."""
+    """Return an array in the layers' layout with the samples first."""
     return np.moveaxis(y, -1, 0) if y.ndim >= 4 else y
 
 
@@ -189,7 +189,7 @@ def lstm(x, weight, recurrent, bias, sequences):
     return y if sequences else y[:, -1]
 
 
-def normalised(x, axes, scale, shift, epsilon=1e-5):
+def normalized(x, axes, scale, shift, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) over some axes, then scaled and shifted."""
     mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
     return (x - mean) / np.sqrt(variance + epsilon) * scale + shift

@@ -1,4 +1,4 @@
-"""The bubble of a real pipeline: what its own passes leave idle, and the rest is what messages cost."""
+"""The bubble of a real pipeline: idle time of its own passes; the rest is communication."""
 
 import numpy as np
 import pytest
@@ -35,8 +35,8 @@ def experiment(pipeline, chunks, microbatches):
     )
 
 
-def told_as_a_run(timeline, steps):
-    """The rows that a real run takes down: waits that nobody has told apart, an update at the end."""
+def as_recorded(timeline, steps):
+    """The rows that a real run records: undistinguished waits, an update at the end."""
     rows, long = [], float(timeline.stop.max()) + 1.0
     for step in range(steps):
         for event in timeline:
@@ -58,15 +58,15 @@ def test_a_measured_pipeline_has_the_bubble_of_its_passes(p, v, m, latency):
     pipeline = PIPELINES[name](p, m, v) if v > 1 else PIPELINES[name](p, m)
     link = Link(latency, 1e30)
     machine = Machine(DEVICE, link, link, nodes=p)
-    played = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0)
+    simulated = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0)
     late = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0, 1.0)
-    found = breakdown(with_bubble(run, pipeline, told_as_a_run(late, steps=3)))
+    found = breakdown(with_bubble(run, pipeline, as_recorded(late, steps=3)))
     assert layout.group(run, 0, "pipeline") == tuple(range(p))
     np.testing.assert_allclose(found.per_rank["pipeline bubble"], (p - 1) * 3.0, rtol=1e-9)
     exposed = found.step_time - 1.0 - m * v * 3.0 - (p - 1) * 3.0
     np.testing.assert_allclose(found.per_rank["exposed communication"], exposed, atol=1e-9)
     assert (exposed > 0.1) == (latency > 0)
-    assert breakdown(played).terms["pipeline bubble"] == pytest.approx((p - 1) * 3.0)
+    assert breakdown(simulated).terms["pipeline bubble"] == pytest.approx((p - 1) * 3.0)
 
 
 def test_one_stage_has_no_bubble():

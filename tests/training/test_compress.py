@@ -1,4 +1,4 @@
-"""Compressed gradients: nothing is lost, bytes are what is sent, and a run learns as without compression."""
+"""Compressed gradients: nothing is lost, bytes are counted, and a run learns as without compression."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def exchange(comm, momentum=0.0, dtype=np.float64, **training):
 
 
 def steps(exchange, count=6, seed=0):
-    """Yield the gradients of some steps and what the exchange made of them."""
+    """Yield the gradients of some steps and the result of the exchange."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         own = rng.normal(size=exchange.gradients.size).astype(exchange.gradients.dtype)
@@ -75,7 +75,7 @@ def test_the_largest_are_none_smaller_than_the_rest(numbers, data):
 
 
 @pytest.mark.parametrize("sparsity", [0.5, 0.9, 0.999])
-def test_what_is_sent_and_what_is_kept_back_are_all_gradients_so_far(alone, sparsity):
+def test_sent_and_unsent_gradients_are_all_gradients_so_far(alone, sparsity):
     own = exchange(alone, sparsity=sparsity)
     given_in, sent = (sum(each) for each in zip(*steps(own), strict=True))
     np.testing.assert_allclose(sent + own.unsent, given_in, rtol=0, atol=1e-12)
@@ -92,7 +92,7 @@ def test_momentum_is_corrected_and_masked_as_in_the_paper(alone):
             part = slice(each.start, each.stop)
             u[part] = 0.9 * u[part] + gradients[part]
             v[part] += u[part]
-            if not each.decays:  # a bias travels whole
+            if not each.decays:  # a bias is sent uncompressed
                 wanted[part], v[part] = v[part], 0
                 continue
             size = each.stop - each.start
@@ -103,7 +103,7 @@ def test_momentum_is_corrected_and_masked_as_in_the_paper(alone):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_keeping_everything_equals_no_compression(alone, momentum):
+def test_sending_everything_equals_no_compression(alone, momentum):
     training = Training(momentum=momentum, weight_decay=0.01)
     own = exchange(alone, momentum, sparsity=0.0, weight_decay=0.01)
     dense = Network(experiment().model, np.float64)
@@ -116,7 +116,7 @@ def test_keeping_everything_equals_no_compression(alone, momentum):
 
 
 @pytest.mark.parametrize("dtype, pair", [(np.float32, 8), (np.float64, 12)])
-def test_bytes_are_those_of_values_and_places_and_of_what_goes_whole(alone, dtype, pair):
+def test_bytes_are_those_of_values_indices_and_uncompressed_tensors(alone, dtype, pair):
     own = exchange(alone, dtype=dtype, sparsity=0.9)
     list(steps(own, 3))
     wanted = 0
@@ -139,7 +139,7 @@ def test_a_run_at_99_percent_learns_as_well_as_without_compression(alone):
 
 
 @pytest.mark.parametrize(
-    "strategy, says",
+    "strategy, message",
     [
         ('optimizer = "adam"', "strategy.optimizer = 'sgd' or 'momentum', not 'adam'"),
         ('optimizer = "lars"', "not 'lars'"),
@@ -147,6 +147,6 @@ def test_a_run_at_99_percent_learns_as_well_as_without_compression(alone):
         ('precision = "fp16"', "not 'fp16'"),
     ],
 )
-def test_what_cannot_be_compressed_is_refused(strategy, says):
-    with pytest.raises(SpecError, match=says):
+def test_what_cannot_be_compressed_is_refused(strategy, message):
+    with pytest.raises(SpecError, match=message):
         check(experiment("sparsity = 0.9", strategy))

@@ -1,16 +1,16 @@
-"""Core waits: what the system counts between the ends of two steps, without what belongs to neither."""
+"""Run-queue delay: the counter between the ends of two steps, without evaluations and checkpoints."""
 
 import pytest
 
 from lib_dlhpc.training import cores
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.cores import CoreWait
 from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.single_rank import SingleRank
 
 
 @pytest.fixture
 def counter(tmp_path, monkeypatch):
-    """What the system counts: counter(s) sets it."""
+    """The system's counter: counter(s) sets it."""
     file = tmp_path / "schedstat"
     monkeypatch.setattr(cores, "COUNTER", str(file))
 
@@ -60,7 +60,7 @@ def test_a_run_has_one_for_each_step_of_each_rank(counter):
     from lib_dlhpc.training.probe_steps import tiny
     from lib_dlhpc.training.trainer import train
 
-    run = train(read_experiment(tiny(1)), Alone())
+    run = train(read_experiment(tiny(1)), SingleRank())
     (waits,) = run.core_wait
     updates = sum(event.kind == "update" for event in run.timeline)
     assert len(waits) == updates > 0 and set(waits) == {0.0}

@@ -1,4 +1,4 @@
-"""Laws of the data: every sample once an epoch, none of the test in training, the same whatever the ranks."""
+"""Laws of the data: every sample once an epoch, no test sample in training, the same on any number of ranks."""
 
 from collections import Counter
 from itertools import islice
@@ -12,7 +12,6 @@ from lib_dlhpc.spec.dataset import read_dataset
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.data import (
     MADE,
     REAL,
@@ -23,6 +22,7 @@ from lib_dlhpc.training.data import (
     share,
     shifted,
 )  # fmt: skip
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 IMAGES = {
@@ -57,7 +57,7 @@ def experiment_of(name, samples=0, **changes):
 
 
 @given(st.integers(1, 300), st.integers(1, 100), st.integers(0, 9), st.integers(0, 9))
-def test_an_epoch_has_every_sample_once_in_an_order_of_its_own(samples, batch, seed, epoch):
+def test_an_epoch_has_every_sample_once_in_a_new_order(samples, batch, seed, epoch):
     experiment = experiment_of("digits", **{"strategy.batch": batch, "run.seed": seed})
     batches = list(global_batches(experiment, samples, epoch))
     assert sorted(np.concatenate([indices for _, indices in batches])) == list(range(samples))
@@ -86,7 +86,7 @@ def test_the_batch_may_grow_but_not_beyond_all_samples():
 
 
 @given(st.integers(0, 200), st.integers(1, 40))
-def test_shares_are_neighbours_that_make_up_the_batch(batch, ranks):
+def test_parts_are_contiguous_and_make_up_the_batch(batch, ranks):
     shares = [share(batch, rank, ranks) for rank in range(ranks)]
     assert [i for part in shares for i in range(batch)[part]] == list(range(batch))
     sizes = [part.stop - part.start for part in shares]
@@ -120,7 +120,7 @@ def test_samples_are_the_same_every_time_and_fit_the_model(name):
         assert one.y.min() >= 0 and one.y.max() < experiment.model.output_shape[-1]
 
 
-def test_real_data_are_what_they_are_said_to_be():
+def test_real_data_match_their_description():
     for name, (samples, size, classes) in REAL.items():
         experiment = experiment_of(name)
         data = load(experiment)
@@ -218,12 +218,12 @@ def test_data_that_do_not_fit_are_refused(name, changes, words):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_small_network_learns_what_was_made_up(name):
+def test_a_small_network_learns_synthetic_data(name):
     changes = {"strategy.batch": 16, "run.epochs": 8, "strategy.optimizer": "adam"}
     samples = {"waves": 300, "words": 300, "densities": 200}[name]
     rows = []
     experiment = experiment_of(name, samples, **changes, **{"training.rate": 0.005})
-    run = train(experiment, Alone(), report=rows.append)
+    run = train(experiment, SingleRank(), report=rows.append)
     tests = [row["test_loss"] for row in rows if "test_loss" in row]
     assert run.test_loss == tests[-1] < 0.75 * tests[0], tests
     if run.accuracy is not None:

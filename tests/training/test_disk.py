@@ -1,4 +1,4 @@
-"""Laws of a disk: what is read is what was written last, errors name the file, nothing is left behind."""
+"""The disk thread: reads return the last write, errors name the file, nothing is left behind."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ def disk(tmp_path):
 def test_what_is_read_is_what_was_written_last(disk):
     rng, expected, reads = np.random.default_rng(0), np.zeros(1000), []
     disk.extend(expected.nbytes)
-    for _ in range(200):  # nobody waits between a write and the read of it
+    for _ in range(200):  # no wait between a write and the read of it
         start, stop = np.sort(rng.integers(0, 1001, 2))
         values = rng.normal(size=stop - start)
         expected[start:stop] = values
@@ -33,7 +33,7 @@ def test_what_is_read_is_what_was_written_last(disk):
         np.testing.assert_array_equal(found, then)
 
 
-def test_an_array_is_the_threads_until_it_is_done_and_then_nobodys(disk):
+def test_an_array_belongs_to_the_thread_until_done_and_is_then_released(disk):
     array = np.zeros(100_000)
     before = getrefcount(array)
     disk.wait(disk.write(0, array))
@@ -56,7 +56,7 @@ def test_its_file_has_no_name(tmp_path):
         assert one.path.parent == tmp_path and one.path.name.startswith("pieces-")
 
 
-def test_a_read_beyond_the_end_is_told(disk):
+def test_a_read_beyond_the_end_raises_an_error(disk):
     disk.extend(80)
     number = disk.read(40, np.zeros(10))
     with pytest.raises(OSError, match=r"ended after 40 B of 80 B at 40") as caught:
@@ -64,7 +64,7 @@ def test_a_read_beyond_the_end_is_told(disk):
     assert caught.value.filename == str(disk.path)
 
 
-def test_a_full_disk_is_told_by_every_wait_and_the_end_is_quiet(disk, monkeypatch):
+def test_a_full_disk_is_raised_by_every_wait_and_close_is_quiet(disk, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -77,13 +77,13 @@ def test_a_full_disk_is_told_by_every_wait_and_the_end_is_quiet(disk, monkeypatc
         assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(disk.path)
 
 
-def test_a_mistake_in_the_thread_is_told(disk, monkeypatch):
+def test_an_error_in_the_thread_is_raised(disk, monkeypatch):
     monkeypatch.setattr(os, "preadv", None)
     with pytest.raises(RuntimeError, match=r"pieces-.*TypeError.*not callable"):
         disk.wait(disk.read(0, np.zeros(1)))
 
 
-def test_a_thread_that_ends_is_told_and_nobody_waits_for_ever(tmp_path, monkeypatch):
+def test_a_dead_thread_is_reported_and_wait_does_not_hang(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LOOK", 0.01)
     with Disk(tmp_path, "pieces") as one:
         one._jobs.put(None)  # ends it
@@ -91,18 +91,18 @@ def test_a_thread_that_ends_is_told_and_nobody_waits_for_ever(tmp_path, monkeypa
             one.wait(one.write(0, np.zeros(1)))
 
 
-def test_closing_does_not_wait_for_what_nobody_asked_for(tmp_path, monkeypatch):
+def test_close_drops_pending_requests(tmp_path, monkeypatch):
     with Disk(tmp_path, "pieces") as one:
         monkeypatch.setattr(os, "pwritev", lambda f, b, at: time.sleep(0.05) or len(b[0]))
         for _ in range(1000):
             one.write(0, np.zeros(1))
     assert one._done == 1000
-    one.close()  # a second time changes nothing
+    one.close()  # closing twice does nothing
     with pytest.raises(RuntimeError, match="closed"):
         one.wait(one.write(0, np.zeros(1)))
 
 
-def test_a_system_without_what_it_takes_is_told(tmp_path, monkeypatch):
+def test_a_system_without_preadv_is_refused(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "preadv")
     with pytest.raises(RuntimeError, match="out of core needs a system with preadv"):
         Disk(tmp_path, "pieces")

@@ -1,4 +1,4 @@
-"""Laws of the exchange: buckets leave when they are full, in order, one at a time, and all are waited for."""
+"""Laws of the exchange: buckets are launched when full, in order, one at a time, and all are waited for."""
 
 import itertools
 
@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.spec.experiment import loads
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.exchange import Exchange, bucket_bounds, exchange_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.single_rank import SingleRank
 
 EXPERIMENT = loads("""
 [model]
@@ -26,7 +26,7 @@ SIZES = st.floats(1, 1e5)
 
 @pytest.fixture(scope="module")
 def filled():
-    """The places from which on gradients are complete, in the order in which backward tells them."""
+    """The offsets from which gradients are complete, in the order of backward."""
     network, starts = Network(EXPERIMENT.model), []
     network.backward(network.forward(np.ones((2, 1, 8, 8), np.float32)), starts.append)
     return starts
@@ -48,7 +48,7 @@ def test_a_bucket_ends_where_backward_has_filled_it(filled, bucket):
 
 
 class Slow:
-    """A sum that takes `tests` looks; it notes what happens, and whether its gradients were there."""
+    """An allreduce that completes after `tests` tests and logs its calls and whether its gradients were complete."""
 
     def __init__(self, number, tests, log):
         self.number, self.tests, self.log = number, tests, log
@@ -81,7 +81,7 @@ def exchange_with(tests, overlap, log):
     starts=st.sets(st.integers(1, 9)),
     overlap=st.booleans(),
 )
-def test_buckets_leave_when_full_in_order_and_one_at_a_time(tests, starts, overlap):
+def test_buckets_are_launched_when_full_in_order_and_one_at_a_time(tests, starts, overlap):
     log = []
     exchange = exchange_with(tests, overlap, log)
     for _ in range(2):  # steps
@@ -89,14 +89,14 @@ def test_buckets_leave_when_full_in_order_and_one_at_a_time(tests, starts, overl
         for start in [*sorted(starts, reverse=True), 0]:
             exchange.release(start)
             for what, number in log:
-                assert what != "start" or BOUNDS[number][0] >= start, "left before it was full"
+                assert what != "start" or BOUNDS[number][0] >= start, "launched before it was full"
             assert overlap or not log, "without overlap all wait for backward"
         exchange.finish()
         expected = [(what, number) for number in range(4) for what in ("start", "end")]
         assert log == expected
 
 
-def test_with_overlap_the_first_bucket_is_gone_before_backward_ends():
+def test_with_overlap_the_first_bucket_is_done_before_backward_ends():
     log = []
     exchange = exchange_with([1, 1, 1, 1], True, log)
     exchange.release(9)
@@ -107,7 +107,7 @@ def test_with_overlap_the_first_bucket_is_gone_before_backward_ends():
     assert log[-1] == ("end", 1)
 
 
-def test_all_bytes_that_leave_are_counted_and_taken_down():
+def test_all_bytes_sent_are_counted_and_recorded():
     exchange = exchange_with([1, 1, 1, 1], True, [])
     exchange.release(0)
     exchange.finish()
@@ -117,12 +117,12 @@ def test_all_bytes_that_leave_are_counted_and_taken_down():
 
 
 @pytest.mark.parametrize(("precision", "element"), [("fp16", 2), ("fp32", 4), ("fp64", 8)])
-def test_the_wire_has_the_precision_that_is_asked_for(precision, element):
+def test_the_wire_has_the_requested_precision(precision, element):
     experiment = EXPERIMENT.set({"strategy.precision": precision, "strategy.bucket": 1000})
     gradients = np.linspace(-1, 1, Network(EXPERIMENT.model).gradients.size)
     gradients = gradients.astype(np.float64 if precision == "fp64" else np.float32)
     before = gradients.copy()
-    with exchange_of(experiment, gradients, Alone(), Recorder()) as exchange:
+    with exchange_of(experiment, gradients, SingleRank(), Recorder()) as exchange:
         exchange.release(0)
         exchange.finish()
     rounded = before.astype(f"f{element}").astype(gradients.dtype)

@@ -1,4 +1,4 @@
-"""Laws of a run in microbatches on one rank, and what is refused; tests/mpi/test_hybrid.py has many ranks."""
+"""Laws of a run in microbatches on one rank, and refused experiments; tests/mpi/test_hybrid.py has many ranks."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from patience import PATIENCE
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
-from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 IMAGES = loads("""
@@ -37,7 +37,7 @@ epochs = 2
 [training]
 rate = 0.05
 """)
-NORMALISED = {
+NORMALIZED = {
     "model.layers": [
         {"kind": "conv", "channels": 3, "kernel": 3}, {"kind": "batch_norm"}, {"kind": "flatten"},
         {"kind": "dense", "features": 5},
@@ -46,7 +46,7 @@ NORMALISED = {
 
 
 def run(changes, folder=None):
-    return train(IMAGES.set(changes), Alone(), folder)
+    return train(IMAGES.set(changes), SingleRank(), folder)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def run(changes, folder=None):
     ],
 )
 def test_microbatches_are_the_batch(changes, tmp_path):
-    """Also those of a last batch of 7, of which some are empty; and stages of one rank."""
+    """Also those of a last batch of 7, some of them empty; and stages of one rank."""
     (tmp_path / "one").mkdir(), (tmp_path / "other").mkdir()
     one, other = run({}, tmp_path / "one"), run(changes, tmp_path / "other")
     assert (other.loss, other.test_loss) == pytest.approx((one.loss, one.test_loss), rel=1e-12)
@@ -91,9 +91,9 @@ def test_microbatches_are_the_batch(changes, tmp_path):
         ({"strategy.devices_per_node": 4, "strategy.spatial": 4}, "1 ranks: .* start 4"),
     ],
 )
-def test_what_cannot_be_had_with_microbatches_is_refused(changes, words):
+def test_options_that_conflict_with_microbatches_are_refused(changes, words):
     with pytest.raises(SpecError, match=words):
-        run({"strategy.microbatches": 2, **NORMALISED, **changes})
+        run({"strategy.microbatches": 2, **NORMALIZED, **changes})
 
 
 def test_a_snapshot_that_is_damaged_is_refused(tmp_path):
@@ -103,11 +103,11 @@ def test_a_snapshot_that_is_damaged_is_refused(tmp_path):
     turned[len(whole) // 2] ^= 255
     for damaged in (whole[:-100], whole[: len(whole) // 2], b"", bytes(turned)):
         (tmp_path / "snapshot.npz").write_bytes(damaged)
-        with pytest.raises(SpecError, match="not a snapshot that can be read"):
+        with pytest.raises(SpecError, match="not a readable snapshot"):
             run({"strategy.microbatches": 2}, tmp_path)
 
 
-def test_a_full_disk_leaves_the_snapshot_before(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_previous_snapshot(tmp_path, monkeypatch):
     run({"strategy.microbatches": 2}, tmp_path)
     before = (tmp_path / "snapshot.npz").read_bytes()
 
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_the_snapshot_before(tmp_path, monkeypatch):
 def test_a_snapshot_of_another_model_is_refused(tmp_path):
     run({"strategy.microbatches": 2}, tmp_path)
     with pytest.raises(SpecError, match=r"weights: .* of float64; the model has"):
-        run({"strategy.microbatches": 2, **NORMALISED}, tmp_path)
+        run({"strategy.microbatches": 2, **NORMALIZED}, tmp_path)
     with pytest.raises(SpecError, match=r"weights: .* of float64; the model has .* of float32"):
         run({"strategy.microbatches": 2, "strategy.precision": "fp32"}, tmp_path)
 
@@ -134,7 +134,7 @@ import gc
 import sys
 from pathlib import Path
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 def peak():
@@ -149,7 +149,7 @@ def run(widths, epochs):
     }
     folder = Path(sys.argv[1]) / f"{len(widths)}"
     folder.mkdir(exist_ok=True)
-    size = train(read_experiment(tables), Alone(), folder).gradients
+    size = train(read_experiment(tables), SingleRank(), folder).gradients
     gc.collect()
     return size
 
@@ -160,9 +160,9 @@ print(sizes[0], peak() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel tells no peak")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel reports no peak")
 def test_out_of_core_nothing_as_large_as_the_network_is_in_memory(tmp_path):
-    """Neither at the start, nor in a step, a test or a snapshot, nor when it is taken up again."""
+    """Neither at the start, nor in a step, a test or a snapshot, nor on resume."""
     found = subprocess.run(
         [sys.executable, "-c", OUT_OF_CORE, str(tmp_path)],
         capture_output=True,

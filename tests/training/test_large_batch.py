@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.training import large_batch_steps
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.data import load
 from lib_dlhpc.training.large_batch import (
     CHANCE,
@@ -35,6 +34,7 @@ from lib_dlhpc.training.large_batch_results import (
     write,
 )
 from lib_dlhpc.training.large_batch_steps import Arrival, arrival
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train
 
@@ -52,7 +52,7 @@ def alone():
 @pytest.mark.parametrize(("rule", "batch", "rate"), [("linear", 128, 0.02), ("lars", 500, 10.0)])
 def test_the_loop_is_that_of_the_trainer(rule, batch, rate):
     trial = Trial("test", rule, batch, rate, 1.0, 7)
-    run = train(experiment_of(SHORT, trial), Alone())
+    run = train(experiment_of(SHORT, trial), SingleRank())
     mine = outcome(SHORT, trial)
     assert mine.accuracy == run.accuracy
     assert mine.steps * batch >= run.samples > (mine.steps - 3) * batch
@@ -73,7 +73,7 @@ def test_the_validation_split_holds_no_test_sample_and_no_sample_twice():
     assert samples_of(experiment, "test").test_x.shape == whole.test_x.shape
 
 
-def test_seeds_that_choose_do_not_judge():
+def test_tuning_seeds_are_not_evaluation_seeds():
     for study in (MNIST, DIGITS):
         assert not set(study.seeds) & set(study.tuning_seeds)
         assert len(study.seeds) >= 5
@@ -92,7 +92,7 @@ def test_the_best_rate_has_the_best_mean():
     assert best([*tied, *tried[2:]], "lars", 512) == (2, 4.0)
 
 
-def test_the_stored_table_is_what_the_study_asks_for():
+def test_the_stored_table_covers_the_study():
     tried = [row for row in stored() if row.trial.split == "validation"]
     assert {row.trial for row in tried} == set(candidates(MNIST))
     assert {row.trial for row in stored()} == {*candidates(MNIST), *finals(MNIST, tried)}
@@ -113,7 +113,7 @@ def test_linear_scaling_collapses_at_32_times_the_base_batch():
     assert max(accuracies(stored(), "linear", 32 * BASE).values()) <= 0.4
 
 
-def test_lars_at_32_times_is_near_the_base_and_beats_the_rechosen_sgd_seed_by_seed():
+def test_lars_at_32_times_is_near_the_base_and_beats_tuned_sgd_seed_by_seed():
     at = 32 * BASE
     loss = mean_of(stored(), "linear", BASE).mean - mean_of(stored(), "lars", at).mean
     gain = paired(stored(), ("lars", at), ("tuned", at))
@@ -129,7 +129,7 @@ def test_beyond_that_both_break():
             assert mean_of(stored(), rule, batch).mean < reference - 0.03
 
 
-def test_a_rate_of_its_own_closes_most_of_the_gap():
+def test_a_tuned_rate_closes_most_of_the_gap():
     reference = mean_of(stored(), "linear", BASE).mean
     for batch in (32 * BASE, 64 * BASE, 4000):
         collapsed = mean_of(stored(), "linear", batch).mean
@@ -191,7 +191,7 @@ def test_stored_steps_fall_with_the_batch_and_then_hardly_any_more():
         assert mean == pytest.approx(fewest * (1 + critical / batch), rel=0.6)
 
 
-def test_a_run_arrives_when_it_is_good_enough_and_is_given_up_otherwise(monkeypatch):
+def test_a_run_stops_at_the_target_or_at_the_step_limit(monkeypatch):
     monkeypatch.setattr(large_batch_steps, "TARGET", 0.5)
     there = arrival(512, 0.04, 0)
     assert 1 < there.steps < 60
@@ -201,7 +201,7 @@ def test_a_run_arrives_when_it_is_good_enough_and_is_given_up_otherwise(monkeypa
 
 
 @pytest.mark.slow
-def test_live_on_digits_it_holds_breaks_and_heals():
+def test_on_digits_linear_scaling_holds_breaks_and_recovers():
     def mean(rule, batch, rate):
         runs = [outcome(DIGITS, Trial("test", rule, batch, rate, 8, seed)) for seed in (0, 1)]
         return float(np.mean([run.accuracy for run in runs]))

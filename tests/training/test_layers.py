@@ -17,7 +17,7 @@ from .references import (
     inputs_of,
     lstm,
     model_of,
-    normalised,
+    normalized,
     outside,
     pool,
 )
@@ -230,7 +230,7 @@ def test_batch_norm(name):
     _, x, y, weights = forward(name)
     scale, shift = (w.reshape(-1, *(1,) * (x.ndim - 2)) for w in weights.values())
     axes = (0, *range(2, x.ndim))
-    np.testing.assert_allclose(y, normalised(x, axes, scale, shift), rtol=1e-10)
+    np.testing.assert_allclose(y, normalized(x, axes, scale, shift), rtol=1e-10)
 
 
 @named("batch_norm")
@@ -245,7 +245,7 @@ def test_batch_norm_evaluates_with_running_statistics_that_approach_those_of_the
         np.testing.assert_allclose(one.layer.running["mean"], (1 - left) * x.mean(axis=axes))
         one.forward(inputs)
     assert count > 1
-    one.kept.context.training = False
+    one.saved.context.training = False
     mean, variance, scale, shift = (
         w.reshape(-1, *(1,) * (x.ndim - 2))
         for w in (*one.layer.running.values(), *one.weights.values())
@@ -267,7 +267,7 @@ def test_batch_norm_without_samples_leaves_its_running_statistics(name):
 @named("layer_norm")
 def test_layer_norm(name):
     _, x, y, weights = forward(name)
-    np.testing.assert_allclose(y, normalised(x, -1, **weights), rtol=1e-10)
+    np.testing.assert_allclose(y, normalized(x, -1, **weights), rtol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_what_is_dropped_depends_on_seed_step_and_sample_alone(name):
 
     def part(first, stop, seed=3, step=2):
         one = bench(model)
-        one.kept.context = Context(seed=seed, step=step, first_sample=first)
+        one.saved.context = Context(seed=seed, step=step, first_sample=first)
         inputs = x[..., first:stop] if x.ndim >= 4 else x[first:stop]
         return outside(one.forward([inputs])).copy()
 
@@ -353,7 +353,7 @@ def test_dropout_keeps_its_share_and_the_mean_and_evaluates_to_the_identity():
     assert np.mean(y == 0) == pytest.approx(0.3, abs=0.01)  # four standard deviations
     assert y.mean() == pytest.approx(1, abs=0.02)
     assert not np.array_equal(y[0], y[1])
-    one.kept.context.training = False
+    one.saved.context.training = False
     np.testing.assert_array_equal(one.forward([ones]), ones)
 
 
@@ -382,7 +382,7 @@ def test_of_equal_elements_the_first_gets_the_gradient_of_a_max_pool():
 def test_differences_find_a_border_one_short(monkeypatch):
     right = conv.Conv.backward
 
-    def short(layer, weights, gradients, kept, dy):
+    def short(layer, weights, gradients, saved, dy):
         for block in layer._plan(dy.shape[-1], dy.itemsize):
             *_, here = block.taps[0].here
             *_, there = block.taps[0].there
@@ -390,7 +390,7 @@ def test_differences_find_a_border_one_short(monkeypatch):
                 here=(*block.taps[0].here[:-1], slice(here.start, here.stop - 1)),
                 there=(*block.taps[0].there[:-1], slice(there.start, there.stop - 1)),
             )
-        found = right(layer, weights, gradients, kept, dy)
+        found = right(layer, weights, gradients, saved, dy)
         layer._plans.clear()
         return found
 
@@ -414,8 +414,8 @@ def test_differences_find_a_wrong_gradient_of_a_weight(name, weight, mistake, mo
     kind = KINDS[CASES[name].layers[-1].kind]
     right = kind.backward
 
-    def wrong(layer, weights, gradients, kept, dy):
-        dx = right(layer, weights, gradients, kept, dy)
+    def wrong(layer, weights, gradients, saved, dy):
+        dx = right(layer, weights, gradients, saved, dy)
         gradients[weight][...] = mistake(gradients[weight])
         return dx
 
@@ -425,9 +425,9 @@ def test_differences_find_a_wrong_gradient_of_a_weight(name, weight, mistake, mo
 
 
 def test_differences_find_statistics_taken_as_constants(monkeypatch):
-    def constant(layer, weights, gradients, kept, dy):
-        right(layer, weights, gradients, kept, dy.copy())
-        return dy * (weights["scale"] * kept.values["inverse"])
+    def constant(layer, weights, gradients, saved, dy):
+        right(layer, weights, gradients, saved, dy.copy())
+        return dy * (weights["scale"] * saved.values["inverse"])
 
     right = norm.BatchNorm.backward
     monkeypatch.setattr(norm.BatchNorm, "backward", constant)

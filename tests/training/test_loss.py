@@ -1,4 +1,4 @@
-"""Laws of losses: they equal plain formulas, their gradients differences, and uneven parts sum to the whole."""
+"""Laws of losses: they equal plain formulas, gradients match finite differences, and uneven parts sum to the whole."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Law of memory: training takes what the ledger of predict/ says, within 10 %."""
+"""Training uses the memory that the ledger predicts, within 10 %."""
 
 import tracemalloc
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers import room
+from lib_dlhpc.training.layers import arena
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
@@ -61,7 +61,7 @@ def predicted(model, batch):
 
 
 def measured(model, batch, steps=3):
-    """Return the peak of some steps; samples come as they are fetched, and go."""
+    """Return the peak of some steps; samples are fetched and released step by step."""
     rng = np.random.default_rng(0)
     tracemalloc.start()
     network, optimizer = Network(model, np.float32), Optimizer("momentum", Training())
@@ -89,7 +89,7 @@ def test_the_peak_of_training_is_the_ledgers(name, smaller):
     assert measured(model, batches[smaller]) == pytest.approx(expected, rel=0.1)
 
 
-def test_evaluation_keeps_nothing_for_a_backward_pass():
+def test_evaluation_saves_nothing_for_a_backward_pass():
     model, (batch, _) = MODELS["residual"]
     network = Network(model, np.float32)
     x = np.zeros((batch, *model.input_shape), np.float32)
@@ -100,7 +100,7 @@ def test_evaluation_keeps_nothing_for_a_backward_pass():
     assert peak < predicted(model, batch) / 2
 
 
-def test_the_law_finds_memory_that_is_never_used_again(monkeypatch):
-    monkeypatch.setattr(room, "getrefcount", lambda block: 3)
+def test_the_test_finds_memory_that_is_never_reused(monkeypatch):
+    monkeypatch.setattr(arena, "getrefcount", lambda block: 3)
     model, (batch, _) = MODELS["residual"]
     assert measured(model, batch) > 1.1 * predicted(model, batch)

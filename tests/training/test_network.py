@@ -1,4 +1,4 @@
-"""Laws of networks: a batch is the sum of its parts, memory is nobody's but its owner's, gradients come in order."""
+"""Laws of networks: a batch is the sum of its parts, memory has one owner, gradients complete in order."""
 
 from itertools import pairwise
 from threading import Barrier, Thread
@@ -23,7 +23,7 @@ from .references import assert_gradient, model_of, samples_of
 CONV = {"kind": "conv", "channels": 3, "kernel": 3, "padding": 1}
 WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
 
-# Every way in which layers hang together, as small as can be.
+# Every kind of layer dependency, as small as possible.
 MODELS = {
     "mlp": build("mlp", {"widths": [5, 4, 6, 3]}),
     "mlp, dropped": build("mlp", {"widths": [5, 8, 3], "activation": "gelu", "dropout": 0.4}),
@@ -64,9 +64,9 @@ MODELS = {
     "frnn": build("frnn", {"signals": 3, "steps": 4, "layers": 2, "hidden": 2}),
 }  # fmt: skip
 # Batch norm mixes the samples of a batch.
-NORMALISED = {
+NORMALIZED = {
     "resnet_cifar": build("resnet_cifar", {"depth": 11, "image": 4, "classes": 3}),
-    "normalised": model_of(
+    "normalized": model_of(
         (2, 3, 4), CONV, {"kind": "batch_norm"}, {"kind": "relu"}, {**CONV, "name": "branch"},
         {"kind": "batch_norm"}, {"kind": "add", "inputs": ["batch_norm2", "relu1"]},
         {"kind": "flatten"}, {"kind": "dense", "features": 4}, {"kind": "batch_norm"},
@@ -86,14 +86,14 @@ ENDS["dropout of nothing"] = model_of((4,), {"kind": "dense", "features": 3}, {"
                                       {"kind": "dropout", "rate": 0.0})  # fmt: skip
 ENDS["flat, of tanh"] = model_of((3, 2), {"kind": "lstm", "hidden": 3}, {"kind": "tanh"},
                                  {"kind": "flatten"})  # fmt: skip
-ALL = MODELS | NORMALISED | ENDS
+ALL = MODELS | NORMALIZED | ENDS
 
 each = pytest.mark.parametrize("name", MODELS)
 each_of_all = pytest.mark.parametrize("name", ALL)
 
 
 def network_of(name, seed=1, dtype=np.float64):
-    """Return a network whose weights are all different from where training starts."""
+    """Return a network whose weights all differ from their initial values."""
     network = Network(ALL[name], dtype, seed)
     network.weights += np.random.default_rng(6).normal(size=network.weights.size) / 5
     network.context.step = 2
@@ -105,7 +105,7 @@ def targets_of(name, batch):
 
 
 def step(network, x, targets, samples=None, done=lambda start: None):
-    """Return loss and gradients of these samples' share of a batch."""
+    """Return loss and gradients of these samples' part of a batch."""
     network.gradients.fill(np.nan)
     loss, dy = mean_squared_error(network.forward(x), targets, samples or len(x))
     network.backward(dy, done)
@@ -140,9 +140,9 @@ def test_a_batch_is_the_sum_of_its_parts(name, cut):
     np.testing.assert_allclose(total, gradients, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", NORMALISED)
+@pytest.mark.parametrize("name", NORMALIZED)
 @pytest.mark.parametrize("cut", [(1, 5), (2, 1, 3), (0, 6)])
-def test_ranks_that_normalise_together_equal_one(name, cut):
+def test_ranks_with_global_normalization_equal_one(name, cut):
     x, targets, alone = samples_of(ALL[name], 6), targets_of(name, 6), network_of(name)
     whole, gradients = step(alone, x, targets)
     networks = [network_of(name) for _ in cut]
@@ -185,7 +185,7 @@ def test_memory_of_a_larger_batch_changes_nothing(name):
 
 
 @each_of_all
-def test_gradients_are_done_from_the_end_to_the_start_and_then_left_alone(name):
+def test_gradients_complete_from_the_end_to_the_start_and_are_then_unchanged(name):
     network, starts, seen = network_of(name), [], []
 
     def done(start):
@@ -209,7 +209,7 @@ def test_forward_leaves_the_samples_alone(name, batch, training):
     x.flags.writeable = False
     y = network.forward(x, training)
     assert y.shape == (batch, *ALL[name].output_shape)
-    y.fill(np.nan)  # the output is the caller's, and no view of the samples
+    y.fill(np.nan)  # the caller owns the output; it is no view of the samples
     np.testing.assert_array_equal(x, before)
 
 
@@ -264,7 +264,7 @@ def test_float32_is_near_float64_and_starts_from_the_same_weights(name):
 
 
 def test_equal_seeds_give_equal_weights_and_others_do_not():
-    for model in (MODELS["gpt"], NORMALISED["resnet_cifar"]):
+    for model in (MODELS["gpt"], NORMALIZED["resnet_cifar"]):
         one, same, other = (Network(model, seed=seed) for seed in (3, 3, 4))
         assert one.weights.tobytes() == same.weights.tobytes()
         assert not np.array_equal(one.weights, other.weights)
@@ -354,7 +354,7 @@ def test_what_cannot_be_trained_is_refused_by_name(shape, layers, message):
 
 
 def test_differences_find_branches_that_share_a_gradient(monkeypatch):
-    shared = lambda layer, weights, gradients, kept, dy: (dy,) * kept.values["inputs"]  # noqa: E731
+    shared = lambda layer, weights, gradients, saved, dy: (dy,) * saved.values["inputs"]  # noqa: E731
     monkeypatch.setattr(Add, "backward", shared)
     with pytest.raises(AssertionError, match="weights"):
         test_gradients_equal_differences("one vector, three readers")
@@ -381,8 +381,8 @@ def test_differences_find_a_tied_gradient_that_is_lost(monkeypatch):
 def test_the_sum_of_parts_finds_a_mean(monkeypatch):
     right = Dense.backward
 
-    def mean(layer, weights, gradients, kept, dy):
-        dx = right(layer, weights, gradients, kept, dy)
+    def mean(layer, weights, gradients, saved, dy):
+        dx = right(layer, weights, gradients, saved, dy)
         gradients["bias"] /= max(1, len(dy))
         return dx
 
@@ -399,4 +399,4 @@ def test_the_order_of_gradients_finds_one_that_is_done_too_early(monkeypatch):
 
     monkeypatch.setattr(Network, "backward", early)
     with pytest.raises(AssertionError):
-        test_gradients_are_done_from_the_end_to_the_start_and_then_left_alone("mlp")
+        test_gradients_complete_from_the_end_to_the_start_and_are_then_unchanged("mlp")

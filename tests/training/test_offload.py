@@ -1,4 +1,4 @@
-"""Laws of training out of core: not one bit of a result changes, and memory stays under the cap."""
+"""Laws of training out of core: results are bitwise equal, and memory stays under the cap."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from lib_dlhpc.costs.offload import moves
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training import aside, disk
+from lib_dlhpc.training import activation_offload, disk
 from lib_dlhpc.training.disk import Disk
 from lib_dlhpc.training.loss import mean_squared_error
 from lib_dlhpc.training.network import Network
@@ -33,12 +33,12 @@ TRAINING = Training(weight_decay=0.01)
 
 @pytest.fixture
 def all_arrays(monkeypatch):
-    """Put away even the smallest."""
-    monkeypatch.setattr(aside, "SMALL", 0)
+    """Offload even the smallest arrays."""
+    monkeypatch.setattr(activation_offload, "SMALL", 0)
 
 
 def steps(model, what, folder, rule="momentum", order="one forward, one back", count=3, **options):
-    """Return losses, statistics, weights and optimiser state of some steps."""
+    """Return losses, statistics, weights and optimizer state of some steps."""
     batches, (words, slots) = (3, 1, 2), ORDERS[order]
     ends, found = np.cumsum([0, *batches]), []
     optimizer = Optimizer(rule, TRAINING)
@@ -89,13 +89,13 @@ def test_out_of_core_changes_no_bit(name, what, recompute, tmp_path, all_arrays)
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", ["gpt", "tied twice", "normalised"])
+@pytest.mark.parametrize("name", ["gpt", "tied twice", "normalized"])
 def test_every_rule_and_order_moves_weights_alike(name, rule, order, tmp_path, all_arrays):
     expected = steps(MODELS[name], "none", tmp_path, rule, order)
     assert_equal(steps(MODELS[name], "all", tmp_path, rule, order), expected)
 
 
-def test_large_arrays_go_and_small_ones_stay(tmp_path, monkeypatch):
+def test_large_arrays_are_offloaded_and_small_ones_stay(tmp_path, monkeypatch):
     model = build("mlp", {"widths": [64] * 6, "activation": "tanh"})
     written = []
     write = Disk.write
@@ -108,11 +108,11 @@ def test_large_arrays_go_and_small_ones_stay(tmp_path, monkeypatch):
             network = Network(model, np.float64, **options)
             for _ in range(2):
                 network.backward(network.forward(samples_of(model, batch)))
-        # What tanh keeps is what the next layer reads: written once. The samples stay.
+        # tanh saves what the next layer reads: written once. The samples stay in memory.
         assert written == [32 * 1024] * pieces * 2
 
 
-def test_a_place_in_the_file_is_used_again(tmp_path, all_arrays, monkeypatch):
+def test_file_offsets_are_reused(tmp_path, all_arrays, monkeypatch):
     ends, write = [], Disk.write
     monkeypatch.setattr(
         Disk, "write", lambda one, at, a: ends.append(at + a.nbytes) or write(one, at, a)
@@ -124,13 +124,13 @@ def test_a_place_in_the_file_is_used_again(tmp_path, all_arrays, monkeypatch):
             ends.clear()
             network.begin_step((3, 2))
             ys = [network.run(slot, samples_of(model, n)) for slot, n in enumerate((3, 2))]
-            for slot, y in enumerate(ys if step % 2 else ()):  # each second one is given up
+            for slot, y in enumerate(ys if step % 2 else ()):  # every second pass is dropped
                 network.back(slot, y)
             most.append(max(ends))
     assert max(most[1:]) == most[0]
 
 
-def test_two_passes_under_way_are_kept_apart(tmp_path, all_arrays):
+def test_two_passes_in_flight_are_separate(tmp_path, all_arrays):
     model = MODELS["images"]
     x, y = samples_of(model, 3, seed=1), samples_of(model, 3, seed=2)
     found = []
@@ -149,15 +149,17 @@ def test_two_passes_under_way_are_kept_apart(tmp_path, all_arrays):
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("name", ["residual", "gpt", "one vector, three readers"])
-def test_stages_put_away_as_well(name, recompute, tmp_path, all_arrays):
+def test_stages_offload_as_well(name, recompute, tmp_path, all_arrays):
     model, found = MODELS[name], []
     x, targets = samples_of(model, 6), targets_of(name, 6)
     for what in ("none", "activations"):
         with ExitStack() as stack:
             options = {"recompute": recompute}
             if what == "activations":  # one file each
-                options["aside"] = lambda room, stack=stack: aside.Aside(
-                    stack.enter_context(Disk(tmp_path, "activations")), room
+                options["offload"] = lambda arena, stack=stack: (
+                    activation_offload.ActivationOffload(
+                        stack.enter_context(Disk(tmp_path, "activations")), arena
+                    )
                 )
             pipeline = Pipeline(model, (3, 6), **options)
             for _ in range(3):
@@ -189,7 +191,7 @@ def test_columns_are_read_and_written_between_steps(tmp_path):
             np.testing.assert_array_equal(part, [0, *values[5:9], 0])
 
 
-def test_gradients_can_be_summed_over_ranks_before_weights_move(tmp_path):
+def test_gradients_can_be_allreduced_before_the_update(tmp_path):
     model = MODELS["gpt"]
     for what in ("none", "all"):
         optimizer = Optimizer("momentum", TRAINING)
@@ -204,17 +206,17 @@ def test_gradients_can_be_summed_over_ranks_before_weights_move(tmp_path):
                 optimizer.update(network, 0.1)
                 expected = network.weights.copy()
                 continue
-            seen, told = np.full(size, np.nan), []
+            seen, reported = np.full(size, np.nan), []
 
-            def complete(layer, own, seen=seen, told=told, network=network):
+            def complete(layer, own, seen=seen, reported=reported, network=network):
                 own *= 3  # as if three ranks had the same
                 start = min(p.start for p in network.parameters if p.layer == layer)
                 seen[start : start + own.size] = own
-                told.append(layer)
+                reported.append(layer)
 
             network.store.rate, network.store.complete = 0.1, complete
             network.backward(y)
-            assert told == sorted(set(told), reverse=True)
+            assert reported == sorted(set(reported), reverse=True)
             np.testing.assert_array_equal(seen, gradient)
             np.testing.assert_array_equal(network.store.read("weights", 0, size), expected)
 
@@ -240,7 +242,7 @@ def peak():
 
 what, width, depth, batch, rule = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 ones = np.ones((256, 256), np.float32)
-ones @ ones  # the library takes its own memory
+ones @ ones  # the BLAS library allocates its buffers
 del ones
 before = peak()
 model = build("mlp", {"widths": [width] * depth + [10], "activation": "tanh"})
@@ -277,7 +279,7 @@ measured = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="n
 @pytest.mark.parametrize("rule", ["momentum", "adam"])
 def test_a_network_of_more_than_twice_the_cap_is_trained_under_it(rule, tmp_path):
     layer = 4 * 1024 * 1024
-    network = 15 * layer * (2 + len(MEMORIES[rule]))  # weights, gradients, memories
+    network = 15 * layer * (2 + len(MEMORIES[rule]))  # weights, gradients, optimizer state
     cap = layer * (9 if rule == "momentum" else 12)
     assert network > 2 * cap
     loss, inside = resident("none", 1024, 16, 8, rule, str(tmp_path))
@@ -298,8 +300,8 @@ def test_activations_of_a_deep_network_take_the_memory_of_a_few_layers(tmp_path)
     assert outside - weights < 12 * layer
 
 
-def test_what_is_planned_is_the_memory_of_a_few_layers(tmp_path):
-    """With the arrays as numpy reports them, the law holds for the whole of the process's life."""
+def test_planned_memory_is_that_of_a_few_layers(tmp_path):
+    """Counted by the arrays that numpy allocates, over the whole run."""
     model, layer = build("mlp", {"widths": [256] * 30, "activation": "tanh"}), 256 * 256 * 4
     for what, most in (("none", np.inf), ("all", 12 * layer)):
         tracemalloc.start()
@@ -318,7 +320,7 @@ def test_what_is_planned_is_the_memory_of_a_few_layers(tmp_path):
         assert what == "all" or peak > 29 * 2 * layer
 
 
-# -- what goes wrong --------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------
 
 
 def train_once(what, folder):
@@ -347,7 +349,7 @@ def test_a_full_disk_ends_the_run_and_names_the_file(what, tmp_path, all_arrays,
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_is_cut_off_is_told(tmp_path, all_arrays, monkeypatch):
+def test_a_truncated_file_is_reported(tmp_path, all_arrays, monkeypatch):
     read = os.preadv
     monkeypatch.setattr(os, "preadv", lambda f, b, at: os.ftruncate(f, 0) or read(f, b, at))
     with pytest.raises(OSError, match=r"ended after 0 B of \d+ B"):
@@ -369,7 +371,7 @@ def test_a_thread_that_ends_does_not_hang_the_run(what, tmp_path, all_arrays, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_that_are_to_move_need_a_rate(tmp_path):
+def test_an_update_on_disk_needs_a_rate(tmp_path):
     with offloaded("all", tmp_path, Optimizer("sgd", TRAINING)) as options:
         network = Network(MODELS["mlp"], np.float64, **options)
         y = network.forward(samples_of(MODELS["mlp"], 2))
@@ -381,10 +383,13 @@ def test_weights_that_are_to_move_need_a_rate(tmp_path):
 # -- the tests can fail -----------------------------------------------------------------------------
 
 
-def test_memory_that_has_become_another_array_is_found(tmp_path, all_arrays, monkeypatch):
-    """Arrays are known by where they lie only as long as they lie there."""
-    same = lambda away, array: away.known.get(aside._address(array), (None, None))[1]  # noqa: E731
-    monkeypatch.setattr(aside, "_known", same)
+def test_reused_memory_mistaken_for_the_same_array_is_found(tmp_path, all_arrays, monkeypatch):
+    """An address identifies an array only as long as it is alive."""
+
+    def same(offloaded, array):
+        return offloaded.known.get(activation_offload._address(array), (None, None))[1]
+
+    monkeypatch.setattr(activation_offload, "_known", same)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         for name in MODELS:
             test_out_of_core_changes_no_bit(name, "activations", "none", tmp_path, None)
@@ -394,21 +399,19 @@ def test_gradients_of_passes_that_are_not_added_are_found(tmp_path, monkeypatch)
     monkeypatch.setattr(OnDisk, "begin", lambda store, passes: store._rest())
     with pytest.raises(AssertionError):
         test_every_rule_and_order_moves_weights_alike(
-            "normalised", "sgd", "one at a time", tmp_path, None
+            "normalized", "sgd", "one at a time", tmp_path, None
         )
 
 
 def test_weights_that_stay_in_memory_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(OnDisk, "_forget", lambda store, but: None)
     with pytest.raises(AssertionError):
-        test_what_is_planned_is_the_memory_of_a_few_layers(tmp_path)
+        test_planned_memory_is_that_of_a_few_layers(tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("microbatches", [1, 3])
-def test_what_a_step_moves_of_weights_gradients_and_state_is_what_is_priced(
-    tmp_path, monkeypatch, rule, microbatches
-):
+def test_the_disk_traffic_of_a_step_is_the_predicted_one(tmp_path, monkeypatch, rule, microbatches):
     moved = {True: 0, False: 0}
     ask = Disk._ask
 
@@ -429,15 +432,15 @@ def test_what_a_step_moves_of_weights_gradients_and_state_is_what_is_priced(
     model, optimizer = run.model, Optimizer(rule, Training())
     with offloaded("all", tmp_path, optimizer) as store:
         network = Network(model, np.float32, 1, **store)
-        moved |= {True: 0, False: 0}  # first weights are no step's
+        moved |= {True: 0, False: 0}  # initial weights belong to no step
         network.begin_step([2] * microbatches)
         network.store.rate = 0.01
         for slot in range(microbatches):
             (y,) = network.run(slot, samples_of(model, 2).astype(np.float32)).values()
             network.back(slot, {network.gives[0]: y})
-    away = moves(run, model.parameters, 0.0)
-    out = microbatches * (away.forward_out + away.backward_out) + away.update_out
-    back = microbatches * (away.forward_in + away.backward_in) + away.update_in
+    traffic = moves(run, model.parameters, 0.0)
+    out = microbatches * (traffic.forward_out + traffic.backward_out) + traffic.update_out
+    back = microbatches * (traffic.forward_in + traffic.backward_in) + traffic.update_in
     # Backward begins with the layer that forward ended with: its weights are still there.
     back -= microbatches * 4 * int(model.layer_parameters[-1])
     assert (moved[True], moved[False]) == (pytest.approx(out), pytest.approx(back))

@@ -1,4 +1,4 @@
-"""Each rule against a few lines written from its paper, five steps in float64; and what LARS got wrong elsewhere."""
+"""Each rule against a few lines written from its paper, five steps in float64; and known LARS pitfalls."""
 
 import tracemalloc
 
@@ -56,7 +56,7 @@ def momentum(w, g, memory, t, decay, weight):
 
 
 def lars(w, g, memory, t, decay, weight):
-    """You et al. 2017, algorithm 1; the rule of reference of pitfalls elsewhere: |w| / (|g| + decay |w|)."""
+    """You et al. 2017, algorithm 1; the reference rule for known pitfalls: |w| / (|g| + decay |w|)."""
     length = np.linalg.norm(w)
     ratio = length / (np.linalg.norm(g) + decay * length) if weight else 1.0
     v = memory["v"] = MOMENTUM * memory.get("v", 0) + RATE * TRUST * ratio * (g + decay * w)
@@ -103,13 +103,13 @@ def test_the_first_step_of_adam_is_the_rate_whatever_the_gradient():
     np.testing.assert_allclose(np.abs(network.weights - before), RATE, rtol=1e-2)
 
 
-def test_with_lars_and_lamb_a_layer_moves_by_the_length_of_its_weights():
+def test_with_lars_and_lamb_a_step_scales_with_the_norm_of_the_weights():
     for name in ("lars", "lamb"):
         training = Training(momentum=0.0, weight_decay=0.0, trust=TRUST)
         network, rule = network_of(), Optimizer(name, training)
         before = network.weights.copy()
         network.gradients[...] = gradients(0, network.gradients.size)
-        scales = {0: 1e6, 1: 1e-6}  # one layer's gradients are no matter of another's
+        scales = {0: 1e6, 1: 1e-6}  # layers are independent
         for parameter in network.parameters:
             part = slice(parameter.start, parameter.stop)
             network.gradients[part] *= scales.get(parameter.layer, 1.0)
@@ -123,8 +123,8 @@ def test_with_lars_and_lamb_a_layer_moves_by_the_length_of_its_weights():
 
 
 @pytest.mark.parametrize("name", ["lars", "lamb"])
-def test_weights_of_zero_still_move(name):
-    """|w| = 0 would make the local rate 0, and a bias of zeros stay for ever."""
+def test_weights_of_zero_are_still_updated(name):
+    """|w| = 0 would make the local rate 0, and a bias of zeros would never change."""
     network, rule = network_of(), Optimizer(name, TRAINING)
     network.weights.fill(0)
     network.gradients[...] = gradients(0, network.gradients.size)
@@ -133,7 +133,7 @@ def test_weights_of_zero_still_move(name):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_without_gradients_nothing_but_decay_moves(name):
+def test_without_gradients_only_decay_changes_weights(name):
     for decay in (0.0, DECAY):
         network = network_of()
         rule = Optimizer(name, Training(weight_decay=decay, trust=TRUST))
@@ -162,7 +162,7 @@ def test_an_update_needs_no_memory_but_its_state(name):
     """The ledger has a term for the state and none for temporary arrays."""
     network = Network(build("mlp", {"widths": [1024, 1024, 10]}), np.float32)
     rule = Optimizer(name, TRAINING)
-    rule.update(network, RATE)  # makes the state
+    rule.update(network, RATE)  # creates the state
     tracemalloc.start()
     rule.update(network, RATE)
     assert tracemalloc.get_traced_memory()[1] < network.weights.nbytes / 4

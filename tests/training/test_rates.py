@@ -1,4 +1,4 @@
-"""Laws of the learning rate: where it starts, what it climbs to, how it falls."""
+"""Laws of the learning rate: start, peak and decay."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def test_linear_scaling_after_the_warm_up(rate, base, batch, warm_up):
 
 @given(RATES, st.floats(0.5, 10), st.floats(0, 1))
 def test_the_warm_up_is_a_straight_line(rate, warm_up, share):
-    """From the unscaled rate (Goyal et al. 2017, section 2.2), or from nothing without a base batch."""
+    """From the unscaled rate (Goyal et al. 2017, section 2.2), or from 0 without a base batch."""
     for base, start in ((64, rate), (0, 0.0)):
         training = Training(rate=rate, base_batch=base, warm_up=warm_up)
         peak = rate_at(training, warm_up, 20, 512)
@@ -38,7 +38,7 @@ def test_a_decay_starts_at_one_and_never_rises(decay):
 
 def test_each_decay_is_its_papers():
     at = {"warm_up": 2.0, "steps_at": 6.0}
-    middle, end = 11.0, 20.0  # half of what is left after the warm-up
+    middle, end = 11.0, 20.0  # half of the epochs after the warm-up
     assert falling(Training(decay="cosine", **at), middle, end) == pytest.approx(0.5)
     assert falling(Training(decay="cosine", **at), end, end) == pytest.approx(0)
     assert falling(Training(decay="quadratic", **at), middle, end) == pytest.approx(0.25)

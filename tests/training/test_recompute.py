@@ -1,4 +1,4 @@
-"""Laws of recomputation: not one bit of a result changes, and less is kept."""
+"""Laws of recomputation: results are bitwise equal, and less is saved."""
 
 import tracemalloc
 
@@ -13,7 +13,7 @@ from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 
 from .references import samples_of
-from .test_network import ALL, NORMALISED, targets_of
+from .test_network import ALL, NORMALIZED, targets_of
 from .test_stages import ORDERS, Pipeline
 
 BLOCKS = {
@@ -93,20 +93,20 @@ def peak(model, batch, recompute):
     return most - 2 * network.weights.nbytes
 
 
-def test_less_is_kept():
+def test_less_is_saved():
     deep = build("mlp", {"widths": [256] * 33, "activation": "tanh"})
     gpt = build("gpt", {"layers": 6, "hidden": 32, "heads": 4, "sequence": 96, "vocabulary": 64})
     assert peak(deep, 512, "full") < 0.45 * peak(deep, 512, "none")
     none, selective, full = (peak(gpt, 8, way) for way in ("none", "selective", "full"))
     assert full < 0.5 * selective
-    # Of a block, before and after dropout, with its mask; those of one block are there at a time.
+    # Of a block, before and after dropout, with its mask; only one block is live at a time.
     scores = 8 * 4 * 96 * 96 * (4 + 4 + 1)
     assert none - selective == pytest.approx(5 * scores, rel=0.03)
     residual = build("resnet_cifar", {"depth": 29})
     assert peak(residual, 4, "full") < 0.6 * peak(residual, 4, "none")
 
 
-def test_backward_keeps_nothing():
+def test_backward_retains_nothing():
     network = Network(MODELS["gpt"], np.float64, recompute="full")
     x = samples_of(MODELS["gpt"], 2)
     for training in (True, False):
@@ -115,7 +115,7 @@ def test_backward_keeps_nothing():
             assert any(own.held for own in network._passes.values())
             network.backward(y)
         for own in network._passes.values():
-            assert not own.held and not any(kept.values for kept in own.kept)
+            assert not own.held and not any(saved.values for saved in own.saved)
 
 
 # -- the tests can fail -----------------------------------------------------------------------------
@@ -124,9 +124,9 @@ def test_backward_keeps_nothing():
 def test_a_mask_of_another_microbatch_is_found(monkeypatch):
     right = Dropout.forward
 
-    def late(layer, weights, kept, x):
-        kept.context.first_sample += kept.context.again
-        return right(layer, weights, kept, x)
+    def late(layer, weights, saved, x):
+        saved.context.first_sample += saved.context.recomputing
+        return right(layer, weights, saved, x)
 
     monkeypatch.setattr(Dropout, "forward", late)
     with pytest.raises(AssertionError):
@@ -134,10 +134,10 @@ def test_a_mask_of_another_microbatch_is_found(monkeypatch):
 
 
 def test_statistics_that_move_twice_are_found(monkeypatch):
-    name, right = next(iter(NORMALISED)), Network._one
+    name, right = next(iter(NORMALIZED)), Network._one
 
     def twice(network, *of):
-        network.context.again = False
+        network.context.recomputing = False
         return right(network, *of)
 
     monkeypatch.setattr(Network, "_one", twice)

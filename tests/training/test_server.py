@@ -1,4 +1,4 @@
-"""Asynchronous updates without ranks: what is refused, how stale is counted, where rows are put."""
+"""Asynchronous updates without ranks: refused options, staleness counts, rows of the timeline."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ DIGITS = loads(
 
 
 def rank_of(rank, ranks, servers=1, optimizer="momentum"):
-    """One rank of a run that sends no message."""
+    """One rank of a run without messages."""
     experiment = DIGITS.set({"strategy.servers": servers, "strategy.optimizer": optimizer})
     network = Network(experiment.model, np.float64)
     rule = Optimizer(optimizer, experiment.training)
@@ -37,7 +37,7 @@ def rank_of(rank, ranks, servers=1, optimizer="momentum"):
 
 
 @pytest.mark.parametrize(
-    "changes, says",
+    "changes, message",
     [
         ({"strategy.optimizer": "lars", "strategy.servers": 2}, "strategy.servers = 2: lars needs"),
         ({"strategy.optimizer": "lamb", "strategy.servers": 3}, "the legal value is 1"),
@@ -46,21 +46,21 @@ def rank_of(rank, ranks, servers=1, optimizer="momentum"):
         ({"training.sparsity": 0.9}, "not 'asynchronous'"),
     ],
 )
-def test_what_servers_cannot_do_is_refused(changes, says):
-    with pytest.raises(SpecError, match=says):
+def test_unsupported_options_are_refused(changes, message):
+    with pytest.raises(SpecError, match=message):
         check(DIGITS.set(changes))
 
 
 @pytest.mark.parametrize("ranks, servers", [(1, 1), (2, 2), (2, 5)])
-def test_somebody_has_to_work(ranks, servers):
-    with pytest.raises(SpecError, match=f"leave none to work; start {servers + 1} or more"):
+def test_a_run_needs_a_worker(ranks, servers):
+    with pytest.raises(SpecError, match=f"leave no worker; start {servers + 1} or more"):
         rank_of(0, ranks, servers)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 7])
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
-def test_servers_together_move_all_weights_as_one_rank_does(servers, optimizer):
-    """Some updates by every server on its part of the network; then the parts side by side."""
+def test_servers_together_update_all_weights_as_one_rank_does(servers, optimizer):
+    """Some updates by every server on its part of the network; then the concatenated parts."""
     alone, rng = rank_of(1, 2, 1, optimizer), np.random.default_rng(0)
     every = [rank_of(1 + server, 1 + servers, servers, optimizer) for server in range(servers)]
     shards = [own._shard() for own in every]
@@ -88,7 +88,7 @@ seconds = st.floats(0.0, 1.0)
 
 
 @given(st.lists(seconds, min_size=5, max_size=5).map(sorted), st.floats(-0.5, 0.5))
-def test_rows_follow_each_other_whatever_the_clocks_say(times, ahead):
+def test_rows_are_in_order_whatever_the_clock_offset(times, ahead):
     """The server's clock may be off by anything: push, update and pull stay in order, inside of the step."""
     push, *served, pulled = times
     recorder = Recorder()

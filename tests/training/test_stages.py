@@ -1,4 +1,4 @@
-"""Laws of stages: a network cut anywhere, its batch cut into microbatches in flight, equals the whole."""
+"""Laws of stages: any partition, with microbatches in flight, equals the full network."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -26,7 +26,7 @@ ORDERS = {
 
 
 def stages_of(model, cuts):
-    """Return (local model, sends) of each stage; what is alive at a cut is passed on."""
+    """Return (local model, sends) of each stage; what is live at a boundary is sent."""
     layers, found, received = model.layers, [], ()
     for first, stop in pairwise([0, *cuts, len(layers)]):
         before = {layer.name for layer in layers[:stop]}
@@ -43,7 +43,7 @@ def stages_of(model, cuts):
 
 
 class Pipeline:
-    """All stages in one process. Every message comes into the buffer of the one before it."""
+    """All stages in one process. Every message reuses the buffer of the previous one."""
 
     def __init__(self, model, cuts, seed=1, **options):
         self.stages = [
@@ -106,7 +106,7 @@ class Pipeline:
         return loss, self.by_name("gradients")
 
     def by_name(self, what):
-        """Return all tensors; copies of one weight have one gradient, the sum of theirs."""
+        """Return all tensors; copies of one weight have one gradient, their sum."""
         found = {}
         for stage in self.stages:
             for each in stage.parameters:
@@ -143,7 +143,7 @@ def check(name, cuts, order):
     pipeline = Pipeline(model, cuts)
     for stage in pipeline.stages:
         stage.context.step = 2
-    for _ in range(3):  # fresh memory, watched memory, planned memory
+    for _ in range(3):  # fresh memory, profiled memory, planned memory
         loss, gradients = pipeline.step(x, targets, (3, 1, 2), *ORDERS[order])
         assert loss == pytest.approx(expected_loss, rel=1e-12)
         assert_same(gradients, expected)
@@ -158,7 +158,7 @@ def test_stages_with_microbatches_equal_the_whole(name, cut, order):
 
 
 def test_one_microbatch_is_written_and_not_added(monkeypatch):
-    """A step of one microbatch takes no memory for gradients beside the gradients."""
+    """A step of one microbatch allocates no extra memory for gradients."""
     monkeypatch.setattr(InMemory, "written", lambda *_: None)
     model = MODELS["residual"]
     x, targets = samples_of(model, 6), targets_of("residual", 6)
@@ -170,18 +170,18 @@ def test_gradients_are_done_in_the_last_pass_back_only(name):
     model, targets = MODELS[name], targets_of(name, 6)
     pipeline = Pipeline(model, ())
     (stage,) = pipeline.stages
-    told = []
-    pipeline.starts[0] = type("", (), {"append": lambda self, start: told.append(
+    reported = []
+    pipeline.starts[0] = type("", (), {"append": lambda self, start: reported.append(
         (start, stage.gradients[start:].copy()))})()  # fmt: skip
     pipeline.step(samples_of(model, 6), targets, (3, 1, 2), *ORDERS["one forward, one back"])
-    starts = [start for start, _ in told]
+    starts = [start for start, _ in reported]
     assert starts == sorted(set(starts), reverse=True) and starts[-1] == 0
-    for start, part in told:
+    for start, part in reported:
         np.testing.assert_array_equal(part, stage.gradients[start:])
 
 
 @pytest.mark.parametrize("name", ["residual", "images", "gpt"])
-def test_a_microbatch_under_way_survives_an_evaluation_of_another_stage_of_its_time(name):
+def test_a_microbatch_in_flight_survives_an_evaluation(name):
     model, targets = MODELS[name], targets_of(name, 6)
     x = samples_of(model, 6)
     pipeline = Pipeline(model, (len(model.layers) // 2,))
@@ -189,30 +189,30 @@ def test_a_microbatch_under_way_survives_an_evaluation_of_another_stage_of_its_t
     for _ in range(3):
         np.testing.assert_array_equal(pipeline.forward("test", x, training=False), expected)
     for stage in pipeline.stages:
-        assert not any(kept.values for own in stage._passes.values() for kept in own.kept)
+        assert not any(saved.values for own in stage._passes.values() for saved in own.saved)
     before = pipeline.step(x, targets, (3, 3), "f0 f1 b0 b1", (0, 1))[1]
     before = {key: array.copy() for key, array in before.items()}
     pipeline.forward(0, x, training=False)
     assert_same(pipeline.step(x, targets, (3, 3), "f0 f1 b0 b1", (0, 1))[1], before)
 
 
-def test_what_is_sent_is_left_alone_until_the_way_back():
+def test_sent_activations_are_unchanged_until_backward():
     model = MODELS["residual"]
     for cut in range(1, len(model.layers)):
         pipeline = Pipeline(model, (cut,))
         first = pipeline.stages[0]
         first.begin_step((3,))
         sent = first.run(0, samples_of(model, 3))
-        kept = {name: array.copy() for name, array in sent.items()}
+        copies = {name: array.copy() for name, array in sent.items()}
         second = pipeline.stages[1]
         second.begin_step((3,))
         second.run(0, None, sent)
         for name, array in sent.items():
-            np.testing.assert_array_equal(array, kept[name])
+            np.testing.assert_array_equal(array, copies[name])
             array.flags.writeable = False
 
 
-def test_what_is_only_passed_on_comes_and_goes_as_it_is():
+def test_forwarded_activations_are_unchanged():
     model = MODELS["residual"]
     shape = model.layers[0].output_shape
     layers = (Layer("source", "receive", (), shape, shape),)
@@ -227,7 +227,7 @@ def test_what_is_only_passed_on_comes_and_goes_as_it_is():
         assert not np.shares_memory(a, b)
 
 
-def test_first_weights_do_not_depend_on_the_cut():
+def test_initial_weights_do_not_depend_on_the_partition():
     for name in ("gpt", "tied twice", "residual", "lstm"):
         whole = Network(MODELS[name], np.float32, 7)
         expected = {p.name: whole.weights[p.start : p.stop] for p in whole.parameters}
@@ -240,19 +240,21 @@ def test_first_weights_do_not_depend_on_the_cut():
                     )
 
 
-# -- what is refused --------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------
 
 
-def test_slots_and_microbatches_that_nobody_announced_are_refused():
+def test_unannounced_slots_and_microbatches_are_refused():
     stage = Pipeline(MODELS["mlp"], (2,)).stages[0]
     x = samples_of(MODELS["mlp"], 2)
     with pytest.raises(RuntimeError, match="microbatch 0: is one too many; a step begins with"):
         stage.run(0, x)
     stage.begin_step((2, 2))
     ((name, y),) = stage.run(0, x).items()
-    with pytest.raises(RuntimeError, match="microbatch 0: is still under way"):
+    with pytest.raises(RuntimeError, match="microbatch 0: is still in flight"):
         stage.run(0, x)
-    with pytest.raises(RuntimeError, match=f"of other have come; of {name} they are needed"):
+    with pytest.raises(
+        RuntimeError, match=f"received gradients of other; expected those of {name}"
+    ):
         stage.back(0, {"other": y})
     stage.back(0, {name: y})
     with pytest.raises(RuntimeError, match="needs a forward pass in training"):
@@ -266,18 +268,18 @@ def test_slots_and_microbatches_that_nobody_announced_are_refused():
 
 
 def test_a_reference_to_the_buffer_of_a_message_is_found(monkeypatch):
-    monkeypatch.setattr(Receive, "forward", lambda layer, weights, kept, x: x)
+    monkeypatch.setattr(Receive, "forward", lambda layer, weights, saved, x: x)
     with pytest.raises(AssertionError):
         check("residual", (2,), "one at a time")
 
 
-def test_gradients_that_are_written_over_are_found(monkeypatch):
+def test_overwritten_gradients_are_found(monkeypatch):
     monkeypatch.setattr(InMemory, "target", lambda store, index: store._gradients[index])
     with pytest.raises(AssertionError):
         check("mlp", (), "one at a time")
 
 
-def test_what_is_sent_and_overwritten_is_found(monkeypatch):
+def test_an_overwritten_send_buffer_is_found(monkeypatch):
     right = graph.flags
     monkeypatch.setattr(graph, "flags", lambda model, sends, segments: right(model, (), segments))
     with pytest.raises(AssertionError):

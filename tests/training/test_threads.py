@@ -1,23 +1,23 @@
-"""Inside, one thread; outside, what there was before, also after an error."""
+"""One BLAS thread inside; the previous number outside, also after an error."""
 
 import pytest
 
 from lib_dlhpc.training.threads import _openblas, one_thread
 
 
-def test_the_number_of_threads_is_one_inside_and_comes_back(require):
+def test_the_number_of_threads_is_one_inside_and_restored(require):
     found = _openblas()
     require(found, "numpy's products are not OpenBLAS's here")
-    count, tell = found
+    count, put = found
     before = count()
-    tell(2)
+    put(2)
     with one_thread():
         assert count() == 1
     assert count() == 2
     with pytest.raises(KeyError), one_thread():
         raise KeyError
     assert count() == 2
-    tell(before)
+    put(before)
 
 
 def test_without_openblas_nothing_changes(monkeypatch):

@@ -1,4 +1,4 @@
-"""Laws of a run on one rank; tests/mpi/test_train.py has those of many, which equal one."""
+"""A run on one rank; tests/mpi/test_train.py compares many ranks with one."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown, span
 from lib_dlhpc.training import trainer
-from lib_dlhpc.training.alone import Alone
 from lib_dlhpc.training.data import Data, load
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import Diverged, train
 
 DIGITS = loads("""
@@ -32,23 +32,23 @@ rate = 0.05
 def run(changes=(), folder=None):
     """(Run, rows, steps) of DIGITS with changes: 200 samples to train with, 7 steps an epoch."""
     rows, steps = [], []
-    done = train(DIGITS.set(dict(changes)), Alone(), folder, rows.append, steps.append)
+    done = train(DIGITS.set(dict(changes)), SingleRank(), folder, rows.append, steps.append)
     return done, rows, steps
 
 
-def test_it_learns_and_says_how_far_it_is():
+def test_it_learns_and_reports_progress():
     done, rows, steps = run({"run.epochs": 20})
     epochs = [row for row in rows if "test_loss" in row]
     assert [row["epoch"] for row in epochs] == [float(n) for n in range(1, 21)]
     assert done.accuracy == epochs[-1]["accuracy"] > 0.8
     assert done.test_loss == epochs[-1]["test_loss"] < epochs[0]["test_loss"]
     assert steps == list(range(7 * 20)) and done.samples == 20 * 200
-    told = [row for row in rows if "step" in row]
-    assert told[-1]["step"] == 140 and told[-1]["loss"] == done.loss
-    assert [row["step"] for row in told] == sorted({row["step"] for row in told})
+    reported = [row for row in rows if "step" in row]
+    assert reported[-1]["step"] == 140 and reported[-1]["loss"] == done.loss
+    assert [row["step"] for row in reported] == sorted({row["step"] for row in reported})
 
 
-def test_the_test_is_of_all_test_samples_at_once():
+def test_the_evaluation_covers_all_test_samples():
     done, *_ = run()
     data = load(DIGITS)
     outputs = done.network.forward(data.test_x, training=False)
@@ -86,7 +86,7 @@ def test_a_run_may_end_within_an_epoch():
     ],
     ids=str,
 )
-def test_every_control_moves_the_weights(changes):
+def test_every_option_changes_the_weights(changes):
     image = {"model.widths": [64, 10]}
     if "training.shift" in changes:
         layers = [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
@@ -100,14 +100,14 @@ def test_every_control_moves_the_weights(changes):
         table = {key.removeprefix("model."): value for key, value in image.items()}
         experiment = replace(DIGITS, model=read_model(table))
     short = experiment.set({"run.epochs": 2.0})
-    plain = train(short, Alone()).network.weights
-    assert (train(short, Alone()).network.weights == plain).all()
-    moved = train(short.set(changes), Alone()).network.weights
+    plain = train(short, SingleRank()).network.weights
+    assert (train(short, SingleRank()).network.weights == plain).all()
+    moved = train(short.set(changes), SingleRank()).network.weights
     assert not np.array_equal(moved, plain)
 
 
 @pytest.mark.parametrize("normalisation", ["local", "global"])
-def test_a_loss_that_is_no_number_is_told_with_rank_step_and_layer(normalisation):
+def test_a_non_finite_loss_is_reported_with_rank_step_and_layer(normalisation):
     changes = {"training.rate": 1e30, "training.normalisation": normalisation}
     with (
         np.errstate(all="ignore"),
@@ -116,14 +116,14 @@ def test_a_loss_that_is_no_number_is_told_with_rank_step_and_layer(normalisation
         run(changes)
 
 
-def test_weights_that_broke_in_the_last_step_are_noticed_by_the_test():
+def test_non_finite_weights_after_the_last_step_are_noticed_by_the_evaluation():
     changes = {"training.rate": 1e30, "run.epochs": 0.1}
     with np.errstate(all="ignore"), pytest.raises(Diverged, match=r"test samples.*after step 1"):
         run(changes)
 
 
 def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
-    """Without what is left out, a slow test would look like a slow exchange."""
+    """Otherwise a slow evaluation would look like a slow exchange."""
     test = trainer.Ranks._test
 
     def slow(self, step):
@@ -142,8 +142,8 @@ def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
     assert span(done.timeline) < done.seconds - 3 * 0.2
 
 
-def test_resumed_a_run_is_the_run_that_was_not_cut(tmp_path):
-    """Bitwise, wherever it was cut: in an epoch, between two, at the end."""
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    """Bitwise, wherever it was interrupted: in an epoch, between two, at the end."""
     ways = [
         {"strategy.optimizer": name, "training.warm_up": 1.0}
         for name in ("sgd", "momentum", "lars", "adam", "lamb")
@@ -164,7 +164,7 @@ def test_resumed_a_run_is_the_run_that_was_not_cut(tmp_path):
         assert not rows and not steps and done.test_loss == straight.test_loss
 
 
-def test_snapshots_are_taken_as_often_as_is_asked_for(tmp_path, monkeypatch):
+def test_snapshots_are_written_at_the_requested_interval(tmp_path, monkeypatch):
     places, save = [], trainer.save
 
     def noted(*arguments):
@@ -198,7 +198,7 @@ def test_what_cannot_be_trained_is_refused(changes, words):
 
 @pytest.mark.parametrize(("rate", "epochs"), [(10, 0.3), (100, 1.0), (100, 4.0), (1000, 0.3)])
 def test_a_run_that_ends_far_above_a_guess_has_diverged(rate, epochs, tmp_path):
-    """Its loss is a number, but that of weights which grew; to resume it changes nothing."""
+    """Its loss is finite, but its weights have grown; resuming does not change that."""
     changes = {"training.rate": rate, "run.epochs": epochs}
     for _ in range(2):
         with (
@@ -208,8 +208,8 @@ def test_a_run_that_ends_far_above_a_guess_has_diverged(rate, epochs, tmp_path):
             run(changes, tmp_path)
 
 
-def test_chance_is_no_divergence():
-    """Who learns nothing has about the loss of a guess, and is done."""
+def test_chance_is_not_divergence():
+    """A run that learns nothing ends near the loss of a guess."""
     done, *_ = run({"training.rate": 1e-9, "run.epochs": 0.5})
     assert trainer.loss_of_a_guess(load(DIGITS), 10) / 2 < done.test_loss < 2 * np.log(10)
     none = np.zeros((4, 1))

@@ -1,4 +1,4 @@
-"""Laws of a run's versions: what snapshot.npz would hold, when it was asked for, and exactly resumed from."""
+"""Laws of a run's versions: the content of snapshot.npz, written when requested, resumed bitwise."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from lib_dlhpc.storage.snapshots.plan import (
     version_of,
     write_plan,
 )
-from lib_dlhpc.training.alone import Alone
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
 EXPERIMENT = loads("""
@@ -31,9 +31,7 @@ optimizer = "adam"
 [run]
 epochs = 2
 """)  # 1438 samples: 8 steps an epoch
-SHARED = EXPERIMENT.set(
-    {"strategy.microbatches": 2}
-)  # goes the way of networks that are shared out
+SHARED = EXPERIMENT.set({"strategy.microbatches": 2})  # takes the path of partitioned networks
 LOCAL = EXPERIMENT.set({"strategy.update": "local", "strategy.local_steps": 3})
 
 
@@ -46,7 +44,7 @@ def run(tmp_path):
         folder.mkdir(exist_ok=True)
         if plan:
             write_plan(folder, plan)
-        found = train(experiment, Alone(), folder)
+        found = train(experiment, SingleRank(), folder)
         return found, SnapshotStore(folder / plan.store) if plan else folder
 
     return run
@@ -74,7 +72,7 @@ def test_a_version_holds_what_the_file_would(run, experiment):
 @pytest.mark.parametrize(
     ("every", "steps"), [(0, [8, 16]), (5, [5, 10, 15, 16]), (8, [8, 16]), (100, [16])]
 )
-def test_versions_come_when_they_are_asked_for(run, experiment, every, steps):
+def test_versions_are_written_when_requested(run, experiment, every, steps):
     found, store = run("run", experiment, Plan(every))
     versions = store.log()
     assert [version.step for version in versions] == steps and store.verify() == []
@@ -88,7 +86,7 @@ def test_versions_come_when_they_are_asked_for(run, experiment, every, steps):
 
 
 @pytest.mark.parametrize("experiment", [EXPERIMENT, SHARED], ids=["whole", "shared"])
-def test_a_run_goes_on_from_any_version_as_if_nothing_had_been(run, experiment, tmp_path):
+def test_a_run_resumes_bitwise_from_any_version(run, experiment, tmp_path):
     whole, store = run("whole", experiment, Plan(3))
     for version in store.log()[:-1]:
         name = f"from-{version.number}"
@@ -96,11 +94,11 @@ def test_a_run_goes_on_from_any_version_as_if_nothing_had_been(run, experiment, 
         found, _ = run(name, experiment, Plan(3, name, "../whole/snapshots"))
         assert found.network.weights.tobytes() == whole.network.weights.tobytes()
         again = store.newest(name)
-        assert again == store.newest("main")  # the very same versions, to the last bit of a metric
+        assert again == store.newest("main")  # identical versions, metrics included
     assert len(store.log()) == 6 and store.verify() == []
 
 
-def test_a_branch_may_learn_otherwise(run):
+def test_a_branch_may_use_other_options(run):
     _, store = run("one", EXPERIMENT, Plan())
     store.branch("slow", 1)
     slow = EXPERIMENT.set({"training.rate": 1e-5})
@@ -129,7 +127,7 @@ def test_another_models_version_is_refused(run):
         run("run", EXPERIMENT.set({"model.widths": [64, 9, 10]}), Plan())
 
 
-def test_a_full_disk_is_told_and_what_was_saved_stays(run, monkeypatch):
+def test_a_full_disk_is_reported_and_earlier_versions_remain(run, monkeypatch):
     _, store = run("run", EXPERIMENT, Plan())
     real = SnapshotStore.save_async
 
@@ -147,7 +145,7 @@ def test_a_full_disk_is_told_and_what_was_saved_stays(run, monkeypatch):
     assert [v.step for v in again.log()] == [8, 16] and again.verify() == []
 
 
-def test_a_plan_reads_back_and_mistakes_are_told(tmp_path):
+def test_a_plan_reads_back_and_mistakes_are_reported(tmp_path):
     assert read_plan(tmp_path) is None
     for plan in (Plan(), Plan(7, "slow", "../other/snapshots")):
         write_plan(tmp_path, plan)

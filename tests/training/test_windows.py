@@ -1,4 +1,4 @@
-"""Laws of windows: a tap is its definition, and blocks cut the outputs without gap or overlap."""
+"""Laws of windows: a tap is its definition, and blocks partition the outputs."""
 
 from itertools import product
 

@@ -155,15 +155,15 @@ def measure(
     check(ranks, bandwidth, latency, algorithms, sizes)
     with network(ranks, bandwidth, latency) as net:
         task = {"algorithms": list(algorithms), "sizes": list(sizes)}
-        told = _run(net, task, patience)
-    return predicted(told, net.bandwidth, net.latency)
+        results = _run(net, task, patience)
+    return predicted(results, net.bandwidth, net.latency)
 
 
-def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossover:
-    """Return what the ranks told, beside what it should be."""
-    ranks, found = told["ranks"], fit(told["points"], told["gamma"])
+def predicted(results: dict[str, Any], bandwidth: float, latency: float) -> Crossover:
+    """Return what the ranks results, beside what it should be."""
+    ranks, found = results["ranks"], fit(results["points"], results["gamma"])
     rows = []
-    for each in told["rows"]:
+    for each in results["rows"]:
         if not each["right"]:
             raise NetworkError(f"{each['algorithm']} at {each['size']} B gave a wrong sum.")
         plan = schedule(each["algorithm"], ranks, each["size"] // 4)
@@ -180,12 +180,12 @@ def predicted(told: dict[str, Any], bandwidth: float, latency: float) -> Crossov
     crossings = []
     for one, other in combinations(names, 2):
         taken = [[row.measured for row in rows if row.algorithm == name] for name in (one, other)]
-        ours = [foretold(name, ranks, fine, found) for name in (one, other)]
+        ours = [by_ping_pong(name, ranks, fine, found) for name in (one, other)]
         books = [textbook(name, ranks, fine, bandwidth, latency) for name in (one, other)]
         where = crossing(sizes, *taken), crossing(fine, *ours), crossing(fine, *books)
         crossings.append(Crossing(one, other, *where))
     return Crossover(
-        ranks, bandwidth, latency, found, tuple(rows), tuple(crossings), told.get("load", 0.0)
+        ranks, bandwidth, latency, found, tuple(rows), tuple(crossings), results.get("load", 0.0)
     )
 
 
@@ -195,7 +195,7 @@ def grid(sizes: Sequence[int], count: int = FINE) -> list[int]:
     return [4 * int(each) for each in np.unique(elements)]
 
 
-def foretold(name: str, ranks: int, sizes: Sequence[int], found: Messages) -> list[float]:
+def by_ping_pong(name: str, ranks: int, sizes: Sequence[int], found: Messages) -> list[float]:
     """Return the s of an algorithm at sizes in B, as the ping-pong's findings have it."""
     return [seconds(schedule(name, ranks, size // 4), found, CALLS) for size in sizes]
 
@@ -217,10 +217,10 @@ def _run(net: Network, task: dict[str, Any], patience: float) -> dict[str, Any]:
     if run.returncode or not lines:
         last = ((run.stderr or run.stdout).strip() or "no output").splitlines()[-1]
         raise NetworkError(f"The ranks ended with an error: {last}")
-    told: dict[str, Any] = json.loads(lines[-1])
-    if told["ranks"] != net.ranks:
-        raise NetworkError(f"mpiexec started {told['ranks']} rank(s) in place of {net.ranks}.")
-    return told
+    results: dict[str, Any] = json.loads(lines[-1])
+    if results["ranks"] != net.ranks:
+        raise NetworkError(f"mpiexec started {results['ranks']} rank(s) in place of {net.ranks}.")
+    return results
 
 
 def _crossing_text(each: Crossing) -> str:

@@ -31,12 +31,12 @@ def main(plan: dict[str, Any]) -> NoReturn:
     try:
         leave()
     except OSError as error:
-        tell({"error": f"a network of its own is not allowed here: {error.strerror}"})
+        report({"error": f"a network of its own is not allowed here: {error.strerror}"})
         os._exit(1)
     child = os.fork()
     if not child:
         keep(plan)
-    tell({"pid": child})
+    report({"pid": child})
     os.close(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked for the network
     os.waitpid(child, 0)
@@ -60,19 +60,19 @@ def keep(plan: dict[str, Any]) -> NoReturn:
             os.dup2(held, FIRST + rank, inheritable=False)
             os.close(held)
         system("setns", home, 0)
-        tell({"ready": FIRST})
+        report({"ready": FIRST})
         with suppress(OSError):  # only root may: what is due must not wait for other programs
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
         system("prctl", TIMER_SLACK, 1)
         addresses = [socket.inet_aton(address(rank)) for rank in range(len(links))]
         pass_on(cables, addresses, Ports(links, pairs), 0)
     except OSError as error:
-        tell({"error": f"{error.filename or 'a network card'}: {error.strerror}"})
+        report({"error": f"{error.filename or 'a network card'}: {error.strerror}"})
         status = 1
     os._exit(status)
 
 
-def tell(line: dict[str, Any]) -> None:
+def report(line: dict[str, Any]) -> None:
     """Print a line of JSON."""
     print(json.dumps(line), flush=True)
 

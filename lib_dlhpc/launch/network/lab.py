@@ -146,12 +146,12 @@ def unfit() -> str:
     if not Path(TUN).exists():
         return f"The network laboratory needs {TUN}, which this machine or container lacks."
     try:
-        told = subprocess.run(
+        version = subprocess.run(
             [mpiexec(), "--version"], capture_output=True, text=True, timeout=PATIENCE
         ).stdout
     except (SpecError, OSError, subprocess.TimeoutExpired) as error:
         return f"The network laboratory needs MPI: {error}"
-    if "HYDRA" not in told or "ch3" in told or ("ch4:" in told and "ofi" not in told):
+    if "HYDRA" not in version or "ch3" in version or ("ch4:" in version and "ofi" not in version):
         return "The network laboratory needs MPICH 4 or later with libfabric, for MPI over TCP; `pip install mpich`."
     return ""
 
@@ -186,14 +186,14 @@ def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
     )  # fmt: skip
     assert keeper.stdin and keeper.stdout and keeper.stderr
     try:
-        told = _told(keeper.stdout)
-        if "ready" not in told:
+        report = _report(keeper.stdout)
+        if "ready" not in report:
             last = (keeper.stderr.read().strip() or "it said nothing").splitlines()[-1]
             raise NetworkError(
-                f"The network laboratory cannot be set up here: {told.get('error', last)}. It needs"
+                f"The network laboratory cannot be set up here: {report.get('error', last)}. It needs"
                 " network namespaces and /dev/net/tun, as root or with namespaces of users."
             )
-        yield told["pid"], told["ready"]
+        yield report["pid"], report["ready"]
     finally:
         keeper.stdin.close()  # which ends it, and with it all that is in there
         try:
@@ -205,11 +205,11 @@ def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
         keeper.stderr.close()
 
 
-def _told(lines: IO[str]) -> dict[str, Any]:
+def _report(lines: IO[str]) -> dict[str, Any]:
     """Return what the keeper says until it is ready, or has no more to say."""
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for line in lines:
-        told |= json.loads(line)
-        if {"pid", "ready"} <= told.keys() or "error" in told:
+        report |= json.loads(line)
+        if {"pid", "ready"} <= report.keys() or "error" in report:
             break
-    return told
+    return report

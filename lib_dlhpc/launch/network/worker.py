@@ -46,8 +46,8 @@ def main(task: dict[str, Any]) -> None:
         for name in task["algorithms"]
     ]
     if comm.rank == 0:
-        told = {"ranks": comm.size, "points": points, "gamma": combining(), "rows": rows}
-        print(json.dumps(told | {"load": 0.0 if first else load}))
+        results = {"ranks": comm.size, "points": points, "gamma": combining(), "rows": rows}
+        print(json.dumps(results | {"load": 0.0 if first else load}))
 
 
 def ping_pong(ranks: int, elements: int) -> list[Any]:

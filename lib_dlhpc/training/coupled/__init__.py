@@ -1,10 +1,10 @@
-"""A simulation that feeds training in situ: both run for real, on the same ranks or on different ones.
+"""In-situ coupling: a simulation that feeds training, both real, on the same ranks or on different ones.
 
-heat.py     Heat: the heat equation on a square, its rows shared out over ranks
-samples.py  fields made into samples, and where the rows of a batch go
-buffer.py   batches on their way from those that simulate to those that train, so many and no more
-learner.py  Learner: the trainer, a batch at a time, and how well it has learned
+heat.py     Heat: the heat equation on a square, its rows partitioned over ranks
+samples.py  fields turned into samples, and how the rows of a batch are distributed
+buffer.py   bounded buffer of batches in flight from simulating to training ranks
+learner.py  Learner: the trainer, one batch at a time, and its test error
 measure.py  what a point, a sample and a message cost here
-run.py      couple(workflow, comm): all of it
+run.py      couple(workflow, comm): the whole workflow
 worker.py   what each MPI rank executes
 """

@@ -1,4 +1,4 @@
-"""Calls: a Recorder that takes down MPI calls as well, a send and the receive of what it sent under one number."""
+"""Calls: a Recorder that also records MPI calls; a send and its matching receive share a number."""
 
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ Call: TypeAlias = tuple[
 
 
 class Calls(Recorder):
-    """The rows of one rank, of all ranks that simulate or train."""
+    """The rows of one rank, simulating or training."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__()
@@ -20,18 +20,22 @@ class Calls(Recorder):
         self.first = float("inf")  # s at which the first row begins
 
     def add(self, kind: str, name: str, start: float, stop: float, stream: str = "compute") -> None:
-        """Take down something that this rank does, or stands still for."""
+        """Record an activity or a wait of this rank."""
         super().add(kind, name, start, stop, stream)
         if self.on and stop > start:
             self.first = min(self.first, start)
 
-    def gave(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
-        """Take down a send that began at `start` and has just returned; its `number` among those like it."""
+    def record_send(
+        self, name: str, start: float, size: int, peer: int, tag: int, number: int
+    ) -> None:
+        """Record a send that began at `start` and has just returned, the `number`-th to this peer with this tag."""
         match = ((number * self.ranks + self.rank) * self.ranks + peer) * 4 + tag
         self._call("send", name, start, size, peer, match)
 
-    def got(self, name: str, start: float, size: int, peer: int, tag: int, number: int) -> None:
-        """Take down a receive that has just ended."""
+    def record_receive(
+        self, name: str, start: float, size: int, peer: int, tag: int, number: int
+    ) -> None:
+        """Record a receive that has just completed."""
         match = ((number * self.ranks + peer) * self.ranks + self.rank) * 4 + tag
         self._call("receive", name, start, size, peer, match)
 

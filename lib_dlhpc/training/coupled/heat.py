@@ -1,9 +1,9 @@
-"""Heat: u' = diffusivity (u_xx + u_yy) on the unit square, 0 at its edge, its rows in blocks on ranks.
+"""Heat: u' = diffusivity (u_xx + u_yy) on the unit square, 0 at its edge, its rows block-partitioned over ranks.
 
 Explicit Euler in time, central differences in space (LeVeque 2007, "Finite difference methods", section 9.1):
 u += r (north + south + west + east - 4 u), r = diffusivity dt / h^2, stable up to r = 1/4. Every point is
-computed by the same sum in the same order wherever the rows are cut, so any number of ranks gives the same bits.
-With `width` rows of a neighbour at hand a rank takes as many small steps before it needs more.
+computed by the same sum in the same order under any partition, so any number of ranks gives the same bits.
+With a halo `width` rows deep a rank takes `width` small steps between halo exchanges.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.workflow import Simulation, share
 
-POINTS = 5  # of the grid for each wave of a first field, in each direction
+POINTS = 5  # grid points for each wave of an initial field, in each direction
 Field = NDArray[np.float64]
 
 
 class Heat:
-    """The rows of one rank of `comm`; with None all rows, or the first `rows`, for whom nobody is a neighbour.
+    """The rows of one rank of `comm`; without a communicator all rows, or the first `rows`, without neighbors.
 
     field: (rows, grid), a view that the next step changes.
     """
@@ -30,7 +30,7 @@ class Heat:
         self.rows = slice(rows) if rows else share(simulation.grid, rank, ranks)
         self.rows = slice(*self.rows.indices(simulation.grid)[:2])
         self.up, self.down = rank - 1, (rank + 1 if rank + 1 < ranks else -1)
-        # Above and below: rows of a neighbour, or the edge of the square.
+        # Above and below: halo rows of a neighbor, or the edge of the square.
         self.width = simulation.width(ranks)
         self.above, self.below = (self.width if to >= 0 else 1 for to in (self.up, self.down))
         many = self.above + self.rows.stop - self.rows.start + self.below
@@ -40,17 +40,17 @@ class Heat:
 
     @property
     def field(self) -> Field:
-        """The rows as they are now."""
+        """The current rows."""
         return self._now[self.above : -self.below, 1:-1]
 
     def begin(self, field: Field) -> None:
-        """Begin with a field of all rows, (grid, grid)."""
+        """Start from a field of all rows, (grid, grid)."""
         self.field[...] = field[self.rows]
 
     def step(
         self, halo: Callable[[float, float], None] = lambda start, stop: None, now: Any = float
     ) -> None:
-        """Go on by a step, in its small steps. halo(start, stop): told of each exchange, if there is one."""
+        """Advance by one step, in its small steps. halo(start, stop): called after each halo exchange."""
         for number in range(self.simulation.substeps):
             if self.comm is not None and number % self.width == 0:
                 start = now()
@@ -59,9 +59,9 @@ class Heat:
             self._small_step()
 
     def _exchange(self, comm: Any) -> None:
-        """Give the first and the last rows to the neighbours, and take theirs."""
-        up = self.up if self.up >= 0 else _nobody()
-        down = self.down if self.down >= 0 else _nobody()
+        """Exchange halo rows with both neighbors."""
+        up = self.up if self.up >= 0 else _null_rank()
+        down = self.down if self.down >= 0 else _null_rank()
         u, w = self._now, self.width
         first, last = (
             u[self.above : self.above + w],
@@ -83,14 +83,14 @@ class Heat:
         self._now, self._next = self._next, self._now
 
 
-def _nobody() -> int:
+def _null_rank() -> int:
     from mpi4py import MPI
 
     return int(MPI.PROC_NULL)
 
 
 def first_field(simulation: Simulation, number: int) -> Field:
-    """Return the first field of the stretch `number` between two restarts: sine waves of random heights."""
+    """Return the initial field of stretch `number` between two restarts: sine waves of random amplitude."""
     rng = np.random.default_rng([simulation.seed, number])
     many = max(simulation.grid // POINTS, 1)
     heights = rng.normal(size=(many, many))
@@ -106,6 +106,6 @@ def modes(simulation: Simulation, many: int) -> Field:
 
 
 def decay(simulation: Simulation, k: int, m: int, steps: int) -> float:
-    """Return what is left of sin(k pi x) sin(m pi y) after so many steps: exp(-pi^2 (k^2 + m^2) D t)."""
+    """Return the amplitude of sin(k pi x) sin(m pi y) after `steps` steps: exp(-pi^2 (k^2 + m^2) D t)."""
     time = steps * simulation.substeps * simulation.small_step
     return float(np.exp(-(np.pi**2) * (k * k + m * m) * simulation.diffusivity * time))

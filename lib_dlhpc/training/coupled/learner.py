@@ -1,4 +1,4 @@
-"""Learner: the trainer, taken a batch at a time; what it learns is what a field becomes in `sampling` steps."""
+"""Learner: the trainer, one batch at a time; it learns to advance a field by `sampling` steps."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,12 +21,12 @@ from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.trainer import Ranks
 
 TESTED = 64  # samples
-WAVE = 12  # points to the half wave whose decay tells the diffusivity that has been learned
+WAVE = 12  # points to a half wave; its decay gives the learned diffusivity
 Floats = NDArray[Any]
 
 
 def check(workflow: Workflow) -> None:
-    """Raise SpecError for what can be described but not trained in a workflow."""
+    """Raise SpecError for experiments that a workflow cannot train."""
     experiment = workflow.experiment
     strategy = experiment.strategy
     legal = {
@@ -42,21 +42,21 @@ def check(workflow: Workflow) -> None:
             allowed = ", ".join(map(repr, expected))
             raise SpecError(f"{name} = {value!r}: a workflow is trained with {allowed}.")
     if is_shared_out(experiment):
-        raise SpecError("[strategy]: in a workflow every training rank has the whole network.")
+        raise SpecError("[strategy]: in a workflow every training rank has the full network.")
     check_layers(experiment.model)
 
 
 class Learner(Ranks):
-    """One training rank. Batches come from outside; everything else is the trainer's."""
+    """One training rank. Batches are passed in; everything else is inherited from the trainer."""
 
     def learn(self, number: int, batches: int, x: Floats, y: Floats) -> float:
-        """Train on this rank's samples of batch `number` of so many; return its share of the mean loss."""
+        """Train on this rank's samples of batch `number` of `batches`; return its part of the mean loss."""
         mine = share(self.batch, self.comm.rank, self.comm.size)
         self.data.x[mine], self.data.y[mine] = x, y
         return self._step(number, number / batches, np.arange(self.batch))
 
-    def everyone_has(self, it: bool) -> bool:
-        """Return whether all training ranks say so: they must take the same way."""
+    def on_all_ranks(self, it: bool) -> bool:
+        """Return whether `it` is true on all training ranks: they must branch alike."""
         return sum(self.comm.allgather(it)) == self.comm.size
 
     @property
@@ -65,7 +65,7 @@ class Learner(Ranks):
         return len(self.data.x)
 
     def error(self) -> float:
-        """Return how far the network is off on unseen samples, over how far they are from staying as they were.
+        """Return the test error relative to predicting no change.
 
         sqrt(mean (predicted - after)^2 / mean (after - before)^2): 1 is no better than to predict no change.
         """
@@ -73,16 +73,20 @@ class Learner(Ranks):
         return _size(predicted - self.data.test_y) / _size(self.data.test_y - self.data.test_x)
 
     def diffusivity(self, workflow: Workflow) -> float:
-        """Return the diffusivity with which a wave would decay as the network says, in 1/s; nan if it grows."""
+        """Return the diffusivity at which a wave would decay as the network predicts, in 1/s; nan if it grows."""
         simulation = workflow.simulation
         number = max(simulation.grid // WAVE, 1)
         sine = modes(simulation, number)[:, -1]
         wave = np.outer(sine, sine)
         wave /= wave.std()
         after = self.network.forward(wave[None, None].astype(self.network.dtype), training=False)
-        kept = float(np.sum(after * wave) / np.sum(wave * wave))
+        amplitude = float(np.sum(after * wave) / np.sum(wave * wave))
         true = -np.log(decay(simulation, number, number, simulation.sampling))
-        return float(-np.log(kept) / true * simulation.diffusivity) if kept > 0 else float("nan")
+        return (
+            float(-np.log(amplitude) / true * simulation.diffusivity)
+            if amplitude > 0
+            else float("nan")
+        )
 
 
 def learner(
@@ -93,7 +97,7 @@ def learner(
     recorder: Recorder,
     batch: int = 0,
 ) -> Learner:
-    """Return the learner on a rank of `comm`, whose network has its first weights. batch: 0 for the workflow's."""
+    """Return the learner on a rank of `comm`, whose network has its initial weights. batch: 0 for the workflow's."""
     experiment = workflow.experiment
     dtype, many = precision_of(experiment), batch or workflow.batch
     grid = workflow.simulation.grid
@@ -105,7 +109,7 @@ def learner(
 
 
 def _whole(experiment: Experiment) -> Experiment:
-    """Return the experiment with a run of one epoch: the samples of the simulation, once."""
+    """Return the experiment with one epoch: each sample of the simulation once."""
     return replace(experiment, run=replace(experiment.run, epochs=1.0))
 
 

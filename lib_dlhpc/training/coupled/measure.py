@@ -1,8 +1,8 @@
-"""What a point, a sample and a message cost here: measured just before the run, in about a second.
+"""Cost of a grid point, a sample and a message on this machine: measured just before the run, in about a second.
 
-Every rank measures by itself and all do at the same time, so what ranks of one machine take from each other
-(memory bandwidth, clock rate, a core where there are fewer than ranks) is in the figures. Each work is timed at
-two sizes; a straight line through both gives what it costs at least and what each point or sample adds.
+All ranks measure at the same time, so contention between the ranks of one machine (memory bandwidth, clock rate,
+fewer cores than ranks) is included. Each kernel is timed at two sizes; a straight line through both gives its
+fixed cost and its cost per point or sample.
 """
 
 from collections.abc import Callable
@@ -21,21 +21,21 @@ from lib_dlhpc.training.data import precision_of
 from lib_dlhpc.training.exchange import exchange_of
 from lib_dlhpc.training.network import Network
 
-SECONDS = 0.25  # for each size of each work
-PIECES = 12  # that these are cut into: their median counts, and how they vary
+SECONDS = 0.25  # for each size of each kernel
+PIECES = 12  # slices of this time: their median and spread are reported
 TRIPS = 60
 
 
 def measure(workflow: Workflow, comm: Any) -> Costs:
-    """Return what things cost on the ranks of `comm`, the same on all of them."""
+    """Return the costs on the ranks of `comm`, the same on all of them."""
     grid, batch, parts = workflow.simulation.grid, workflow.batch, max(comm.size, 2)
     rows, samples = sorted({most(grid, parts), grid}), sorted({most(batch, parts), batch})
     with ExitStack() as stack:
-        works = [_small_step(workflow, many) for many in rows]
-        works += [_training_step(workflow, many, stack) for many in samples]
-        meet(comm)
-        found = _timed(works)
-    meet(comm)
+        kernels = [_small_step(workflow, many) for many in rows]
+        kernels += [_training_step(workflow, many, stack) for many in samples]
+        barrier(comm)
+        found = _timed(kernels)
+    barrier(comm)
     seconds, varied = [one for one, _ in found], [jitter for _, jitter in found]
     small_step, point = _line([many * grid for many in rows], seconds[: len(rows)])
     update, sample = _line(samples, seconds[len(rows) :])
@@ -48,13 +48,13 @@ def measure(workflow: Workflow, comm: Any) -> Costs:
     )  # fmt: skip
 
 
-def meet(comm: Any) -> None:
+def barrier(comm: Any) -> None:
     """Wait for all ranks, without keeping a core busy."""
     wait_until(comm.Ibarrier().Test)
 
 
 def _small_step(workflow: Workflow, rows: int) -> Callable[[], int]:
-    """Return what does some small steps on so many rows and says how many."""
+    """Return a function that takes small steps on `rows` rows and returns how many."""
     heat = Heat(workflow.simulation, rows=rows)
     heat.begin(first_field(workflow.simulation, 0))
 
@@ -66,7 +66,7 @@ def _small_step(workflow: Workflow, rows: int) -> Callable[[], int]:
 
 
 def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callable[[], int]:
-    """Return what does a training step of one rank with so many samples."""
+    """Return a function that takes one training step of one rank on `samples` samples."""
     from mpi4py import MPI
 
     experiment, calls = workflow.experiment, Calls(0, 1)
@@ -84,23 +84,23 @@ def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callab
     return step
 
 
-def _timed(works: list[Callable[[], int]]) -> list[tuple[float, float]]:
-    """Return for each work the s of one unit, and how much pieces of it vary (sigma over mean).
+def _timed(kernels: list[Callable[[], int]]) -> list[tuple[float, float]]:
+    """Return for each kernel the s of one unit and the relative variation of the pieces (sigma over mean).
 
-    The works take turns, so that what else goes on in the machine is in all of them alike.
+    The kernels alternate, so that other load on the machine affects all of them alike.
     """
-    for work in works:
-        work()
-    pieces = [[_piece(work) for work in works] for _ in range(PIECES)]
+    for kernel in kernels:
+        kernel()
+    pieces = [[_slice(kernel) for kernel in kernels] for _ in range(PIECES)]
     low, middle, high = np.percentile(pieces, [16, 50, 84], axis=0)
     return list(zip(middle.tolist(), ((high - low) / 2 / middle).tolist(), strict=True))
 
 
-def _piece(work: Callable[[], int]) -> float:
-    """Return the s of a unit of `work`, which says how many it did, in a short while."""
+def _slice(kernel: Callable[[], int]) -> float:
+    """Return the s of a unit of `kernel`, which returns how many units it did, measured briefly."""
     done, begun = 0, perf_counter()
     while perf_counter() - begun < SECONDS / PIECES:
-        done += work()
+        done += kernel()
     return (perf_counter() - begun) / done
 
 
@@ -109,14 +109,14 @@ def _line(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
     if len(sizes) == 1:
         return 0.0, seconds[0] / sizes[0]
     each = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
-    if each <= 0:  # noise: all that is known is that size matters little
+    if each <= 0:  # noise: the size hardly matters
         each = seconds[1] / sizes[1] * 1e-3
     each = min(each, seconds[1] / sizes[1])
     return max(seconds[1] - each * sizes[1], 0.0), each
 
 
 def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
-    """Return (s of a message, s of each of its bytes) between ranks 0 and 1; 0 where there is but one rank."""
+    """Return (s of a message, s of each of its bytes) between ranks 0 and 1; 0 with one rank."""
     if comm.size == 1:
         return 0.0, 0.0
     small = 8 * workflow.simulation.grid
@@ -125,13 +125,13 @@ def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
     if comm.rank < 2:
         sizes = [small, max(large, 2 * small)]
         found[:] = _line(sizes, [_trip(comm, size) for size in sizes])
-    meet(comm)
+    barrier(comm)
     comm.Bcast(found)
     return float(found[0]), float(found[1])
 
 
 def _trip(comm: Any, size: int) -> float:
-    """Return the s in which two ranks exchange messages of so many bytes."""
+    """Return the s in which two ranks exchange messages of `size` bytes."""
     other, there, back = 1 - comm.rank, np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     found = []
     for _ in range(TRIPS):

@@ -1,4 +1,4 @@
-"""couple: simulate and train, on the ranks that the workflow says, and tell what came of it."""
+"""couple: simulate and train on the ranks that the workflow assigns, and return the result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from lib_dlhpc.training.coupled.buffer import Inlet, Outlet
 from lib_dlhpc.training.coupled.calls import Calls, gathered
 from lib_dlhpc.training.coupled.heat import Heat
 from lib_dlhpc.training.coupled.learner import Learner, check, learner
-from lib_dlhpc.training.coupled.measure import measure, meet
+from lib_dlhpc.training.coupled.measure import barrier, measure
 from lib_dlhpc.training.coupled.samples import Samples
 from lib_dlhpc.training.data import precision_of
 from lib_dlhpc.training.exchange import exchange_of
@@ -25,12 +25,12 @@ from lib_dlhpc.training.trainer import FAR, Diverged
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """What came of a coupled run; on rank 0, which may have simulated only."""
+    """The result of a coupled run, on rank 0, which may only have simulated."""
 
     timeline: Timeline
     seconds: float
     costs: Costs
-    steps: int  # training steps; more than batches where it trains again
+    steps: int  # training steps; more than batches where batches are repeated
     losses: list[float]  # of each training step
     errors: tuple[float, float]  # before and after: see Learner.error
     diffusivity: float  # as learned
@@ -38,10 +38,10 @@ class Coupled:
 
 
 def couple(workflow: Workflow, comm: Any) -> Coupled | None:
-    """Run a workflow on the ranks of `comm`; all of them call this. Returns what came of it on rank 0.
+    """Run a workflow on the ranks of `comm`; all of them call this. Returns the result on rank 0.
 
-    Raises SpecError for what cannot be run on so many ranks, Diverged when the loss is no number, or
-    what was learned ends FAR from the truth.
+    Raises SpecError for what cannot run on this number of ranks, Diverged when the loss is not finite or the
+    final test error exceeds FAR.
     """
     simulating, training = workflow.sides(comm.size)
     check(workflow)
@@ -57,46 +57,46 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
         mine = share(workflow.batch, theirs.rank, theirs.size) if theirs else slice(0, 0)
         inlet = Inlet(workflow, comm, simulating, mine, calls) if theirs else None
         shift = offset(comm) if comm.size > 1 else 0.0
-        meet(comm)
+        barrier(comm)
         begun = calls.now()
-        losses = _play(workflow, samples, outlet, inlet, own)
+        losses = _simulate_and_train(workflow, samples, outlet, inlet, own)
         ended = calls.now()
-        meet(comm)
-        told = None
+        barrier(comm)
+        outcome = None
         if own:
             losses = theirs.allreduce(np.array(losses)).tolist()
             after, learned = own.error(), own.diffusivity(workflow)
-            told = (losses, (before, after), learned, own.network.weights.copy())
+            outcome = (losses, (before, after), learned, own.network.weights.copy())
     seconds = max(comm.allgather(ended - begun))
     timeline = gathered(calls, comm, shift)
-    told = comm.bcast(told, training[0])
-    before, after = told[1]
+    outcome = comm.bcast(outcome, training[0])
+    before, after = outcome[1]
     if not after <= FAR * max(before, 1.0):  # nor a number
         raise Diverged(
-            f"training ended {after:,.3g} times as far off as predicting no change, which counts as diverged;"
-            f" take a smaller training.rate than {workflow.experiment.training.rate:g}"
+            f"training ended with {after:,.3g} times the error of predicting no change, which counts as diverged;"
+            f" use a smaller training.rate than {workflow.experiment.training.rate:g}"
         )
     if timeline is None:
         return None
-    losses, errors, learned, weights = told
+    losses, errors, learned, weights = outcome
     return Coupled(timeline, seconds, costs, len(losses), losses, errors, learned, weights)
 
 
-def _play(
+def _simulate_and_train(
     workflow: Workflow,
     samples: Samples | None,
     outlet: Outlet | None,
     inlet: Inlet | None,
     own: Learner | None,
 ) -> list[float]:
-    """Do what this rank has to do with all batches; return its share of the losses."""
+    """Run this rank's part of all batches; return its part of the losses."""
     losses: list[float] = []
     left = workflow.batches
     while left:
         many = min(workflow.coupling.depth, left)
         for _ in range(many):
             if samples and outlet:
-                made = samples.batch(workflow.batch, outlet.carry_on)
+                made = samples.batch(workflow.batch, outlet.progress)
                 outlet.give(made)
         for _ in range(many):
             if inlet and own:
@@ -110,10 +110,10 @@ def _play(
 
 
 def _train(workflow: Workflow, inlet: Inlet, own: Learner) -> list[float]:
-    """Train on the next batch; before, on the last once more as long as there is none, if the workflow says so."""
+    """Train on the next batch; until it arrives, repeat the last one if the workflow asks for it."""
     losses = []
     if workflow.coupling.empty == "again":
-        while inlet.taken and not own.everyone_has(inlet.is_there()):
+        while inlet.taken and not own.on_all_ranks(inlet.has_arrived()):
             losses.append(own.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
     inlet.take()
     losses.append(own.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
@@ -122,7 +122,7 @@ def _train(workflow: Workflow, inlet: Inlet, own: Learner) -> list[float]:
 
 @contextmanager
 def _sides(comm: Any, simulating: range, training: range) -> Iterator[tuple[Any, Any]]:
-    """Give the communicators of the side that simulates and of the side that trains, None where it is not ours."""
+    """Yield the communicators of the simulating and of the training ranks, None where this rank is no member."""
     made = [
         (comm.Split(int(comm.rank in side), comm.rank), side) for side in (simulating, training)
     ]

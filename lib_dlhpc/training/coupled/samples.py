@@ -1,7 +1,7 @@
-"""Fields made into samples: what a field is and what has become of it, batch after batch.
+"""Fields turned into samples: a field and its later state, batch after batch.
 
 Sample number i is the field before and after the steps [i sampling, (i + 1) sampling); every `restart` steps
-the simulation begins with a new first field, so no sample spans two of them.
+the simulation restarts from a new initial field, so no sample spans two of them.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from lib_dlhpc.spec.workflow import Simulation
 from lib_dlhpc.training.coupled.heat import Heat, first_field
 
-UNSEEN = 1_000_000  # added to the seed of what is tested with
+UNSEEN = 1_000_000  # offset of the seed of the test samples
 
 
 class Log(Protocol):
-    """Where it is taken down what a rank does: a Recorder."""
+    """The part of a Recorder that is used here."""
 
     def now(self) -> float:
         """Return the seconds of this rank's clock."""
 
     def add(self, kind: str, name: str, start: float, stop: float) -> None:
-        """Take down something that this rank does."""
+        """Record an activity of this rank."""
 
 
-class Nothing:
-    """A Log that takes nothing down."""
+class NoLog:
+    """A Log that records nothing."""
 
     def now(self) -> float:
         """Return no time."""
@@ -43,7 +43,7 @@ class Samples:
 
     def __init__(self, heat: Heat, log: Log) -> None:
         self.heat, self.log, self.number = heat, log, 0
-        self._since = 0.0  # when the simulation went on last
+        self._since = 0.0  # when the simulation last resumed
 
     def batch(self, many: int, between: Callable[[], None] = lambda: None) -> NDArray[np.float64]:
         """Return the next samples: (before and after, many, rows, grid). between: called after each."""
@@ -68,13 +68,13 @@ class Samples:
         self.number += 1
 
     def _halo(self, start: float, stop: float) -> None:
-        """Part the simulation's time at an exchange of rows."""
+        """Split the simulation's time at a halo exchange."""
         self.log.add("region", "simulate", self._since, start)
         self.log.add("wait", "exchange rows", start, stop)
         self._since = stop
 
 
 def unseen(simulation: Simulation, many: int) -> NDArray[np.float64]:
-    """Return samples of other first fields than those that are trained with: (2, many, grid, grid)."""
+    """Return samples of initial fields that training never sees: (2, many, grid, grid)."""
     other = replace(simulation, seed=simulation.seed + UNSEEN, restart=4 * simulation.sampling)
-    return Samples(Heat(other), Nothing()).batch(many)
+    return Samples(Heat(other), NoLog()).batch(many)

@@ -1,4 +1,4 @@
-"""What each MPI rank executes: python -m mpi4py -m lib_dlhpc.training.coupled.worker FOLDER RANKS.
+"""One MPI rank of a coupled run: python -m mpi4py -m lib_dlhpc.training.coupled.worker FOLDER RANKS.
 
 Reads workflow.toml from the folder; rank 0 writes result.json, timeline.npz and weights.npy there.
 """
@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lib_dlhpc.lifetime.files import write_text
-from lib_dlhpc.training.watching import unname_shared
+from lib_dlhpc.training.shared_memory import unname_shared
 
 
 def main(folder: Path, expected: int) -> None:
-    """Run the workflow; `expected` is the number of ranks that was asked for."""
+    """Run the workflow; `expected` is the number of ranks requested."""
     import numpy as np
     from mpi4py import MPI
 

@@ -1,1 +1,1 @@
-"""What the labs of labs/ stand on: emulated ranks, a recorded step, findings in words."""
+"""The base of the labs in labs/: emulated ranks, recorded steps, findings."""

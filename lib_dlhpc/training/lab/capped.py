@@ -1,9 +1,9 @@
-"""A small run in a process of its own, under a cap of memory that the system holds: what it takes, and whether it may.
+"""A small run in its own process under a memory cap enforced by the system: its peak, or its refusal.
 
-    told = capped(experiment, cap=60e6)      told.refused, or told.peak in B and told.seconds of a step
+    result = capped(experiment, cap=60e6)    result.refused, or result.peak in B and result.seconds of a step
 
-Both are counted above what Python and numpy take before the network is made. Without a cap it runs freely.
-`python -m lib_dlhpc.training.lab.capped` is the process; it reads the experiment and tells the rest as JSON.
+Cap and peak count memory above the baseline of Python and numpy. Without a cap it runs freely.
+`python -m lib_dlhpc.training.lab.capped` is the process; it reads the experiment and prints the result as JSON.
 """
 
 import json
@@ -32,19 +32,19 @@ from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.optimizers import Optimizer
 
 STATUS = Path("/proc/self/status")
-PATIENCE = 180.0  # s until a run is given up
+PATIENCE = 180.0  # s, timeout of a run
 STEPS = 4
-PIECE = 1 << 20  # elements of weights that are looked at together
-STACK = 256 * 1024  # B, of a thread: they count as data
+PIECE = 1 << 20  # elements of weights that are hashed at a time
+STACK = 256 * 1024  # B, of a thread: stacks count as data
 SLACK = 2_000_000  # B for Python's own small objects
-# Each array is a mapping of its own, so that what is let go of is the system's again at once.
+# Allocate each array by mmap, so that freed memory returns to the system at once.
 ALONE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 ALONE |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What came of a run. peak: B, resident; seconds: of the quickest step; loss, weights: to the bit, as text."""
+class CappedRun:
+    """The result of a run. peak: B, resident; seconds: of the fastest step; loss, weights: exact, as text."""
 
     refused: str = ""
     peak: float = 0.0
@@ -54,18 +54,18 @@ class Told:
 
 
 def available() -> bool:
-    """Return whether this system tells what a process holds, and can hold it to a cap."""
+    """Return whether this system reports a process's memory and can cap it."""
     return STATUS.exists()
 
 
-def capped(experiment: Experiment, cap: float | None = None, steps: int = STEPS) -> Told:
-    """Train a network of an experiment for some steps on one process. cap: B, None for none.
+def capped(experiment: Experiment, cap: float | None = None, steps: int = STEPS) -> CappedRun:
+    """Train the network of an experiment for some steps in one process. cap: B, None for no cap.
 
-    The strategy's microbatches, recompute and offload are carried out; there is one rank. Raises LabError
-    where the process fails for another reason than its cap, or does not end.
+    The strategy's microbatches, recompute and offload apply; there is one rank. Raises LabError if the process
+    fails for another reason than its cap, or times out.
     """
     if not available():
-        raise LabError("This system does not tell what a process holds (/proc); Linux does.")
+        raise LabError("This system does not report the memory of a process (/proc); Linux does.")
     with owned.temporary_folder("dlhpc-capped-") as folder:
         words = [sys.executable, "-m", __name__, str(folder), str(cap or 0.0), str(steps)]
         try:
@@ -79,32 +79,32 @@ def capped(experiment: Experiment, cap: float | None = None, steps: int = STEPS)
     if not lines:
         last = (run.stderr.strip() or f"status {run.returncode}").splitlines()[-1]
         raise LabError(f"The run ended with an error: {last}")
-    return Told(**json.loads(lines[-1]))
+    return CappedRun(**json.loads(lines[-1]))
 
 
 def main() -> None:
-    """Train under the cap, and tell what came of it."""
+    """Train under the cap and print the result."""
     folder, cap, steps = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     experiment = loads(sys.stdin.read())
     ones = np.ones((256, 256), np.float32)
-    ones @ ones  # the library takes its own memory
+    ones @ ones  # the BLAS library allocates its buffers
     del ones
-    _run(experiment, folder, 1, build("mlp", {"widths": [8, 8]}))  # all code is loaded
+    _run(experiment, folder, 1, build("mlp", {"widths": [8, 8]}))  # loads all code
     before = _status("VmHWM")
     try:
         with held(cap):
-            told = _run(experiment, folder, steps)
+            result = _run(experiment, folder, steps)
     except (MemoryError, OSError) as error:
         if isinstance(error, OSError) and error.errno != ENOMEM:
             raise
-        print(json.dumps(asdict(Told(refused=str(error) or "MemoryError"))), flush=True)
+        print(json.dumps(asdict(CappedRun(refused=str(error) or "MemoryError"))), flush=True)
         return
-    print(json.dumps(asdict(told) | {"peak": float(_status("VmHWM") - before)}), flush=True)
+    print(json.dumps(asdict(result) | {"peak": float(_status("VmHWM") - before)}), flush=True)
 
 
 @contextmanager
 def held(cap: float) -> Iterator[None]:
-    """Let the system refuse this process more than `cap` B above what it has; 0: no cap."""
+    """Limit this process to `cap` B above its current memory; 0: no cap."""
     from resource import RLIMIT_DATA, getrlimit, setrlimit
     from threading import stack_size
 
@@ -118,7 +118,7 @@ def held(cap: float) -> Iterator[None]:
         setrlimit(RLIMIT_DATA, before)
 
 
-def _run(experiment: Experiment, folder: Path, steps: int, model: Model | None = None) -> Told:
+def _run(experiment: Experiment, folder: Path, steps: int, model: Model | None = None) -> CappedRun:
     """Train; model: another than the experiment's."""
     strategy, training = experiment.strategy, experiment.training
     optimizer = Optimizer(strategy.optimizer, training)
@@ -134,7 +134,7 @@ def _run(experiment: Experiment, folder: Path, steps: int, model: Model | None =
         for _ in range(steps):
             begin = time.perf_counter()
             network.begin_step([len(part) for part in cut])
-            own.rate = training.rate  # for weights on disk, which move as backward goes
+            own.rate = training.rate  # for weights on disk, updated during backward
             loss = sum(_pass(network, len(part), int(strategy.batch), rng) for part in cut)
             if strategy.offload != "all":
                 optimizer.update(network, training.rate)
@@ -147,11 +147,11 @@ def _run(experiment: Experiment, folder: Path, steps: int, model: Model | None =
                 own.read("weights", piece.start, piece.stop) if on_disk else network.weights[piece]
             )
             digest.update(part.tobytes())
-    return Told("", 0.0, min(took), float(loss).hex(), digest.hexdigest())
+    return CappedRun("", 0.0, min(took), float(loss).hex(), digest.hexdigest())
 
 
 def _pass(network: Network, samples: int, batch: int, rng: np.random.Generator) -> float:
-    """Go forward and back with made-up samples; return their part of the mean loss of the batch."""
+    """Run forward and backward on synthetic samples; return their part of the mean loss of the batch."""
     model, labels = network.model, network.model.output_shape[-1]
     shape = (samples, *model.input_shape)
     words = model.layers[0].kind == "embedding"
@@ -165,7 +165,7 @@ def _pass(network: Network, samples: int, batch: int, rng: np.random.Generator) 
 
 
 def _status(name: str) -> int:
-    """Return what the system says of this process, in B."""
+    """Return a field of /proc/self/status, in B."""
     return 1024 * int(STATUS.read_text().split(f"{name}:")[1].split()[0])
 
 

@@ -1,4 +1,4 @@
-"""Findings of a lab: one law each, kept or not, and words that say what is wrong but not what to write.
+"""Findings of a lab: one law each, which holds or not, with a hint at what is wrong but not at the solution.
 
 findings = [kept("Replicas agree", "After three steps all weights are the same."), ...]
 print(as_text(findings))
@@ -10,7 +10,7 @@ from zlib import crc32
 
 
 class Finding(NamedTuple):
-    """What a check has found. right: None where it could not be looked at yet."""
+    """The result of a check. right: None if it could not be checked yet."""
 
     law: str
     right: bool | None
@@ -28,7 +28,7 @@ def broken(law: str, words: str) -> Finding:
 
 
 def later(law: str, words: str = "Looked at as soon as the laws above hold.") -> Finding:
-    """The law cannot be looked at yet."""
+    """The law cannot be checked yet."""
     return Finding(law, None, words)
 
 
@@ -57,5 +57,5 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 
 def seed_of(name: str) -> int:
-    """Return the number that a learner's name stands for: the same on every machine and every day."""
+    """Return a seed derived from a learner's name, the same on every machine."""
     return crc32(" ".join(name.split()).casefold().encode())

@@ -1,7 +1,7 @@
-"""A step played on a machine of the learner's own: the numbers are real, the clock is the machine's.
+"""A step simulated on a learner's own machine: the numbers are real, the clock is the machine model's.
 
-Ranks are emulated; their gradients are computed and summed. What each layer takes, and each sum on a ring,
-is what the machine's description says: the same that a simulation of the experiment reckons with.
+Ranks are emulated; their gradients are computed and allreduced. The time of each layer and of each ring allreduce
+comes from the machine description, as in a simulation of the experiment.
 """
 
 from typing import Any, NamedTuple
@@ -17,19 +17,21 @@ from lib_dlhpc.training.data import load
 from lib_dlhpc.training.lab.ranks import Post, emulate
 from lib_dlhpc.training.lab.step import Step
 from lib_dlhpc.training.lab.watch import Noted, WatchedNetwork, seen, step_rows
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.loss import softmax_cross_entropy
 
 RANKS, BATCH, RATE = 4, 32, 0.05  # BATCH: samples of a rank
 
 
 class Watched(NamedTuple):
-    """What was seen of one step on all ranks."""
+    """The record of one step on all ranks."""
 
     timeline: Timeline
     posts: list[list[Post]]  # of each rank
-    places: list[list[Any]]  # which gradients each post sent: (first, one past last), or None
-    size: int  # gradients in all
+    places: list[
+        list[Any]
+    ]  # the gradients that each allreduce sent: (first, one past last), or None
+    size: int  # number of gradients
 
 
 def machine_of(seed: int) -> Experiment:
@@ -51,7 +53,7 @@ def machine_of(seed: int) -> Experiment:
         },
     }
     experiment = read_experiment(base)
-    # Bytes alone take `ratio` of backward, so all but the last bucket can hide, and latency decides how many.
+    # Transfer takes `ratio` of backward, so all but the last bucket can overlap; latency limits the number of buckets.
     backward = layer_times(
         experiment.model, experiment.machine.device, BATCH, "fp64"
     ).backward.sum()
@@ -64,14 +66,14 @@ def machine_of(seed: int) -> Experiment:
 
 
 def sum_seconds(experiment: Experiment, size: float) -> float:
-    """Return the seconds that a sum of `size` bytes takes on a ring of the machine's ranks."""
+    """Return the seconds of a ring allreduce of `size` bytes over the machine's ranks."""
     ranks = int(experiment.devices)
     plan = schedule("ring", ranks, ranks)
     return price(plan, network=network_of(experiment), itemsize=size / ranks).total  # type: ignore[arg-type]
 
 
 def watch(step: Step, experiment: Experiment, seed: int = 0) -> Watched:
-    """Play one step on the machine, equal shares. Raises LabError: see `emulate`."""
+    """Simulate one step on the machine, with equal batches. Raises LabError: see `emulate`."""
     batch, ranks = int(experiment.strategy.batch), int(experiment.devices)
     times = layer_times(experiment.model, experiment.machine.device, batch, "fp64")
     update = float(update_time(experiment.model, experiment.machine.device, "sgd"))
@@ -82,20 +84,20 @@ def watch(step: Step, experiment: Experiment, seed: int = 0) -> Watched:
         step(network, softmax_cross_entropy, *samples[comm.rank], comm, RATE)
         return step_rows(network, comm, update), *seen(network, comm)
 
-    told = emulate(ranks, program, lambda size: sum_seconds(experiment, size))
-    return _together(told, experiment)
+    results = emulate(ranks, program, lambda size: sum_seconds(experiment, size))
+    return _joined(results, experiment)
 
 
 def watch_here(step: Step, experiment: Experiment, comm: Any, seed: int = 0) -> Watched | None:
-    """Do one step on the real ranks of `comm`, by their own clocks; return what was seen on rank 0."""
-    mine, told = _samples(experiment, seed, comm.size)[comm.rank], None
+    """Run one step on the real ranks of `comm`, by their own clocks; return the record on rank 0."""
+    mine, results = _samples(experiment, seed, comm.size)[comm.rank], None
     for _ in range(2):  # the first one sets up connections and memory
         noted = Noted(comm)
         network = WatchedNetwork(experiment.model, seed, noted)
         comm.Barrier()
         step(network, softmax_cross_entropy, *mine, noted, RATE)
-        told = comm.gather((step_rows(network, noted), *seen(network, noted)))
-    return None if told is None else _together(told, experiment)
+        results = comm.gather((step_rows(network, noted), *seen(network, noted)))
+    return None if results is None else _joined(results, experiment)
 
 
 def _samples(experiment: Experiment, seed: int, ranks: int) -> list[tuple[Array, Array]]:
@@ -105,8 +107,8 @@ def _samples(experiment: Experiment, seed: int, ranks: int) -> list[tuple[Array,
     return [(data.x[mine], data.y[mine]) for mine in order]
 
 
-def _together(told: Any, experiment: Experiment) -> Watched:
-    rows, posts, places = zip(*told, strict=True)
+def _joined(results: Any, experiment: Experiment) -> Watched:
+    rows, posts, places = zip(*results, strict=True)
     zero = min(row.start for part in rows for row in part)
     every = [
         row._replace(start=row.start - zero, stop=row.stop - zero) for part in rows for row in part
@@ -116,15 +118,15 @@ def _together(told: Any, experiment: Experiment) -> Watched:
 
 
 def hidden_share(timeline: Timeline) -> float:
-    """Return which part of the time that ranks exchange they compute as well, 0 to 1; 1 without exchange."""
-    talk = timeline.where("communication")
-    if not talk.any():
+    """Return the fraction of communication that is overlapped by computation; 1 without communication."""
+    communication = timeline.where("communication")
+    if not communication.any():
         return 1.0
-    alone = exposed(timeline).sum()
-    only_talk = exposed(timeline.select(talk)).sum()
-    return float(np.clip(1 - alone / only_talk, 0.0, 1.0))
+    exposed_seconds = exposed(timeline).sum()
+    communicating = exposed(timeline.select(communication)).sum()
+    return float(np.clip(1 - exposed_seconds / communicating, 0.0, 1.0))
 
 
 def seconds_of(timeline: Timeline) -> float:
-    """Return how long the step took, to the end of the slowest rank's."""
+    """Return the duration of the step on the slowest rank."""
     return float(timeline.stop.max() - timeline.start.min())

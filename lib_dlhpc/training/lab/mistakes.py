@@ -1,18 +1,18 @@
-"""Mistakes of programs of several ranks, as errors with words; what mpi4py's buffers mean."""
+"""Errors of parallel programs with explanations, and the meaning of mpi4py buffer arguments."""
 
 from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 
 class LabError(RuntimeError):
-    """What a program of several ranks did wrong, in words."""
+    """An error of a parallel program, explained."""
 
 
 class Unmet(LabError):
-    """Ranks wait for a call that some rank will never make; `call` is its number, from 0."""
+    """A deadlock: ranks wait for a call that some rank never makes; `call` is its number, from 0."""
 
     def __init__(self, words: str, call: float) -> None:
         super().__init__(words)
@@ -20,24 +20,24 @@ class Unmet(LabError):
 
 
 class Mismatch(LabError):
-    """Ranks meet in calls that do not belong together."""
+    """Ranks make calls that do not match."""
 
 
 class Endless(LabError):
-    """Ranks that still compute when nobody wants to wait any longer."""
+    """Ranks still compute at the timeout."""
 
 
 def is_in_place(send: Any) -> bool:
-    """Return whether `send` says that the array to receive into is the one to send."""
+    """Return whether `send` is MPI.IN_PLACE or None."""
     from mpi4py import MPI
 
     return send is None or isinstance(send, type(MPI.IN_PLACE))
 
 
 def array_of(value: Any, does: str = "sends") -> Array:
-    """Return the array that mpi4py's buffer means: array, [array, type], [array, count, type].
+    """Return the array of an mpi4py buffer argument: array, [array, type], [array, count, type].
 
-    Raises Mismatch where it is none, or not in one piece.
+    Raises Mismatch if it is no array, or not contiguous.
     """
     array, count = value, None
     if isinstance(value, list | tuple) and value:
@@ -48,12 +48,14 @@ def array_of(value: Any, does: str = "sends") -> Array:
             " with a small one any Python object."
         )
     if not array.flags.c_contiguous:
-        raise Mismatch(f"a rank {does} an array that is not in one piece: MPI moves one piece.")
+        raise Mismatch(
+            f"a rank {does} an array that is not contiguous: MPI needs contiguous memory."
+        )
     return array if count is None else array.reshape(-1)[:count]
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes that a value moves; what is no array counts as one number."""
+    """Return the bytes that a value moves; other objects count as one number."""
     if isinstance(value, list | tuple):
         return sum(map(bytes_of, value))
     return int(value.nbytes) if isinstance(value, np.ndarray) else 8

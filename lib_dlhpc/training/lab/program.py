@@ -17,13 +17,13 @@ UNUSABLE = 2  # exit status where nothing could be checked
 
 
 class Unusable(LabError):
-    """What is wrong before anything is checked, in words: every rank sees it, so none waits for another."""
+    """An error before any check starts; all ranks detect it, so none waits for another."""
 
 
 def end_together(main: Callable[[], None]) -> None:
-    """Run `main`; a rank that raises says why, in a sentence, and ends all others, which would wait for ever.
+    """Run `main`; a rank that raises prints the reason and aborts the others, which would wait forever.
 
-    Where every rank has to stop (Unusable), the first one says it and all leave in peace.
+    If all ranks stop (Unusable), rank 0 prints it and all exit.
     """
     try:
         main()
@@ -33,16 +33,16 @@ def end_together(main: Callable[[], None]) -> None:
         comm = MPI.COMM_WORLD
         alike = isinstance(error, Unusable)
         if not alike or comm.rank == 0:
-            print(_told(error, comm.rank, comm.size), file=sys.stderr, flush=True)
+            print(_message(error, comm.rank, comm.size), file=sys.stderr, flush=True)
         if alike or comm.size == 1:
             sys.exit(UNUSABLE)
         MPI.COMM_WORLD.Abort(1)
 
 
 def arguments(*names: str, optional: int = 0) -> list[str]:
-    """Return the words of the command line; the last `optional` ones may be missing.
+    """Return the command-line arguments; the last `optional` ones may be missing.
 
-    Raises Unusable, which says what is wanted, where they are fewer or more.
+    Raises Unusable with a usage message if the number is wrong.
     """
     given = sys.argv[1:]
     if not len(names) - optional <= len(given) <= len(names) or "-h" in given or "--help" in given:
@@ -53,7 +53,7 @@ def arguments(*names: str, optional: int = 0) -> list[str]:
 
 
 def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return what a learner's file defines. Raises Unusable where there is none, or one that lacks a name."""
+    """Return the definitions of a learner's file. Raises Unusable if it is missing or lacks a name."""
     try:
         given = runpy.run_path(path)
     except OSError as error:
@@ -66,8 +66,8 @@ def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _told(error: Exception, rank: int, ranks: int) -> str:
-    """Return an error in words: one sentence, but all there is to know if it is none of the learner's."""
+def _message(error: Exception, rank: int, ranks: int) -> str:
+    """Return an error message: one sentence, or the traceback if the error is not in the learner's file."""
     known = isinstance(error, Unusable) or str(error).lower().startswith(f"rank {rank}:")
     where = f"Rank {rank}: " * (ranks > 1 and not known)
     if isinstance(error, LabError | SpecError):
@@ -80,17 +80,17 @@ def _told(error: Exception, rank: int, ranks: int) -> str:
 
 
 def _mistake(error: Exception, path: str) -> str:
-    """Return what kind of mistake it is, and the line of the learner's file in which it was made."""
+    """Return the kind of error and its line in the learner's file."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame for frame in frames if Path(frame.filename).resolve() == Path(path).resolve()]
-    said = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
     if not lines:
-        return said
-    return f"{Path(path).name}, line {lines[-1].lineno}, in {lines[-1].name}: {said}"
+        return text
+    return f"{Path(path).name}, line {lines[-1].lineno}, in {lines[-1].name}: {text}"
 
 
 class Followed(tuple[Any, ...]):
-    """A stream of instructions that knows which one its rank has come to."""
+    """An instruction stream that tracks the current instruction of its rank."""
 
     at: Any = None
 
@@ -101,10 +101,10 @@ class Followed(tuple[Any, ...]):
         self.at = None
 
 
-def tell_where(stream: Iterable[Any], rank: int, patience: float = 20.0) -> Followed:
-    """Return the stream; if its rank is in the same instruction after `patience` s, it says so and ends all.
+def report_stuck(stream: Iterable[Any], rank: int, patience: float = 20.0) -> Followed:
+    """Return the stream, watched: a rank that stays in one instruction for `patience` s reports it and exits.
 
-    Real ranks that wait for each other would do so for ever, and nobody would know in which call.
+    Otherwise deadlocked real ranks would hang without a hint at the call.
     """
     followed = Followed(stream)
 
@@ -118,7 +118,7 @@ def tell_where(stream: Iterable[Any], rank: int, patience: float = 20.0) -> Foll
                     file=sys.stderr,
                     flush=True,
                 )
-                sleep(1.0)  # others say where they are
+                sleep(1.0)  # time for other ranks to report
                 os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

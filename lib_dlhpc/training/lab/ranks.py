@@ -1,10 +1,10 @@
-"""Emulated ranks: threads of one process that talk as mpi4py's communicators do, and mistakes that get words.
+"""Emulated ranks: threads of one process with mpi4py's communicator interface, and explained errors.
 
     results = emulate(4, lambda comm: comm.allreduce(comm.rank))
 
-Where MPI would hang, an error says who waits for whom: ranks meet in the order of their calls, so a call
-that a rank has returned without making can never be made. Sums are taken in the order of the ranks, so the
-same program gives the same bytes. A result is there only after Wait; until then the buffer holds NaN.
+Where MPI would hang, an error names who waits for whom: collectives match in the order of the calls, so a call
+that a rank has returned without making will never match. Sums are taken in rank order, so the same program gives
+the same bytes. A result is valid after Wait; until then the buffer holds NaN.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lib_dlhpc.training.lab.letters import HINT, Boxes, Correspondent, Letter
+from lib_dlhpc.training.lab.messages import HINT, MatchQueues, Message, PointToPoint
 from lib_dlhpc.training.lab.mistakes import (
     Endless,
     LabError,
@@ -32,10 +32,10 @@ from lib_dlhpc.training.lab.mistakes import (
     ranks_named,
     ranks_wait,
 )
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
-PATIENCE = 10.0  # s that ranks may take together: a step is done in a fraction of one
-POLL = 1e-6  # s of a rank's clock for asking in vain whether a sum is there
+PATIENCE = 10.0  # s, timeout of a program: a step takes a fraction of one
+POLL = 1e-6  # s of a rank's clock for an unsuccessful Test
 KNOWN = (
     "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier; Send, Recv, Isend,"
     " Irecv, Sendrecv, send, recv, isend, irecv, sendrecv"
@@ -43,11 +43,11 @@ KNOWN = (
 
 
 class _Stopped(BaseException):
-    """A rank has run for too long, or its caller was interrupted."""
+    """Stops a rank after a timeout or an interrupt of its caller."""
 
 
 class Witness(Protocol):
-    """Who knows which gradients are there: see watch.py."""
+    """An observer of which gradients are complete: see watch.py."""
 
     complete: int  # gradients[complete:] are this step's
     running: bool  # backward
@@ -55,32 +55,32 @@ class Witness(Protocol):
 
 @dataclass
 class Post:
-    """One sum of arrays that a rank has begun."""
+    """One allreduce that a rank has started."""
 
-    send: Array  # what was given, as the rank has it in memory
+    send: Array  # the rank's send buffer
     sent: Array  # its values at that moment
     begun: float  # s of the rank's clock
-    ended: float = np.nan  # s; no number until it is waited for
+    ended: float = np.nan  # s; NaN until Wait
     waited: bool = False
-    changed: bool = False  # what was given was written to before the sum was waited for
+    changed: bool = False  # the send buffer was modified before Wait
     complete: int = 0  # gradients[complete:] were this step's when it began
-    inside: bool = False  # begun while backward went on
-    stood: tuple[float, float] = (0.0, 0.0)  # s between which the rank stood still for it
-    stood_inside: bool = False  # and did so while backward went on
+    inside: bool = False  # started during backward
+    stood: tuple[float, float] = (0.0, 0.0)  # start and end of the rank's wait for it, s
+    stood_inside: bool = False  # the wait was during backward
 
     def seen(self, witness: Witness | None) -> None:
-        """Note what is complete as it begins."""
+        """Record which gradients are complete at the start."""
         if witness is not None:
             self.complete, self.inside = witness.complete, witness.running
 
     def end(self, ended: float, before: float, after: float, witness: Witness | None) -> None:
-        """Note that the rank has waited for it."""
+        """Record that the rank has waited for it."""
         self.waited, self.ended, self.stood = True, ended, (before, after)
         self.stood_inside = witness is not None and witness.running and after > before
 
 
 @dataclass
-class _Meeting:
+class _Collective:
     """The n-th call of every rank."""
 
     given: dict[int, tuple[str, Any, float]] = field(default_factory=dict)
@@ -88,15 +88,15 @@ class _Meeting:
     ended: float = 0.0  # s
 
 
-class Rank(Correspondent):
-    """One emulated rank. `now` is its own clock, which stands still but for `spend` and for sums.
+class Rank(PointToPoint):
+    """One emulated rank. `now` is its own clock, advanced only by `spend` and by allreduces.
 
-    posts: the sums of arrays that it has begun. moved: B that went into its calls and came out of them.
+    posts: the allreduces that it has started. moved: B in and out of its calls.
     """
 
-    def __init__(self, rank: int, together: "_Together") -> None:
+    def __init__(self, rank: int, matcher: "_Matcher") -> None:
         super().__init__()
-        self.rank, self.size, self._together = rank, together.size, together
+        self.rank, self.size, self._matcher = rank, matcher.size, matcher
         self.now, self.moved = 0.0, 0
         self.posts: list[Post] = []
         self.witness: Witness | None = None
@@ -115,7 +115,7 @@ class Rank(Correspondent):
         self.now += seconds
 
     def Iallreduce(self, send: Any, receive: Any, op: Any = None) -> "Request":
-        """Begin a sum over all ranks; `send` is an array, or MPI.IN_PLACE to use `receive` for both."""
+        """Start an allreduce; `send` is an array, or MPI.IN_PLACE to use `receive` for both."""
         _only_sums(op)
         in_place = is_in_place(send)
         receive = array_of(receive, "receives into")
@@ -134,7 +134,7 @@ class Rank(Correspondent):
         post.seen(self.witness)
         self.posts.append(post)
         self.moved += 2 * source.nbytes
-        number = self._meet("Allreduce", post.sent)
+        number = self._next_call("Allreduce", post.sent)
         if receive.dtype.kind == "f":
             receive[...] = np.nan
         return Request(self, number, post, receive, in_place)
@@ -144,7 +144,7 @@ class Rank(Correspondent):
         self.Iallreduce(send, receive, op).Wait()
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
-        """Copy the root's array to all ranks."""
+        """Broadcast the root's array."""
         array = array_of(buffer, "broadcasts")
         self.moved += array.nbytes
         array[...] = self._gathered("Bcast", array if self.rank == root else None)[root]
@@ -186,100 +186,100 @@ class Rank(Correspondent):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise LabError(f"comm.{name}: emulated ranks do not know it; they know {KNOWN}.")
+        raise LabError(f"comm.{name}: emulated ranks do not support it; they support {KNOWN}.")
 
-    def _meet(self, kind: str, value: Any) -> int:
+    def _next_call(self, kind: str, value: Any) -> int:
         """Make the next call; return its number."""
         number, self._calls = self._calls, self._calls + 1
-        self._together.give(number, self, kind, value)
+        self._matcher.give(number, self, kind, value)
         return number
 
     def _gathered(self, kind: str, value: Any) -> list[Any]:
-        """Return what all ranks gave to a call. Each gets its own copy, as from a message."""
+        """Return the arguments of all ranks to a call. Each gets its own copy, as from a message."""
         held = np.array(value) if isinstance(value, np.ndarray) else value
-        result: list[Any] = self._together.take(self._meet(kind, held), self).result
+        result: list[Any] = self._matcher.take(self._next_call(kind, held), self).result
         return [np.array(v) if isinstance(v, np.ndarray) else v for v in result]
 
 
 class Request:
-    """A sum under way. Wait for it before you read the result, or write to what you sent."""
+    """An allreduce in flight. Wait for it before you read the result or write to the send buffer."""
 
     def __init__(self, own: Rank, number: int, post: Post, receive: Array, in_place: bool) -> None:
         self._own, self._number, self._post, self._receive = own, number, post, receive
         self._in_place = in_place
 
     def Wait(self, status: Any = None) -> bool:
-        """Wait until the sum is there."""
+        """Wait for the allreduce."""
         if not self._post.waited:
-            meeting = self._own._together.take(self._number, self._own)
-            before, self._own.now = self._own.now, max(self._own.now, meeting.ended)
-            self._end(meeting, before)
+            collective = self._own._matcher.take(self._number, self._own)
+            before, self._own.now = self._own.now, max(self._own.now, collective.ended)
+            self._end(collective, before)
         return True
 
     def Test(self, status: Any = None) -> bool:
-        """Return whether the sum is there, by the clock of this rank."""
+        """Return whether the allreduce is complete, by the clock of this rank."""
         if not self._post.waited:
-            meeting = self._own._together.take(self._number, self._own)
-            if meeting.ended > self._own.now:
-                self._own.now += POLL  # or a loop that asks until it is there would never end
+            collective = self._own._matcher.take(self._number, self._own)
+            if collective.ended > self._own.now:
+                self._own.now += POLL  # or a polling loop would never end
                 return False
-            self._end(meeting, self._own.now)
+            self._end(collective, self._own.now)
         return True
 
     wait, test = Wait, Test
 
-    def _end(self, meeting: _Meeting, before: float) -> None:
+    def _end(self, collective: _Collective, before: float) -> None:
         post, real = self._post, self._receive.dtype.kind == "f"
         was = np.full_like(post.sent, np.nan) if self._in_place and real else post.sent
         post.changed = not np.array_equal(post.send, was, equal_nan=real)
-        self._receive[...] = meeting.result.reshape(self._receive.shape)
-        post.end(meeting.ended, before, self._own.now, self._own.witness)
+        self._receive[...] = collective.result.reshape(self._receive.shape)
+        post.end(collective.ended, before, self._own.now, self._own.witness)
 
 
-class _Together:
-    """Where ranks meet: the n-th calls of all ranks are one meeting, and sums come one after another."""
+class _Matcher:
+    """Matches collectives: the n-th calls of all ranks are one collective; allreduces are serialized."""
 
     def __init__(self, size: int, seconds: Callable[[int], float]) -> None:
         self.size, self.seconds = size, seconds
         self._change = threading.Condition()
-        self._meetings: list[_Meeting] = []
+        self._collectives: list[_Collective] = []
         self._left: set[int] = set()  # ranks that have returned
-        # Ranks that stand still until others come: where, and whether they may go on.
+        # Blocked ranks: in which call, and whether they may continue.
         self.waiting: dict[int, tuple[str, Callable[[], bool]]] = {}
-        self.boxes = Boxes()
-        self._stuck: Unmet | None = None  # nobody can go on
-        self._free = 0.0  # s from which on the network is free
+        self.queues = MatchQueues()
+        self._stuck: Unmet | None = None  # the deadlock, if any
+        self._free = 0.0  # s, when the network becomes idle
 
     def give(self, number: int, rank: Rank, kind: str, value: Any) -> None:
         with self._change:
-            while len(self._meetings) <= number:
-                self._meetings.append(_Meeting())
-            meeting = self._meetings[number]
-            meeting.given[rank.rank] = kind, value, rank.now
-            if len(meeting.given) == self.size:
-                self._settle(meeting)
+            while len(self._collectives) <= number:
+                self._collectives.append(_Collective())
+            collective = self._collectives[number]
+            collective.given[rank.rank] = kind, value, rank.now
+            if len(collective.given) == self.size:
+                self._settle(collective)
             self._change.notify_all()
 
-    def take(self, number: int, rank: Rank) -> _Meeting:
-        """Return a meeting when all have come. Raises Unmet where one has returned without coming."""
+    def take(self, number: int, rank: Rank) -> _Collective:
+        """Return a collective when all ranks have called it. Raises Unmet if one has returned without calling it."""
         with self._change:
-            meeting = self._meetings[number]
-            while meeting.result is None:
-                gone = sorted(r for r in self._left if r not in meeting.given)
-                # Said when all others have come or gone, so that the same words come every time.
-                if gone and len(gone) + len(meeting.given) == self.size:
-                    waiting = sorted(meeting.given)
+            collective = self._collectives[number]
+            while collective.result is None:
+                gone = sorted(r for r in self._left if r not in collective.given)
+                # Raised only after all other ranks have called or returned, so that the message is deterministic.
+                if gone and len(gone) + len(collective.given) == self.size:
+                    waiting = sorted(collective.given)
                     raise Unmet(
-                        f"{ranks_wait(waiting)} in {meeting.given[rank.rank][0]}, call number {number + 1},"
+                        f"{ranks_wait(waiting)} in {collective.given[rank.rank][0]}, call number {number + 1},"
                         f" for {ranks_named(gone)}, which returned without it: MPI would hang here. Every rank"
                         " must make the same calls, also one with nothing to add.",
                         number,
                     )
-                where = f"{meeting.given[rank.rank][0]}, call number {number + 1}"
-                self._stand(rank.rank, where, lambda: meeting.result is not None)
-            if isinstance(meeting.result, LabError):
-                raise meeting.result
-            return meeting
+                where = f"{collective.given[rank.rank][0]}, call number {number + 1}"
+                self._block(rank.rank, where, lambda: collective.result is not None)
+            if isinstance(collective.result, LabError):
+                raise collective.result
+            return collective
 
     def leave(self, rank: int) -> None:
         with self._change:
@@ -287,20 +287,20 @@ class _Together:
             self._look()
             self._change.notify_all()
 
-    def post(self, letter: Letter, wish: bool) -> None:
-        """Match a letter, or the wish for one, with the first that fits."""
+    def post(self, message: Message, receive: bool) -> None:
+        """Match a send or a receive with the first that fits."""
         with self._change:
-            self.boxes.add(letter, wish)
+            self.queues.add(message, receive)
             self._change.notify_all()
 
     def wait(self, rank: int, words: str, ready: Callable[[], bool]) -> None:
-        """Wait until ready(). Raises Unmet when nobody can go on."""
+        """Wait until ready(). Raises Unmet on deadlock."""
         with self._change:
             while not ready():
-                self._stand(rank, words, ready)
+                self._block(rank, words, ready)
 
-    def _stand(self, rank: int, words: str, ready: Callable[[], bool]) -> None:
-        """Stand still until something changes."""
+    def _block(self, rank: int, words: str, ready: Callable[[], bool]) -> None:
+        """Block until something changes."""
         if self._stuck:
             raise self._stuck
         self.waiting[rank] = words, ready
@@ -310,7 +310,7 @@ class _Together:
         del self.waiting[rank]
 
     def _look(self) -> None:
-        """Note when all who are still there stand still for ever."""
+        """Detect a deadlock: all remaining ranks are blocked."""
         there = self.size - len(self._left)
         if len(self.waiting) < there or any(ready() for _, ready in self.waiting.values()):
             return
@@ -319,19 +319,19 @@ class _Together:
             if self._left:
                 waits.append(f"{ranks_named(sorted(self._left))} returned")
             sends = any("does not receive" in words for words, _ in self.waiting.values())
-            told = (
+            message = (
                 f"{'; '.join(waits)}: nobody can go on, MPI would hang here.{HINT if sends else ''}"
             )
-            self._stuck = Unmet(told, inf)
+            self._stuck = Unmet(message, inf)
             self._change.notify_all()
 
-    def _settle(self, meeting: _Meeting) -> None:
-        given = [meeting.given[rank] for rank in range(self.size)]
+    def _settle(self, collective: _Collective) -> None:
+        given = [collective.given[rank] for rank in range(self.size)]
         kinds = [kind for kind, _, _ in given]
         values = [value for _, value, _ in given]
         if len(set(kinds)) > 1:
             other = next(r for r, kind in enumerate(kinds) if kind != kinds[0])
-            meeting.result = Mismatch(
+            collective.result = Mismatch(
                 f"rank 0 calls {kinds[0]} where rank {other} calls {kinds[other]}: all ranks must make the"
                 " same calls in the same order."
             )
@@ -339,19 +339,21 @@ class _Together:
             sizes = [value.size for value in values]
             if len(set(sizes)) > 1:
                 other = next(r for r, size in enumerate(sizes) if size != sizes[0])
-                meeting.result = Mismatch(
+                collective.result = Mismatch(
                     f"rank 0 gives {sizes[0]} numbers to Allreduce where rank {other} gives {sizes[other]}:"
                     " all ranks must give equally many."
                 )
                 return
             met = max(now for _, _, now in given)
             if sizes[0] == 1:  # a number, such as the loss: no time, as in allreduce
-                meeting.ended = met
-            else:  # one bucket at a time: when all ranks are there and the one before is through
-                meeting.ended = self._free = max(self._free, met) + self.seconds(values[0].nbytes)
-            meeting.result = np.sum([value.ravel() for value in values], axis=0)
+                collective.ended = met
+            else:  # one bucket at a time: after all ranks have called and the previous one is complete
+                collective.ended = self._free = max(self._free, met) + self.seconds(
+                    values[0].nbytes
+                )
+            collective.result = np.sum([value.ravel() for value in values], axis=0)
         else:
-            meeting.result = values
+            collective.result = values
 
 
 def emulate(
@@ -360,27 +362,25 @@ def emulate(
     seconds: Callable[[int], float] = lambda size: 0.0,
     patience: float = PATIENCE,
 ) -> list[Any]:
-    """Run program(comm) on every rank, each a thread; return what each returns.
+    """Run program(comm) on every rank, each in a thread; return their results.
 
-    seconds: that a sum of so many bytes takes. patience: s until ranks that still compute are stopped.
-    Raises LabError that names the first rank that stopped with an error of its own, or who waits for calls
-    that will not come; Endless, who does not end.
+    seconds: of an allreduce of a number of bytes. patience: s until ranks that still compute are stopped.
+    Raises LabError that names the first rank that failed with its own error, or who waits for calls that are
+    never made; Endless, who does not end.
     """
-    together = _Together(ranks, seconds)
+    matcher = _Matcher(ranks, seconds)
     results: list[Any] = [None] * ranks
     errors: dict[int, BaseException] = {}
 
     def run(rank: int) -> None:
-        own = Rank(rank, together)
+        own = Rank(rank, matcher)
         try:
-            with np.errstate(
-                all="ignore"
-            ):  # a wrong program may run away; a thread starts with its own
+            with np.errstate(all="ignore"):  # a wrong program may diverge; errstate is per thread
                 results[rank] = program(own)
         except BaseException as error:  # sys.exit() as well
             errors[rank] = error
         finally:
-            together.leave(rank)
+            matcher.leave(rank)
 
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
@@ -389,7 +389,7 @@ def emulate(
         end = monotonic() + patience
         for thread in threads:
             thread.join(max(end - monotonic(), 0))
-        endless = [r for r, t in enumerate(threads) if t.is_alive() and r not in together.waiting]
+        endless = [r for r, t in enumerate(threads) if t.is_alive() and r not in matcher.waiting]
     finally:  # after a keyboard interrupt as well
         _stop(threads)
     if endless:
@@ -408,15 +408,15 @@ def emulate(
         raise LabError(
             f"rank {rank} stopped with {type(error).__name__}: {error}{_where(error)}{_hint(error)}"
         ) from error
-    for letter in together.boxes.left():
+    for message in matcher.queues.left():
         raise LabError(
-            f"rank {letter.source} has sent to rank {letter.target} what nobody receives (tag {letter.tag})."
+            f"rank {message.source} has sent to rank {message.target} what nobody receives (tag {message.tag})."
         )
     return results
 
 
 def _stop(threads: list[threading.Thread]) -> None:
-    """Raise _Stopped in threads that still run. One inside a long call of C ends when that returns."""
+    """Raise _Stopped in running threads. A thread in a long C call ends when the call returns."""
     alive = [thread for thread in threads if thread.is_alive()]
     for thread in alive:
         number = ctypes.c_ulong(thread.ident or 0)
@@ -434,14 +434,14 @@ def _where(error: BaseException) -> str:
 
 
 def _hint(error: BaseException) -> str:
-    """Return what to do where a function of mpi4py's own is given an emulated request."""
+    """Return a hint if a function of mpi4py was called with an emulated request."""
     if isinstance(error, TypeError) and "mpi4py" in str(error):
         return ". Emulated requests are waited for one by one: request.Wait()."
     return ""
 
 
 def _only_sums(op: Any) -> None:
-    """MPI.SUM, or nothing, which means it; other operations are not emulated."""
+    """Raise LabError unless the operation is MPI.SUM or None, its default."""
     if op is None:
         return
     from mpi4py import MPI

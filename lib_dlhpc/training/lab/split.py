@@ -1,8 +1,8 @@
-"""A learner's cut of one convolution over ranks, played on emulated ranks beside one rank that has it all.
+"""A learner's partition of one convolution over ranks, run on emulated ranks and compared with one rank.
 
 forward(x, w, layer, cut, comm) returns (y, kept); backward(dy, kept, w, layer, cut, comm) returns (dx, dw).
-By filters: every rank has the whole x and its own filters of w, y and dy are whole. By rows: every rank has
-its own rows of x, y, dy and dx, and the whole w and dw.
+By filters: every rank has the full x and its own filters of w; y and dy are full. By rows: every rank has
+its own rows of x, y, dy and dx, and the full w and dw.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 
 from lib_dlhpc.training.lab.mistakes import LabError
 from lib_dlhpc.training.lab.ranks import emulate
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 Range: TypeAlias = tuple[int, int]  # first, one past last
 Step: TypeAlias = Callable[..., Any]
@@ -38,14 +38,14 @@ class Convolution:
         return (size + 2 * padding - self.kernel) // self.stride + 1
 
     def forward(self, x: Array, w: Array, padding: tuple[int, int] | None = None) -> Array:
-        """Return y of x. w: (filters, channels, kernel, kernel). padding: zeros beyond rows and columns."""
+        """Return y of x. w: (filters, channels, kernel, kernel). padding: zero padding of rows and columns."""
         windows = self._windows(_padded(x, self._both(padding)), w)
         return np.ascontiguousarray(np.einsum("nchwij,fcij->nfhw", windows, w, optimize=True))
 
     def backward(
         self, dy: Array, x: Array, w: Array, padding: tuple[int, int] | None = None
     ) -> tuple[Array, Array]:
-        """Return dx and dw of what `forward` made of the same x, w and padding."""
+        """Return dx and dw of `forward` with the same x, w and padding."""
         rows, columns = self._both(padding)
         tall = _padded(x, (rows, columns))
         windows = self._windows(tall, w)
@@ -82,7 +82,7 @@ class Convolution:
 
 
 class Cut(NamedTuple):
-    """What each rank has: filters; rows of the input; rows of the outputs. (first, one past last) of each."""
+    """Each rank's filters, input rows and output rows. (first, one past last) of each."""
 
     filters: tuple[Range, ...]
     rows: tuple[Range, ...]
@@ -91,7 +91,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitTask:
-    """A convolution, how many ranks cut it, and what it is to be tried on."""
+    """A convolution, the number of ranks, and the seed of its test data."""
 
     layer: Convolution
     ranks: int
@@ -100,11 +100,11 @@ class SplitTask:
 
     @property
     def cut(self) -> Cut:
-        """Return who has what."""
+        """Return the partition."""
         return cut_of(self.layer, self.ranks)
 
     def arrays(self) -> tuple[Array, Array, Array]:
-        """Return x, w and dy, whole."""
+        """Return x, w and dy, unpartitioned."""
         rng, own = np.random.default_rng(self.seed), self.layer
         x = rng.normal(size=(self.samples, own.channels, own.rows, own.columns))
         w = rng.normal(size=(own.filters, own.channels, own.kernel, own.kernel))
@@ -112,7 +112,7 @@ class SplitTask:
         return x, w, rng.normal(size=shape)
 
     def whole(self) -> tuple[Array, Array, Array]:
-        """Return y, dx and dw of one rank."""
+        """Return y, dx and dw on one rank."""
         x, w, dy = self.arrays()
         return self.layer.forward(x, w), *self.layer.backward(dy, x, w)
 
@@ -126,21 +126,21 @@ class SplitTask:
 
 
 class Ended(NamedTuple):
-    """What the passes of all ranks came to: of each rank two results, and B in and out of its calls."""
+    """The results of a pass on all ranks: two for each rank, and the B in and out of all calls."""
 
     first: list[Any]  # y; dx
-    second: list[Any]  # what was kept; dw
+    second: list[Any]  # saved state; dw
     moved: int  # on all ranks together
 
 
 def cut_of(layer: Convolution, ranks: int) -> Cut:
-    """Return a cut into parts as even as they can be."""
+    """Return an even partition."""
     sizes = layer.filters, layer.rows, layer.outputs(layer.rows)
     return Cut(*(_even(size, ranks) for size in sizes))
 
 
 def shares(task: SplitTask, by_rows: bool, rank: int) -> tuple[Array, Array, Array]:
-    """Return a rank's own x, w and dy, copies of its own."""
+    """Return copies of a rank's parts of x, w and dy."""
     x, w, dy = task.arrays()
     if by_rows:
         (a, b), (c, d) = task.cut.rows[rank], task.cut.outputs[rank]
@@ -150,7 +150,7 @@ def shares(task: SplitTask, by_rows: bool, rank: int) -> tuple[Array, Array, Arr
 
 
 def rank_forward(forward: Step, task: SplitTask, by_rows: bool, comm: Any) -> tuple[Any, Any, int]:
-    """Return what the learner's forward gives on a rank of `comm`: y, what is kept, B moved."""
+    """Return what the learner's forward gives on a rank of `comm`: y, saved state, B moved."""
     x, w, _ = shares(task, by_rows, comm.rank)
     y, kept = _pair(forward(x, w, task.layer, task.cut, comm), "(y, kept)")
     return y, kept, getattr(comm, "moved", 0)
@@ -166,13 +166,13 @@ def rank_backward(
     return dx, dw, getattr(comm, "moved", 0) - before
 
 
-def play_forward(forward: Step, task: SplitTask, by_rows: bool) -> Ended:
-    """Play the learner's forward on emulated ranks. Raises LabError: see `emulate`."""
+def emulate_forward(forward: Step, task: SplitTask, by_rows: bool) -> Ended:
+    """Run the learner's forward on emulated ranks. Raises LabError: see `emulate`."""
     return _ended(emulate(task.ranks, lambda comm: rank_forward(forward, task, by_rows, comm)))
 
 
-def play_backward(backward: Step, kept: list[Any], task: SplitTask, by_rows: bool) -> Ended:
-    """Play the learner's backward on emulated ranks. Raises LabError: see `emulate`."""
+def emulate_backward(backward: Step, kept: list[Any], task: SplitTask, by_rows: bool) -> Ended:
+    """Run the learner's backward on emulated ranks. Raises LabError: see `emulate`."""
     return _ended(
         emulate(
             task.ranks,
@@ -182,20 +182,20 @@ def play_backward(backward: Step, kept: list[Any], task: SplitTask, by_rows: boo
 
 
 def wanted(task: SplitTask, rank: int) -> Range:
-    """Return the rows of the whole input that a rank's outputs read; some may lie beyond it."""
+    """Return the rows of the whole input that a rank's outputs read; some may be padding."""
     own, (first, stop) = task.layer, task.cut.outputs[rank]
     start = first * own.stride - own.padding
     return start, start + (stop - first - 1) * own.stride + own.kernel
 
 
 def borrowed(task: SplitTask, rank: int) -> list[int]:
-    """Return the rows that a rank's outputs read and another rank has."""
+    """Return the rows that a rank's outputs read and another rank owns."""
     own = range(*task.cut.rows[rank])
     return [row for row in range(*wanted(task, rank)) if row in range(task.layer.rows) and row not in own]  # fmt: skip
 
 
 def least_moved(task: SplitTask, by_rows: bool) -> tuple[int, int]:
-    """Return B that have to go in and out of all ranks together: forward, backward."""
+    """Return the minimum B in and out of all ranks together: forward, backward."""
     x, w, dy = task.arrays()
     if by_rows:
         rows = sum(len(borrowed(task, rank)) for rank in range(task.ranks))
@@ -220,6 +220,6 @@ def _pair(result: Any, names: str) -> tuple[Any, Any]:
     return result
 
 
-def _ended(told: list[tuple[Any, Any, int]]) -> Ended:
-    first, second, moved = zip(*told, strict=True)
+def _ended(results: list[tuple[Any, Any, int]]) -> Ended:
+    first, second, moved = zip(*results, strict=True)
     return Ended(list(first), list(second), sum(moved))

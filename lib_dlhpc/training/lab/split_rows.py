@@ -1,6 +1,6 @@
-"""What is wrong with the outputs of a convolution cut by rows, in words: which rows a rank has read, by the looks.
+"""Diagnosis of the outputs of a convolution partitioned by rows: which wrong rows a rank seems to have read.
 
-Compared is what each classic mistake gives; where none fits, what only wrong outputs have read.
+The outputs are compared with those of each classic mistake; if none matches, only the suspect rows are named.
 """
 
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ import numpy as np
 
 from lib_dlhpc.training.lab.split import SplitTask, borrowed, wanted
 from lib_dlhpc.training.lab.split_words import same, shape_of
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 TWO_RANKS = "What do its outputs read that another rank has?"
 
 
 def outputs_off(task: SplitTask, y: list[Any]) -> str:
-    """Say what is wrong with the outputs of a cut by rows, of one rank where something is; else nothing."""
+    """Return what is wrong with the outputs of one rank, partitioned by rows; empty if nothing."""
     right = task.whole()[0]
 
     def at_border(rank: int) -> bool:
         first, stop = wanted(task, rank)
         return first < 0 or stop > task.layer.rows
 
-    # What is wrong inside as well is not a matter of the border.
+    # Errors in interior ranks are not caused by the image border.
     for rank in sorted(range(task.ranks), key=at_border):
         found, (first, stop) = y[rank], task.cut.outputs[rank]
         expected = right[:, :, first:stop]
@@ -41,7 +41,7 @@ def outputs_off(task: SplitTask, y: list[Any]) -> str:
 
 
 def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
-    """Say which rows of input would give so many outputs."""
+    """Return a hint at the input rows that give this number of outputs."""
     if not isinstance(found, np.ndarray) or found.ndim != 4:
         return ""
     layer, (first, stop) = task.layer, wanted(task, rank)
@@ -68,7 +68,7 @@ def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
 
 
 def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
-    """Yield words and the rows of input that a rank would have read, for each classic mistake."""
+    """Yield, for each classic mistake, its message and the input rows that a rank would have read."""
     x, own, (first, stop) = task.arrays()[0], task.cut.rows[rank], wanted(task, rank)
     rows = np.arange(first, stop)
     inside = (rows >= 0) & (rows < task.layer.rows)
@@ -82,7 +82,7 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
     above, below = lent & (rows < own[0]), lent & (rows >= own[1])
     if lent.any():
         yield (
-            "zeros stand where rows of its neighbours belong. Padding is for where the image ends.",
+            "zeros stand where rows of its neighbors belong. Padding is for where the image ends.",
             read(rows, ~inside | lent),
         )
     for side, name in ((above, "above"), (below, "below")):
@@ -107,13 +107,13 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
     if lent.any():
         low, high = own
         mirrored = np.where(above, 2 * low - 1 - rows, np.where(below, 2 * high - 1 - rows, rows))
-        words = "in place of its neighbours' rows it has its own once more."
+        words = "in place of its neighbors' rows it has its own once more."
         yield words, read(np.clip(mirrored, low, high), ~inside)
         yield words, read(np.where(lent, np.clip(rows, low, high - 1), rows), ~inside)
         ends = rows.copy()
         _mix(ends, above, task.cut.rows, rank - 1)
         _mix(ends, below, task.cut.rows, rank + 1)
-        words = "the rows that were borrowed come from the far end of the neighbours."
+        words = "the rows that were borrowed come from the far end of the neighbors."
         yield words, read(ends, ~inside)
     if not inside.all():
         beyond = "the padding of the image is wrong: beyond it are zeros, and this rank has"
@@ -126,7 +126,7 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
 
 
 def _mix(rows: Any, side: Any, cuts: Any, peer: int) -> None:
-    """Take what one side borrows from the other end of the neighbour's rows, in their order."""
+    """Take one side's halo from the wrong end of the neighbor's rows."""
     if side.any() and 0 <= peer < len(cuts):
         low, high = cuts[peer]
         count = int(side.sum())
@@ -138,7 +138,7 @@ def _mix(rows: Any, side: Any, cuts: Any, peer: int) -> None:
 
 
 def _suspects(task: SplitTask, rank: int, found: Array, expected: Array) -> str:
-    """Say which rows only wrong outputs have read."""
+    """Return which rows only wrong outputs have read."""
     first, _ = task.cut.outputs[rank]
     right = [
         bool(np.allclose(found[:, :, k], expected[:, :, k], rtol=1e-9))

@@ -1,17 +1,17 @@
-"""What is wrong with the gradients of a cut convolution, or with a cut by filters, in words."""
+"""Diagnosis of the gradients of a partitioned convolution, and of a partition by filters."""
 
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.training.lab.split import SplitTask, borrowed, shares
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 NEAR = 1e-10  # relative, in float64
 
 
 def same(found: Any, right: Array) -> bool:
-    """Return whether it is the same array, but for rounding."""
+    """Return whether the arrays are equal up to rounding."""
     return (
         isinstance(found, np.ndarray)
         and found.shape == right.shape
@@ -20,12 +20,12 @@ def same(found: Any, right: Array) -> bool:
 
 
 def shape_of(found: Any) -> str:
-    """Return the shape of an array, or what it is instead."""
+    """Return the shape of an array, or the type of another object."""
     return f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
 
 
 def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
-    """Say what is wrong with the gradient of the input of a cut by rows; else nothing."""
+    """Return what is wrong with the input gradient of a partition by rows; empty if nothing."""
     right = task.whole()[1]
     local = [_local(task, rank) for rank in range(task.ranks)]
     for rank, found in enumerate(dx):
@@ -66,7 +66,7 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
 
 
 def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
-    """Say what is wrong with the gradient of the weights of a cut by rows; else nothing."""
+    """Return what is wrong with the weight gradient of a partition by rows; empty if nothing."""
     right = task.whole()[2]
     for rank, found in enumerate(dw):
         if same(found, right):
@@ -83,7 +83,7 @@ def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
 
 
 def filters_off(task: SplitTask, y: list[Any]) -> str:
-    """Say what is wrong with the outputs of a cut by filters; else nothing."""
+    """Return what is wrong with the outputs of a partition by filters; empty if nothing."""
     right = task.whole()[0]
     for rank, found in enumerate(y):
         if same(found, right):
@@ -102,7 +102,7 @@ def filters_off(task: SplitTask, y: list[Any]) -> str:
 
 
 def filter_gradients_off(task: SplitTask, dx: list[Any], dw: list[Any]) -> str:
-    """Say what is wrong with the gradients of a cut by filters; else nothing."""
+    """Return what is wrong with the gradients of a partition by filters; empty if nothing."""
     _, right, weights = task.whole()
     for rank, (found, own) in enumerate(zip(dx, dw, strict=True)):
         (low, high), (x, w, dy) = task.cut.filters[rank], shares(task, False, rank)

@@ -1,7 +1,7 @@
-"""A stage of a small network that a lab's pipeline trains: dense layers, tanh between them, a loss at the end.
+"""A stage of a small network for a lab's pipeline: dense layers, tanh between them, a loss at the end.
 
-It keeps what was given to forward, and not a copy: whoever writes there before the backward of the same
-microbatch changes gradients, silently. Here that is noted.
+It saves a reference to the input of forward, not a copy: writing to it before backward of the same microbatch
+would silently change gradients. Such writes are recorded here.
 """
 
 from collections.abc import Sequence
@@ -11,29 +11,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.training.lab.mistakes import LabError
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.loss import softmax_cross_entropy
 
 
 class _Pass(NamedTuple):
-    """What a forward pass keeps."""
+    """What a forward pass saves."""
 
     inputs: list[Array]  # of each layer; the first is what was given
-    was: Array  # the first as it was
+    was: Array  # a copy of the first
     output: Array
 
 
 class Stage:
     """Layers of one rank. weights, gradients: flat arrays.
 
-    number, stages: which one of how many. x, y: microbatches of samples and labels.
-    samples: of each microbatch. width: numbers a sample that an "activation" which arrives has, and a
-    "gradient" which arrives. done: ("forward" or "backward", microbatch) in the order of the calls.
-    overwritten: microbatches whose input was changed between their forward and their backward.
+    number, stages: index of the stage, number of stages. x, y: microbatches of samples and labels.
+    samples: of each microbatch. width: numbers for each sample of a received "activation" and of a
+    received "gradient". done: ("forward" or "backward", microbatch) in the order of the calls.
+    overwritten: microbatches whose input was modified between forward and backward.
     """
 
     def __init__(self, widths: Sequence[int], number: int, cut: Sequence[int], seed: int) -> None:
-        """widths: of the whole network. cut: bounds of the stages, in layers."""
+        """widths: of the full network. cut: bounds of the stages, in layers."""
         self.number, self.stages = number, len(cut) - 1
         self.first, self.last = number == 0, number == self.stages - 1
         first, stop = cut[number], cut[number + 1]
@@ -55,14 +55,14 @@ class Stage:
         self.load([], [])
 
     def load(self, x: Sequence[Array], y: Sequence[Array]) -> None:
-        """Take the microbatches of the next step."""
+        """Load the microbatches of the next step."""
         self._x, self._y = x, y
         self.samples = [len(labels) for labels in y]
         self._kept.clear()
         self.done.clear()
 
     def forward(self, microbatch: int, x: Any = None) -> Array:
-        """Return the outputs for a microbatch. x: of the stage before; the first stage takes its samples."""
+        """Return the outputs for a microbatch. x: from the previous stage; the first stage reads its samples."""
         given = self._x[microbatch] if self.first else self._right(x, microbatch, "activation")
         inputs, value = [], given
         for (w, b), tanh in zip(self._weights, self._tanh, strict=True):
@@ -72,17 +72,17 @@ class Stage:
                 value = np.tanh(value)
         self._kept[microbatch] = _Pass(inputs, given.copy(), value)
         self.done.append(("forward", microbatch))
-        return value.copy()  # may be written to
+        return value.copy()  # the caller may write to it
 
     def backward(self, microbatch: int, dy: Any, samples: int) -> tuple[float, Array]:
-        """Write the gradients of a microbatch; return its part of the loss, and the gradient of its inputs.
+        """Compute the gradients of a microbatch; return its part of the loss, and the gradient of its inputs.
 
-        dy: of the outputs, from the stage after; the last stage has the loss instead, a sum over the
+        dy: of the outputs, from the next stage; the last stage uses the loss instead, a sum over the
         microbatch divided by `samples`. The part of the loss is 0 on other stages.
         """
         if microbatch not in self._kept:
             raise LabError(
-                f"backward of microbatch {microbatch}: its forward has not been, or its backward has."
+                f"backward of microbatch {microbatch}: its forward has not been run, or its backward is done."
             )
         inputs, was, output = self._kept.pop(microbatch)
         if not np.array_equal(inputs[0], was, equal_nan=True):
@@ -105,7 +105,7 @@ class Stage:
         return value, dy
 
     def _right(self, given: Any, microbatch: int, what: str) -> Array:
-        """Return what is given, if it can be what it is to be."""
+        """Return `given` if its shape is right. Raises LabError."""
         shape = self.samples[microbatch], self.width[what]
         if not isinstance(given, np.ndarray) or given.shape != shape:
             found = f"shape {given.shape}" if isinstance(given, np.ndarray) else repr(given)

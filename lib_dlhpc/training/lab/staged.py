@@ -1,7 +1,7 @@
-"""A learner's pipeline, played on emulated ranks beside one rank that has all stages.
+"""A learner's pipeline, run on emulated ranks and compared with one rank that has all stages.
 
-A step is `step(stream, stage, comm, rate)`: it carries out a stream of instructions
-(lib_dlhpc/schedules/pipeline.py) on a Stage, moves stage.weights by plain gradient descent on the mean loss
+A step is `step(stream, stage, comm, rate)`: it executes a stream of instructions
+(lib_dlhpc/schedules/pipeline.py) on a Stage, updates stage.weights by plain gradient descent on the mean loss
 over the whole batch, and returns that loss on the last rank.
 """
 
@@ -17,14 +17,14 @@ from lib_dlhpc.training.data import load
 from lib_dlhpc.training.lab.mistakes import LabError
 from lib_dlhpc.training.lab.ranks import emulate
 from lib_dlhpc.training.lab.stage import Stage
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 
 Streams: TypeAlias = Sequence[Sequence[Instruction]]  # of each rank
 
 
 @dataclass(frozen=True)
 class StagedTask:
-    """What is to be trained: a perceptron on digits, its cut into stages, batches cut into microbatches."""
+    """The task: a perceptron on digits, its partition into stages, batches split into microbatches."""
 
     widths: tuple[int, ...]
     cut: tuple[int, ...]  # bounds of the stages, in layers
@@ -36,11 +36,11 @@ class StagedTask:
 
     @property
     def ranks(self) -> int:
-        """Return how many stages there are, one a rank."""
+        """Return the number of stages, one for each rank."""
         return len(self.cut) - 1
 
     def batches(self, microbatches: int = 0) -> Iterator[tuple[list[Array], list[Array]]]:
-        """Yield the microbatches of each step; of the task's number, or another."""
+        """Yield the microbatches of each step; in the task's number by default."""
         data = load(_digits(self.widths), np.float64)
         order = np.random.default_rng(self.seed).permutation(len(data.x))
         for start in range(0, self.steps * self.batch, self.batch):
@@ -49,7 +49,7 @@ class StagedTask:
             yield [data.x[part] for part in cut], [data.y[part] for part in cut]
 
     def stage(self, number: int) -> Stage:
-        """Return the stage of a rank as it starts."""
+        """Return a rank's stage with its initial weights."""
         return Stage(self.widths, number, self.cut, self.seed)
 
     def whole(self) -> Stage:
@@ -59,20 +59,20 @@ class StagedTask:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """What one rank's stage came to. weights: (steps, weights of the rank). losses: as they were returned."""
+    """The result of one rank's stage. weights: (steps, weights of the rank). losses: as returned."""
 
     weights: Array
     losses: list[Any]
     done: list[tuple[str, int]]  # in the last step
     overwritten: list[int]  # microbatches
-    unwaited: int  # messages that were sent and not waited for
-    changed: int  # messages that were written to while they were under way
+    unwaited: int  # sends without Wait
+    changed: int  # sends whose buffer was modified in flight
 
 
 def staged_task(
     seed: int, ranks: int, batch: int, microbatches: int, rate: float = 0.3
 ) -> StagedTask:
-    """Return a task with stages of one or two layers, as the seed has it."""
+    """Return a task with stages of one or two layers, drawn from the seed."""
     rng = np.random.default_rng(seed)
     layers = rng.integers(1, 3, ranks)
     cut = (0, *np.cumsum(layers).tolist())
@@ -96,9 +96,9 @@ def alone(task: StagedTask) -> tuple[Array, list[float]]:
 def one_stage(
     step: Callable[..., Any], stream: Sequence[Instruction], task: StagedTask, comm: Any
 ) -> Staged:
-    """Return what the learner's step makes of the stage of this rank of `comm`.
+    """Return the result of the learner's step on the stage of this rank of `comm`.
 
-    Raises LabError where the step puts other arrays in place of the stage's.
+    Raises LabError if the step replaces the stage's arrays.
     """
     stage, weights, losses = task.stage(comm.rank), [], []
     held = stage.weights, stage.gradients
@@ -111,24 +111,24 @@ def one_stage(
                 " the one they know: change the numbers in it, not the name."
             )
         weights.append(stage.weights.copy())
-    letters = getattr(comm, "letters", [])
-    unwaited = sum(not letter.waited for letter in letters)
-    changed = sum(letter.changed for letter in letters)
+    messages = getattr(comm, "messages", [])
+    unwaited = sum(not message.waited for message in messages)
+    changed = sum(message.changed for message in messages)
     return Staged(np.array(weights), losses, list(stage.done), stage.overwritten, unwaited, changed)
 
 
-def play_stages(step: Callable[..., Any], streams: Streams, task: StagedTask) -> list[Staged]:
-    """Play the learner's step on emulated ranks, a stage each. Raises LabError: see `emulate`."""
+def emulate_stages(step: Callable[..., Any], streams: Streams, task: StagedTask) -> list[Staged]:
+    """Run the learner's step on emulated ranks, one stage each. Raises LabError: see `emulate`."""
     return emulate(task.ranks, lambda comm: one_stage(step, tuple(streams[comm.rank]), task, comm))
 
 
-def joined(played: Sequence[Staged]) -> Array:
-    """Return the weights of all stages as one rank would have them, (steps, weights)."""
-    return np.concatenate([each.weights for each in played], axis=1)
+def joined(runs: Sequence[Staged]) -> Array:
+    """Return the weights of all stages concatenated as on one rank, (steps, weights)."""
+    return np.concatenate([each.weights for each in runs], axis=1)
 
 
 def stages_off(task: StagedTask, weights: Array) -> str:
-    """Say how the steps went wrong, where it is one of the known ways; else nothing. weights: (steps, all)."""
+    """Return which known mistake explains the steps; empty if none. weights: (steps, all)."""
     start, (expected, _) = task.whole().weights, alone(task)
     if np.max(np.abs(weights[0] - expected[0])) <= 1e-12:
         return "The first step is right, a later one is not. What stays from one step to the next?"
@@ -156,7 +156,7 @@ def stages_off(task: StagedTask, weights: Array) -> str:
 
 
 def _known_ways(task: StagedTask, right: Array) -> Iterator[tuple[str, Array]]:
-    """Yield words and the movement of all weights of each classic mistake."""
+    """Yield the message and the weight update of each classic mistake."""
     stage, means = task.whole(), []
     x, y = next(task.batches())
     stage.load(x, y)

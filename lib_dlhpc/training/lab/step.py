@@ -1,6 +1,6 @@
-"""A learner's training step, played on emulated ranks beside the same step on one rank.
+"""A learner's training step, run on emulated ranks and compared with the same step on one rank.
 
-A step is `step(network, loss, x, y, comm, rate)`: x and y are the samples of this rank; it moves
+A step is `step(network, loss, x, y, comm, rate)`: x and y are the samples of this rank; it updates
 network.weights by plain gradient descent on the mean loss over the samples of all ranks, and returns that
 loss. loss is lib_dlhpc.training.loss.softmax_cross_entropy.
 """
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.training.data import load
 from lib_dlhpc.training.lab.mistakes import LabError
 from lib_dlhpc.training.lab.ranks import emulate
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 
@@ -25,7 +25,7 @@ NEAR = 1e-10  # relative, in float64
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be trained: the first weights, the global batches and their cut into ranks."""
+    """The task: initial weights, global batches and their partition over ranks."""
 
     experiment: Experiment  # model and data
     seed: int
@@ -34,7 +34,7 @@ class Task:
     steps: int = 3
 
     def network(self) -> Network:
-        """Return the network as it starts on every rank."""
+        """Return the network with its initial weights."""
         return Network(self.experiment.model, np.float64, self.seed)
 
     def batches(self) -> Iterator[tuple[Array, Array]]:
@@ -46,14 +46,14 @@ class Task:
             yield data.x[chosen], data.y[chosen]
 
     def own(self, rank: int) -> slice:
-        """Return which samples of a global batch are a rank's."""
+        """Return a rank's samples of a global batch."""
         start = sum(self.shares[:rank])
         return slice(start, start + self.shares[rank])
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
-    """What came of a task. weights: (ranks, steps, weights). losses: (ranks, steps) as they were returned."""
+class EmulatedRun:
+    """The result of a task. weights: (ranks, steps, weights). losses: (ranks, steps), as returned."""
 
     weights: Array
     losses: list[list[Any]]
@@ -87,9 +87,9 @@ def one_rank(task: Task) -> tuple[Array, list[float]]:
 
 
 def part(step: Step, task: Task, comm: Any) -> tuple[Array, list[Any]]:
-    """Return what `one_rank` returns, of one rank of `comm` with its share, by the learner's step.
+    """Return what `one_rank` returns, for one rank of `comm` and the learner's step.
 
-    Raises LabError where the step puts other arrays in place of the network's.
+    Raises LabError if the step replaces the network's arrays.
     """
     network, own, weights, losses = task.network(), task.own(comm.rank), [], []
     held = network.weights, network.gradients
@@ -106,25 +106,25 @@ def part(step: Step, task: Task, comm: Any) -> tuple[Array, list[Any]]:
     return np.array(weights), losses
 
 
-def play(step: Step, task: Task) -> Played:
-    """Play the learner's step on emulated ranks, one for each share. Raises LabError: see `emulate`."""
+def run_emulated(step: Step, task: Task) -> EmulatedRun:
+    """Run the learner's step on emulated ranks, one for each share. Raises LabError: see `emulate`."""
 
     def program(comm: Any) -> tuple[Array, list[Any], int]:
         weights, losses = part(step, task, comm)
         return weights, losses, comm.moved
 
     weights, losses, moved = zip(*emulate(len(task.shares), program), strict=True)
-    return Played(np.array(weights), list(losses), moved)
+    return EmulatedRun(np.array(weights), list(losses), moved)
 
 
 def off(weights: Array, expected: Array) -> float:
-    """Return the largest difference over the largest weight; infinite where some are no numbers."""
+    """Return the largest difference over the largest weight; infinite if any is not finite."""
     difference = float(np.max(np.abs(weights - expected)) / np.max(np.abs(expected)))
     return difference if np.isfinite(difference) else np.inf
 
 
 def way_off(task: Task, weights: Array) -> str:
-    """Say how the steps of all ranks went wrong, where it is one of the known ways; else nothing.
+    """Return which known mistake explains the steps of all ranks; empty if none.
 
     weights: (ranks, steps, weights).
     """
@@ -147,7 +147,7 @@ def way_off(task: Task, weights: Array) -> str:
 
 
 def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:
-    """Yield words and the movement (ranks, weights) of each classic mistake."""
+    """Yield the message and the weight update (ranks, weights) of each classic mistake."""
     x, y = next(task.batches())
     ranks, samples = len(task.shares), sum(task.shares)
     means = []  # each rank's gradient of the mean over its own samples

@@ -1,7 +1,7 @@
-"""A network and a communicator that note what a step does, and when: the evidence of the overlap lab.
+"""A network and a communicator that record what a step does, and when: the evidence of the overlap lab.
 
-The clock is the communicator's. An emulated rank has one of its own, moved on by what a machine would take
-for each layer, so that the record is the same on every machine; real ranks have the clock of the wall.
+The clock is the communicator's. An emulated rank has its own, advanced by the modeled time of each layer, so the
+record is the same on every machine; real ranks use wall-clock time.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from lib_dlhpc.spec.model import Model
 from lib_dlhpc.timeline.table import Event
 from lib_dlhpc.training.lab.mistakes import array_of, is_in_place
 from lib_dlhpc.training.lab.ranks import Post
-from lib_dlhpc.training.layers.kept import Array
+from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import Network
 
 
 class WatchedNetwork(Network):
-    """A network that notes when backward has filled which gradients, for one step.
+    """A network that records when backward completes which gradients, for one step.
 
-    forward_seconds: of the pass; backward_seconds: of each layer; what an emulated rank's clock moves by.
+    forward_seconds: of the pass; backward_seconds: of each layer; both advance an emulated rank's clock.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class WatchedNetwork(Network):
         comm.witness = self
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """As of Network; takes its time."""
+        """Run Network.forward and advance the clock."""
         begun = self.comm.now
         result = super().forward(x, training)
         self.comm.spend(self._forward_seconds)
@@ -52,18 +52,18 @@ class WatchedNetwork(Network):
         return result
 
     def backward(self, dy: Array, done: Callable[[int], None] = lambda start: None) -> None:
-        """As of Network; notes what is complete before it says so."""
+        """Run Network.backward; record what is complete before calling `done`."""
         self.running, self.complete = True, self.gradients.size
         since = self.comm.now
 
-        def told(start: int) -> None:
+        def completed(start: int) -> None:
             nonlocal since
             self.complete = start
             self.pieces.append((since, self.comm.now))
             done(start)
             since = self.comm.now
 
-        super().backward(dy, told)
+        super().backward(dy, completed)
         self.pieces.append((since, self.comm.now))
         self.running, self.complete = False, 0
 
@@ -73,7 +73,7 @@ class WatchedNetwork(Network):
 
 
 class Noted:
-    """A real communicator, with the posts and the clock of an emulated one."""
+    """A real communicator with the allreduce log and the clock of an emulated one."""
 
     def __init__(self, comm: Any) -> None:
         self._comm, self.rank, self.size = comm, comm.rank, comm.size
@@ -86,10 +86,10 @@ class Noted:
         return perf_counter()
 
     def spend(self, seconds: float) -> None:
-        """Do nothing: real work takes its own time."""
+        """Do nothing: real work takes real time."""
 
     def Iallreduce(self, send: Any, receive: Any, *op: Any, **named: Any) -> "_NotedRequest":
-        """Begin a sum over all ranks."""
+        """Start an allreduce."""
         source = array_of(receive if is_in_place(send) else send)
         post = Post(source, source.copy(), self.now)
         post.seen(self.witness)
@@ -125,7 +125,7 @@ class _NotedRequest:
 
 
 def place(whole: Array, piece: Array) -> tuple[int, int] | None:
-    """Return which elements of `whole`, an array in one piece, `piece` is a view of; None if of none."""
+    """Return the range of elements of `whole`, a contiguous array, that `piece` views; None if none."""
     offset = piece.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     if not (piece.size and 0 <= offset < whole.nbytes and np.shares_memory(whole, piece)):
         return None
@@ -134,9 +134,9 @@ def place(whole: Array, piece: Array) -> tuple[int, int] | None:
 
 
 def step_rows(network: WatchedNetwork, comm: Any, update: float = 0.0) -> list[Event]:
-    """Return what one rank did in its step as rows of a Timeline; update: s that follow.
+    """Return what one rank did in its step as rows of a Timeline; update: s of the update that follows.
 
-    An exchange is said to begin when the one before it is over: a network takes one at a time.
+    An allreduce starts when the previous one is complete: the network runs one at a time.
     """
     rank, rows, free = comm.rank, [], 0.0
     for start, stop in network.forward_pieces:
@@ -161,5 +161,5 @@ def step_rows(network: WatchedNetwork, comm: Any, update: float = 0.0) -> list[E
 
 
 def seen(network: WatchedNetwork, comm: Any) -> tuple[list[Post], list[tuple[int, int] | None]]:
-    """Return what a rank has sent, and which of its gradients that were."""
+    """Return a rank's allreduces, and the range of gradients of each."""
     return comm.posts, [place(network.gradients, post.send) for post in comm.posts]

@@ -1,15 +1,15 @@
 """Layers with explicit forward and backward passes, in numpy.
 
-A layer is made from a Layer of spec/, so what is priced is what is trained. It has
+A layer is built from a Layer of spec/, so the priced layer is the trained layer. It has
 
-    shapes                                       of its weights, by name
-    start(weights, rng)                          fill them in
-    forward(weights, kept, x) -> y               and keep what backward needs
-    backward(weights, gradients, kept, dy) -> dx write the gradients; dy is the layer's to overwrite
+    shapes                                        shapes of its weights, by name
+    start(weights, rng)                           initialize the weights
+    forward(weights, saved, x) -> y               and save what backward needs
+    backward(weights, gradients, saved, dy) -> dx write the gradients; the layer may overwrite dy
 
 dense.py, conv.py (with windows.py), pool.py, norm.py, pointwise.py, sequence.py, recurrent.py, shapes.py;
-exchange.py, halo.py and receive.py, where ranks talk, and slices.py, what a rank has of a tensor that is split;
-kept.py says what is kept and how arrays lie, room.py in which memory.
+exchange.py, halo.py and receive.py, where ranks communicate, and slices.py, a rank's part of a partitioned tensor;
+saved.py: saved state and array layout; arena.py: memory planning, with arena_plan.py.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from lib_dlhpc.training.layers.conv import Conv
 from lib_dlhpc.training.layers.dense import Dense
 from lib_dlhpc.training.layers.exchange import Exchange
 from lib_dlhpc.training.layers.halo import Halo
-from lib_dlhpc.training.layers.kept import Context, Kept
 from lib_dlhpc.training.layers.norm import BatchNorm, LayerNorm
 from lib_dlhpc.training.layers.pointwise import Dropout, Gelu, LeakyRelu, Relu, Sigmoid, Tanh
 from lib_dlhpc.training.layers.pool import AvgPool, GlobalAvgPool, MaxPool
 from lib_dlhpc.training.layers.receive import Receive
 from lib_dlhpc.training.layers.recurrent import Lstm
+from lib_dlhpc.training.layers.saved import Context, Saved
 from lib_dlhpc.training.layers.sequence import Attention, Embedding, PositionEmbedding
 from lib_dlhpc.training.layers.shapes import Add, Concat, Flatten
 
@@ -53,4 +53,4 @@ KINDS: dict[str, Any] = {
     "tanh": Tanh,
 }
 
-__all__ = ["KINDS", "Context", "Kept"]
+__all__ = ["KINDS", "Context", "Saved"]

@@ -1,8 +1,8 @@
 """Convolution in any number of dimensions, as products of matrices.
 
-The inputs that each output reads are copied into a matrix of columns, a block of outputs at a time, so
-that the block stays in the cache while it is multiplied (Chellapilla et al. 2006, "High performance
-convolutional neural networks for document processing"). Only the input is kept for the backward pass.
+The inputs of each output are copied into a matrix of columns (im2col), a block of outputs at a time, so
+that the block stays in cache while it is multiplied (Chellapilla et al. 2006, "High performance
+convolutional neural networks for document processing"). Only the input is saved for the backward pass.
 """
 
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 from lib_dlhpc.training.layers.slices import own_shapes
 from lib_dlhpc.training.layers.windows import Tap, blocks, taps, whole
 
-CACHE = 1024 * 1024  # bytes of columns: fits the second-level cache of today's cores
-APART = 16  # numbers between two rows of columns; rows a power of 2 apart would evict one another
+CACHE = 1024 * 1024  # bytes of columns: fits the L2 cache
+APART = 16  # padding elements between two rows of columns: power-of-2 strides cause cache conflicts
 
 
 class _Block(NamedTuple):
-    positions: slice  # of the outputs, a column each
+    positions: slice  # of the outputs, one column each
     shape: tuple[int, ...]
-    reads: tuple[slice, ...]  # the inputs that it needs
-    taps: list[Tap]  # counted from these, so that most blocks have the same
+    reads: tuple[slice, ...]  # the inputs that it reads
+    taps: list[Tap]  # relative to these inputs, so most blocks share them
 
 
 class Conv:
@@ -44,19 +44,19 @@ class Conv:
         self._plans: dict[int, list[_Block]] = {}
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:
-        """Fill in the weights: He et al. 2015, equation 10."""
+        """Initialize the weights: He et al. 2015, equation 10."""
         weight = weights["weight"]
         weight[...] = rng.normal(0, np.sqrt(2 / prod(weight.shape[1:])), weight.shape)
         if "bias" in weights:
             weights["bias"].fill(0)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (outputs, *space, batch)."""
-        kept.values["x"] = x
-        x = _in_one_piece(kept, x)
-        y = kept.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
+        saved.values["x"] = x
+        x = _in_one_piece(saved, x)
+        y = saved.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
-        for block, columns, _ in self._columns(kept, x):
+        for block, columns, _ in self._columns(saved, x):
             for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
                 np.matmul(matrix, columns_of, out=product[:, block.positions])
         if "bias" in weights:
@@ -64,18 +64,18 @@ class Conv:
             rows += weights["bias"][:, None]
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
-        """Return dx: what an output has read gets its share of the output's gradient."""
-        x = _in_one_piece(kept, kept.values["x"])
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx: scatter-add the output gradients to the inputs they read."""
+        x = _in_one_piece(saved, saved.values["x"])
         dx = None
-        if kept.wants_dx:
-            dx = kept.array(x.shape, x.dtype)
+        if saved.wants_dx:
+            dx = saved.array(x.shape, x.dtype)
             dx.fill(0)
         matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
         dys = self._by_group(dy)
-        # The product is quicker this way round: many rows, few columns.
+        # The transposed product is faster: many rows, few columns.
         turned = np.zeros(dws.swapaxes(1, 2).shape, x.dtype)
-        for block, columns, grid in self._columns(kept, x):
+        for block, columns, grid in self._columns(saved, x):
             for matrix, dw, product, columns_of in zip(matrices, turned, dys, columns, strict=True):
                 part = product[:, block.positions]
                 dw += columns_of @ part.T
@@ -90,15 +90,15 @@ class Conv:
             np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
         return dx
 
-    def _columns(self, kept: Kept, x: Array) -> Iterator[tuple[_Block, Array, Array]]:
-        """Yield each block with what its outputs read, in two views of the same memory.
+    def _columns(self, saved: Saved, x: Array) -> Iterator[tuple[_Block, Array, Array]]:
+        """Yield each block with its columns, in two views of the same memory.
 
         (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
         """
         rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
         long = max((prod(block.shape) for block in plan), default=0) + APART
-        # All convolutions ask for the same number, so all use the same memory.
-        memory = kept.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
+        # All convolutions request the same size, so they share the memory.
+        memory = saved.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
         for block in plan:
             positions = prod(block.shape)
             columns = memory[: rows * long].reshape(rows, long)[:, :positions]
@@ -112,7 +112,7 @@ class Conv:
             yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
 
     def _plan(self, batch: int, itemsize: int) -> list[_Block]:
-        """Return the blocks for a batch size; they are made once."""
+        """Return the blocks for a batch size, cached."""
         if batch not in self._plans:
             plan = self._plans[batch] = []
             row, done = CACHE // (self.inputs * self.many * itemsize) - APART, 0
@@ -132,7 +132,7 @@ class Conv:
         return self._plans[batch]
 
     def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-        """Return the inputs that a block of outputs needs, and how much padding is before them."""
+        """Return the inputs that a block of outputs needs, and the padding before them."""
         reads, outside = [], []
         options = (self.window[name] for name in ("kernel", "stride", "padding"))
         for part, extent, width, stride, padding in zip(block, self.space, *options, strict=True):
@@ -148,10 +148,10 @@ class Conv:
         return tensor.reshape(self.groups, self.outputs // self.groups, -1)
 
 
-def _in_one_piece(kept: Kept, x: Array) -> Array:
-    """Return x as the layers hold it; the network's samples lie otherwise, and are not kept twice."""
+def _in_one_piece(saved: Saved, x: Array) -> Array:
+    """Return x, contiguous; samples in another layout are copied, and the copy is not saved."""
     if x.flags.c_contiguous:
         return x
-    copy = kept.array(x.shape, x.dtype)
+    copy = saved.array(x.shape, x.dtype)
     copy[...] = x
     return copy

@@ -1,18 +1,18 @@
-"""Dense: a product with a weight matrix, at each position."""
+"""Dense: a product with a weight matrix at each position."""
 
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 from lib_dlhpc.training.layers.slices import own_shapes
 
 
 class Dense:
     """y = x W + b; x of shape (..., inputs), W (inputs, features).
 
-    A tied layer has no matrix: it takes the embedding's, transposed, and adds to its gradient.
+    A tied layer has no matrix: it uses the embedding's, transposed, and adds to its gradient.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -24,7 +24,7 @@ class Dense:
         self.shapes = own_shapes(layer, self.shapes)
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:
-        """Fill in the weights: He et al. 2015, equation 10."""
+        """Initialize the weights: He et al. 2015, equation 10."""
         if not self.tied:
             weights["weight"][...] = rng.normal(
                 0, np.sqrt(2 / self.inputs), weights["weight"].shape
@@ -32,27 +32,27 @@ class Dense:
         if "bias" in weights:
             weights["bias"].fill(0)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (..., features)."""
-        kept.values["x"] = x
-        y = kept.array((*x.shape[:-1], self.features), x.dtype)
+        saved.values["x"] = x
+        y = saved.array((*x.shape[:-1], self.features), x.dtype)
         np.matmul(_rows(x), self._matrix(weights), out=_rows(y))
         if "bias" in weights:
             y += weights["bias"]
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx = dy W^T."""
-        rows, x = _rows(dy), _rows(kept.values["x"])
+        rows, x = _rows(dy), _rows(saved.values["x"])
         if self.tied:
             gradients["weight"] += rows.T @ x
         else:
             np.matmul(x.T, rows, out=gradients["weight"])
         if "bias" in weights:
             np.sum(rows, axis=0, out=gradients["bias"])
-        if not kept.wants_dx:
+        if not saved.wants_dx:
             return None
-        dx = kept.array((*dy.shape[:-1], self.inputs), dy.dtype)
+        dx = saved.array((*dy.shape[:-1], self.inputs), dy.dtype)
         np.matmul(rows, self._matrix(weights).T, out=_rows(dx))
         return dx
 

@@ -1,14 +1,14 @@
-"""Exchange: what the ranks of a group do between two layers of which each has a part.
+"""Exchange: communication of a tensor- or sequence-parallel group between two partitioned layers.
 
-Every rank of the group has a communicator, context.groups[group]. What a layer does forward has its
-counterpart backward, because a sum spreads gradients and a copy collects them (Shoeybi et al. 2019,
+Every group has a communicator, context.groups[group]. Each forward operation has its adjoint in backward: the
+adjoint of a sum is a broadcast, and vice versa (Shoeybi et al. 2019,
 "Megatron-LM", section 3; Korthikanti et al. 2022, section 4.2.2):
 
-    all_reduce       the sum over the ranks                                   backward none
-    none             each rank has the same                                   backward all_reduce
-    all_gather       the parts of all ranks side by side                      backward slice or reduce_scatter
-    slice            this rank's part                                         backward all_gather
-    reduce_scatter   this rank's part of the sum                              backward all_gather
+    all_reduce       the sum over the ranks               backward none
+    none             replicated input                     backward all_reduce
+    all_gather       the parts of all ranks, concatenated backward slice or reduce_scatter
+    slice            this rank's part                     backward all_gather
+    reduce_scatter   this rank's part of the sum          backward all_gather
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ import numpy as np
 
 from lib_dlhpc.schedules.halves import UnderWay, allgather, reduce_scatter
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Kept, Tensors
-from lib_dlhpc.training.together import PIECE, add_up
+from lib_dlhpc.training.collectives import PIECE, allreduce_in_place
+from lib_dlhpc.training.layers.saved import Array, Saved, Tensors
 
 
 class Exchange:
-    """One way of exchanging forward and one backward, along one axis, in parts that may be uneven."""
+    """One collective forward and one backward, along one axis, with possibly uneven parts."""
 
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
@@ -33,67 +33,67 @@ class Exchange:
         self.axis, self.rank = axis_of(layer, options.get("axis", 0)), options.get("rank", 0)
         self.parts = [slice(first, last) for first, last in pairwise(options.get("cuts", ()))]
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
-        """Return y; where nothing is done it is x itself."""
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y; x itself for "none"."""
         if self.ways == ("all_gather", "reduce_scatter"):
-            kept.values["part"] = x
-        return self._exchange(self.ways[0], kept, x, kept.inplace)
+            saved.values["part"] = x
+        return self._exchange(self.ways[0], saved, x, saved.inplace)
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
-        return self._exchange(self.ways[1], kept, dy, True) if kept.wants_dx else None
+        return self._exchange(self.ways[1], saved, dy, True) if saved.wants_dx else None
 
-    def again(self, kept: Kept) -> Array:
-        """Return once more what forward gathered: parts are kept, the whole is not.
+    def gather_again(self, saved: Saved) -> Array:
+        """All-gather again what forward gathered: only this rank's part is saved.
 
         Source: Korthikanti et al. 2022, section 4.2.2.
         """
-        return self._exchange(self.ways[0], kept, kept.values["part"], False)
+        return self._exchange(self.ways[0], saved, saved.values["part"], False)
 
-    def _exchange(self, way: str, kept: Kept, x: Array, overwrite: bool) -> Array:
-        comm = kept.context.groups.get(self.group)
+    def _exchange(self, way: str, saved: Saved, x: Array, overwrite: bool) -> Array:
+        comm = saved.context.groups.get(self.group)
         if way == "none" or comm is None or comm.size == 1:
             return x
         if way == "slice":
-            return copied(kept, x[self._at(self.rank)])
-        with kept.context.communicates(f"{way} {self.name}", self._bytes(way, x)):
+            return copied(saved, x[self._at(self.rank)])
+        with saved.context.communicates(f"{way} {self.name}", self._bytes(way, x)):
             if way == "all_reduce":
-                return self._all_reduce(kept, comm, x, overwrite)
+                return self._all_reduce(saved, comm, x, overwrite)
             if way == "all_gather":
-                return self._all_gather(kept, comm, x)
-            return self._reduce_scatter(kept, comm, x)
+                return self._all_gather(saved, comm, x)
+            return self._reduce_scatter(saved, comm, x)
 
-    def _all_reduce(self, kept: Kept, comm: Any, x: Array, overwrite: bool) -> Array:
-        y = x if overwrite and x.flags.c_contiguous else copied(kept, x)
-        add_up(comm, y)
+    def _all_reduce(self, saved: Saved, comm: Any, x: Array, overwrite: bool) -> Array:
+        y = x if overwrite and x.flags.c_contiguous else copied(saved, x)
+        allreduce_in_place(comm, y)
         return y
 
-    def _all_gather(self, kept: Kept, comm: Any, x: Array) -> Array:
-        """Collect the parts one behind the other, then put each where it belongs."""
+    def _all_gather(self, saved: Saved, comm: Any, x: Array) -> Array:
+        """All-gather into a contiguous buffer, then copy each part into place."""
         whole = (*x.shape[: self.axis], self.parts[-1].stop, *x.shape[self.axis + 1 :])
-        y = kept.array(whole, x.dtype)
+        y = saved.array(whole, x.dtype)
         for piece in self._pieces(y):
-            parts, blocks = self._blocks(kept, y[piece])
+            parts, blocks = self._blocks(saved, y[piece])
             blocks[self.rank].reshape(parts[self.rank].shape)[...] = x[piece]
             UnderWay(allgather(comm, blocks)).wait()
             for part, block in zip(parts, blocks, strict=True):
                 part[...] = block.reshape(part.shape)
         return y
 
-    def _reduce_scatter(self, kept: Kept, comm: Any, x: Array) -> Array:
-        """Put the parts one behind the other, then keep the sum of one's own."""
-        y = kept.array(x[self._at(self.rank)].shape, x.dtype)
+    def _reduce_scatter(self, saved: Saved, comm: Any, x: Array) -> Array:
+        """Pack the parts into a contiguous buffer, reduce-scatter it, and return this rank's part."""
+        y = saved.array(x[self._at(self.rank)].shape, x.dtype)
         for piece in self._pieces(x):
-            parts, blocks = self._blocks(kept, x[piece])
+            parts, blocks = self._blocks(saved, x[piece])
             for part, block in zip(parts, blocks, strict=True):
                 block.reshape(part.shape)[...] = part
-            UnderWay(reduce_scatter(comm, [blocks], kept.array)).wait()
+            UnderWay(reduce_scatter(comm, [blocks], saved.array)).wait()
             own = y[piece]
             own[...] = blocks[self.rank].reshape(own.shape)
         return y
 
     def _pieces(self, whole: Array) -> Iterator[tuple[slice, ...]]:
-        """Cut another axis than the ranks', so that what travels at a time takes little memory."""
+        """Split along another axis than the ranks', so that the buffers stay small."""
         axis = 0 if self.axis else 1
         step = max(1, whole.shape[axis] * PIECE // max(1, whole.nbytes))
         for first in range(0, whole.shape[axis], step):
@@ -102,11 +102,11 @@ class Exchange:
     def _at(self, rank: int) -> tuple[slice, ...]:
         return (*(slice(None),) * self.axis, self.parts[rank])
 
-    def _blocks(self, kept: Kept, whole: Array) -> tuple[list[Array], list[Array]]:
-        """Return the ranks' parts of an array, and as much memory for each, one behind the other."""
+    def _blocks(self, saved: Saved, whole: Array) -> tuple[list[Array], list[Array]]:
+        """Return views of the ranks' parts of an array, and a contiguous buffer for each."""
         parts = [whole[self._at(rank)] for rank in range(len(self.parts))]
         flat, ends = (
-            kept.array((whole.size,), whole.dtype),
+            saved.array((whole.size,), whole.dtype),
             np.cumsum([0, *(p.size for p in parts)]),
         )
         return parts, [flat[first:last] for first, last in pairwise(ends.tolist())]
@@ -117,26 +117,26 @@ class Exchange:
         return x.nbytes // x.shape[self.axis] * self.parts[-1].stop
 
 
-def sum_over_group(kept: Kept, group: str, values: Array) -> Array:
-    """Return the sum of a small array over the ranks of a group."""
-    comm = kept.context.groups.get(group)
+def sum_over_group(saved: Saved, group: str, values: Array) -> Array:
+    """Allreduce a small array over a group."""
+    comm = saved.context.groups.get(group)
     if comm is None or comm.size == 1:
         return values
     from mpi4py import MPI
 
     total = np.array(values, order="C")
-    with kept.context.communicates(f"sum over {group}", total.nbytes):
+    with saved.context.communicates(f"sum over {group}", total.nbytes):
         comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
     return total
 
 
 def axis_of(layer: Layer, axis: int) -> int:
-    """Return where an axis of a sample lies in the array: samples are the last axis of images, else the first."""
+    """Return the array axis of a sample axis: samples are the last axis of images, else the first."""
     return axis if len(layer.input_shape) >= 3 else axis + 1
 
 
-def copied(kept: Kept, x: Array) -> Array:
-    """Return the same numbers in one piece, in memory of their own."""
-    y = kept.array(x.shape, x.dtype)
+def copied(saved: Saved, x: Array) -> Array:
+    """Return a contiguous copy."""
+    y = saved.array(x.shape, x.dtype)
     y[...] = x
     return y

@@ -1,9 +1,9 @@
-"""Halo: rows of an image that other ranks have, and this rank's window needs.
+"""Halo: rows of an image that other ranks own and this rank's window reads.
 
-Space is cut along one axis. Rank r has the rows owned[r] of the whole and wants the rows needed[r], which
-may overlap, reach over several ranks, leave rows out, and go beyond the border, where `fill` stands for
-the padding. What a rank has itself it does not borrow. Backward, the gradients of borrowed rows go home
-and are added there (Dryden et al. 2019, "Improving strong-scaling of CNN training by exploiting
+Space is partitioned along one axis. Rank r owns the rows owned[r] of the image and needs the rows needed[r], which
+may overlap, span several ranks, skip rows, and extend beyond the border, where `fill` stands for the padding. Rows
+that a rank owns are not received. In backward, the gradients of halo rows are sent back to their owner
+and added there (Dryden et al. 2019, "Improving strong-scaling of CNN training by exploiting
 finer-grained parallelism", section 3.1).
 """
 
@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.training.layers.exchange import axis_of, copied
-from lib_dlhpc.training.layers.kept import Array, Kept, Tensors
+from lib_dlhpc.training.layers.saved import Array, Saved, Tensors
 
 TAG = 21
 Rows: TypeAlias = tuple[int, int]  # first, and one past the last
-Loan: TypeAlias = tuple[int, Rows]  # with which rank
+Loan: TypeAlias = tuple[int, Rows]  # peer rank, rows
 
 
 class Halo:
-    """The rows that this rank needs, put together from its own, its neighbours' and the padding."""
+    """The rows that this rank needs: its own, its neighbors' and the padding."""
 
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
@@ -33,10 +33,10 @@ class Halo:
         self.lent = [(borrower, rows) for lender, borrower, rows in loans if lender == rank]
         self.borrowed = [(lender, rows) for lender, borrower, rows in loans if borrower == rank]
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
-        """Return y, of shape as x but with the rows that are needed."""
-        y = kept.array(self._shape(x, self.last - self.first), x.dtype)
-        parts = self._exchange(kept, x, self.first_owned, self.lent, self.borrowed)
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y, shaped as x but with the needed rows."""
+        y = saved.array(self._shape(x, self.last - self.first), x.dtype)
+        parts = self._exchange(saved, x, self.first_owned, self.lent, self.borrowed)
         inside = [*(rows for _, rows in self.borrowed), *([self.own] if self.own else [])]
         edge = min((rows[0] for rows in inside), default=self.last)
         self._at(y, (self.first, edge), self.first)[...] = self.fill
@@ -48,12 +48,12 @@ class Halo:
             self._at(y, rows, self.first)[...] = part
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
-        """Return dx: the sum of what all ranks that used a row give; the padding's is dropped."""
-        if not kept.wants_dx:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx: for each row the sum over all ranks that read it; that of the padding is dropped."""
+        if not saved.wants_dx:
             return None
-        dx = kept.array(self._shape(dy, self.last_owned - self.first_owned), dy.dtype)
-        parts = self._exchange(kept, dy, self.first, self.borrowed, self.lent)
+        dx = saved.array(self._shape(dy, self.last_owned - self.first_owned), dy.dtype)
+        parts = self._exchange(saved, dy, self.first, self.borrowed, self.lent)
         dx.fill(0)
         if self.own:
             self._at(dx, self.own, self.first_owned)[...] = self._at(dy, self.own, self.first)
@@ -62,26 +62,26 @@ class Halo:
         return dx
 
     def _exchange(
-        self, kept: Kept, x: Array, first: int, give: list[Loan], take: list[Loan]
+        self, saved: Saved, x: Array, first: int, give: list[Loan], take: list[Loan]
     ) -> Callable[[], Iterator[tuple[Rows, Array]]]:
-        """Send rows of x, whose first is `first`; return what yields the rows that have come.
+        """Send rows of x, whose first is `first`; return a function that waits and yields the received rows.
 
-        What is done between the two goes on while messages are under way.
+        Work between the two overlaps the messages.
         """
-        comm: Any = kept.context.groups.get(self.group)
+        comm: Any = saved.context.groups.get(self.group)
         arrived, sent, requests = [], [], []
         for rank, rows in take:
-            arrived.append(kept.array(self._shape(x, rows[1] - rows[0]), x.dtype))
+            arrived.append(saved.array(self._shape(x, rows[1] - rows[0]), x.dtype))
             requests.append(comm.Irecv(arrived[-1], rank, TAG))
         for rank, rows in give:
             part = self._at(x, rows, first)
-            sent.append(copied(kept, part))
+            sent.append(copied(saved, part))
             requests.append(comm.Isend(sent[-1], rank, TAG))
 
         def parts() -> Iterator[tuple[Rows, Array]]:
             if requests:
                 size = sum(part.nbytes for part in sent)
-                with kept.context.communicates(f"halo {self.name}", size):
+                with saved.context.communicates(f"halo {self.name}", size):
                     for request in requests:
                         request.Wait()
             for (_, rows), part in zip(take, arrived, strict=True):
@@ -93,13 +93,13 @@ class Halo:
         return (*x.shape[: self.axis], rows, *x.shape[self.axis + 1 :])
 
     def _at(self, x: Array, rows: Rows, first: int) -> Array:
-        """Return the view of some rows in an array whose first row is `first`."""
+        """Return a view of rows in an array whose first row is `first`."""
         start, stop = rows[0] - first, max(rows[1], rows[0]) - first
         return x[(*(slice(None),) * self.axis, slice(start, stop))]
 
 
 def _loans(owned: tuple[Rows, ...], needed: tuple[Rows, ...]) -> list[tuple[int, int, Rows]]:
-    """Return (lender, borrower, rows) of all rows that a rank needs and has not, each from one lender."""
+    """Return (lender, borrower, rows) for all rows that a rank needs and does not own, each from one lender."""
     loans = []
     for borrower, wanted in enumerate(needed):
         missing = _without(wanted, owned[borrower])
@@ -116,7 +116,7 @@ def _common(one: Rows, other: Rows) -> Rows | None:
 
 
 def _without(rows: Rows, taken: Rows) -> list[Rows]:
-    """Return what is left of rows before and behind those taken."""
+    """Return the rows before and after those taken."""
     first, last = rows
     pieces = (first, min(last, taken[0])), (max(first, taken[1]), last)
     return [piece for piece in pieces if piece[0] < piece[1]] if taken[0] < taken[1] else [rows]

@@ -1,4 +1,4 @@
-"""Normalisation over the batch or over the features, with a learned scale and shift."""
+"""Normalization over the batch or over the features, with a learned scale and shift."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.training.layers.exchange import sum_over_group
-from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
+from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 
 EPSILON = 1e-5
-MOMENTUM = 0.1  # share of a batch in the running statistics
+MOMENTUM = 0.1  # weight of a batch in the running statistics
 
 
 class BatchNorm:
     """Each channel with mean 0 and variance 1 over batch and space, then scaled and shifted.
 
-    The sums go through context.sum_over_ranks: with MPI's, all ranks normalise alike (Peng et al.
-    2018, "MegDet", section 3.3), without it each rank normalises its own samples. Ranks that share a
-    sample's positions sum over their group in any case. Evaluation takes
+    The sums go through context.sum_over_ranks: with an allreduce, statistics are global (Peng et al.
+    2018, "MegDet", section 3.3), without it each rank normalizes its own samples. Ranks that hold parts of the
+    same samples always sum over their group. Evaluation uses
     running statistics, which are not weights but belong to a checkpoint. Source: Ioffe and Szegedy 2015.
     """
 
@@ -36,20 +36,20 @@ class BatchNorm:
         self.running["mean"].fill(0)
         self.running["variance"].fill(1)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
-        y = kept.array(x.shape, x.dtype)
+        y = saved.array(x.shape, x.dtype)
         rows, normal = self._rows(x), self._rows(y)
-        if kept.context.training:
-            count = self._sum(kept, np.array([rows.shape[1]], x.dtype))
-            share = MOMENTUM if count > 0 else 0.0  # a rank without samples has seen nothing
+        if saved.context.training:
+            count = self._sum(saved, np.array([rows.shape[1]], x.dtype))
+            share = MOMENTUM if count > 0 else 0.0  # a rank without samples has no statistics
             count = np.maximum(count, 1)
-            mean = self._sum(kept, rows.sum(axis=1)) / count
+            mean = self._sum(saved, rows.sum(axis=1)) / count
             np.subtract(rows, mean[:, None], out=normal)
             square = np.einsum("cn,cn->c", normal, normal)
-            variance = self._sum(kept, square) / count
+            variance = self._sum(saved, square) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
-            seen = () if kept.context.again else (("mean", mean), ("variance", unbiased))
+            seen = () if saved.context.recomputing else (("mean", mean), ("variance", unbiased))
             for name, new in seen:
                 self.running[name] += share * (new - self.running[name])
         else:
@@ -57,20 +57,20 @@ class BatchNorm:
             count = np.ones(1, x.dtype)
             np.subtract(rows, mean[:, None], out=normal)
         inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
-        kept.values.update(x=x, mean=mean, inverse=inverse, count=count)
+        saved.values.update(x=x, mean=mean, inverse=inverse, count=count)
         normal *= (inverse * weights["scale"])[:, None]
         normal += weights["shift"][:, None]
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx; mean and variance depend on x as well."""
-        values, rows = kept.values, self._rows(dy)
-        normal = self._rows(kept.array(dy.shape, dy.dtype))
+        values, rows = saved.values, self._rows(dy)
+        normal = self._rows(saved.array(dy.shape, dy.dtype))
         np.subtract(self._rows(values["x"]), values["mean"][:, None], out=normal)
         normal *= values["inverse"][:, None]
         shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
         gradients["shift"][...], gradients["scale"][...] = shift, scale
-        both = self._sum(kept, np.concatenate([shift, scale])) / values["count"]
+        both = self._sum(saved, np.concatenate([shift, scale])) / values["count"]
         shift, scale = np.split(both, 2)
         normal *= scale[:, None]
         rows -= normal
@@ -78,11 +78,11 @@ class BatchNorm:
         rows *= (weights["scale"] * values["inverse"])[:, None]
         return rows.reshape(dy.shape) if self.images else rows.T
 
-    def _sum(self, kept: Kept, values: Array) -> Array:
-        """Return the sum over all ranks that are normalised together."""
+    def _sum(self, saved: Saved, values: Array) -> Array:
+        """Return the sum over all ranks that are normalized together."""
         for group in self.groups:
-            values = sum_over_group(kept, group, values)
-        return kept.context.sum_over_ranks(values)
+            values = sum_over_group(saved, group, values)
+        return saved.context.sum_over_ranks(values)
 
     def _rows(self, x: Array) -> Array:
         """Return x with a row for each channel."""
@@ -101,23 +101,23 @@ class LayerNorm:
         weights["scale"].fill(1)
         weights["shift"].fill(0)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
-        y = kept.array(x.shape, x.dtype)
+        y = saved.array(x.shape, x.dtype)
         mean = x.mean(axis=-1, keepdims=True)
         np.subtract(x, mean, out=y)
         variance = _dots(y, y) / x.dtype.type(x.shape[-1])
         inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
-        kept.values.update(x=x, mean=mean, inverse=inverse)
+        saved.values.update(x=x, mean=mean, inverse=inverse)
         y *= inverse
         y *= weights["scale"]
         y += weights["shift"]
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
-        values, others = kept.values, tuple(range(dy.ndim - 1))
-        normal = kept.array(dy.shape, dy.dtype)
+        values, others = saved.values, tuple(range(dy.ndim - 1))
+        normal = saved.array(dy.shape, dy.dtype)
         np.subtract(values["x"], values["mean"], out=normal)
         normal *= values["inverse"]
         np.sum(dy, axis=others, out=gradients["shift"])
@@ -133,5 +133,5 @@ class LayerNorm:
 
 
 def _dots(a: Array, b: Array) -> Array:
-    """Return the sum of a * b over the features, without an array as large as they are."""
+    """Return the sum of a * b over the features, without a full-size temporary array."""
     return np.einsum("...i,...i->...", a, b)[..., None]

@@ -1,4 +1,4 @@
-"""Layers that treat every element by itself."""
+"""Elementwise layers."""
 
 import zlib
 from math import pi, prod, sqrt
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import PART, Array, Context, Kept, Tensors, together
+from lib_dlhpc.training.layers.saved import PART, Array, Context, Saved, Tensors, chunks
 from lib_dlhpc.training.layers.slices import Part, part_of
 
-ROOT = sqrt(2 / pi)  # of Python's own kind, which leaves float32 as it is
+ROOT = sqrt(2 / pi)  # a Python float, so that float32 arrays stay float32
 
 
 class Relu:
@@ -19,15 +19,15 @@ class Relu:
     def __init__(self, layer: Layer) -> None:
         pass
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
-        y = kept.values["y"] = _room(kept, x)
+        y = saved.values["y"] = _output(saved, x)
         return np.maximum(x, 0, out=y)
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
-        y = kept.values["y"]
-        for down, own in together(dy, y):
+        y = saved.values["y"]
+        for down, own in chunks(dy, y):
             down *= own > 0
         return dy
 
@@ -38,17 +38,17 @@ class LeakyRelu:
     def __init__(self, layer: Layer) -> None:
         self.slope = layer.attributes["slope"]
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
-        y = kept.values["y"] = _room(kept, x)
-        for up, own in together(x, y):
+        y = saved.values["y"] = _output(saved, x)
+        for up, own in chunks(x, y):
             np.multiply(up, _slopes(up, self.slope), out=own)
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx; the sign of y is that of x."""
-        y = kept.values["y"]
-        for down, own in together(dy, y):
+        y = saved.values["y"]
+        for down, own in chunks(dy, y):
             down *= _slopes(own, self.slope)
         return dy
 
@@ -59,14 +59,14 @@ class Tanh:
     def __init__(self, layer: Layer) -> None:
         pass
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
-        y = kept.values["y"] = _room(kept, x)
+        y = saved.values["y"] = _output(saved, x)
         return np.tanh(x, out=y)
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx = dy (1 - y^2)."""
-        y = kept.values["y"]  # all who read it are done
+        y = saved.values["y"]  # all readers are done
         y *= y
         np.subtract(1, y, out=y)
         dy *= y
@@ -79,16 +79,16 @@ class Sigmoid:
     def __init__(self, layer: Layer) -> None:
         pass
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
-        """Return y, by way of tanh, which does not overflow."""
-        y = kept.values["y"] = _room(kept, x)
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y, computed with tanh, which does not overflow."""
+        y = saved.values["y"] = _output(saved, x)
         return sigmoid(x, out=y)
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx = dy y (1 - y)."""
-        y = kept.values["y"]
+        y = saved.values["y"]
         dy *= y
-        np.subtract(1, y, out=y)  # all who read it are done
+        np.subtract(1, y, out=y)  # all readers are done
         dy *= y
         return dy
 
@@ -99,17 +99,17 @@ class Gelu:
     def __init__(self, layer: Layer) -> None:
         pass
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
-        """Return y; x is kept, as it cannot be had back from y."""
-        kept.values["x"] = x
-        y = kept.array(x.shape, x.dtype)
-        for up, own in together(x, y):
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y; x is saved, as y does not determine it."""
+        saved.values["x"] = x
+        y = saved.array(x.shape, x.dtype)
+        for up, own in chunks(x, y):
             np.multiply(up, 0.5 * (1 + self._tanh(up)), out=own)
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
-        for down, x in together(dy, kept.values["x"]):
+        for down, x in chunks(dy, saved.values["x"]):
             t = self._tanh(x)
             inner = ROOT * (1 + 3 * 0.044715 * x * x)
             down *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
@@ -121,7 +121,7 @@ class Gelu:
 
 
 class Dropout:
-    """Zero a share of the elements and scale up the others; the same elements on any number of ranks."""
+    """Zero a fraction of the elements and scale up the others; the same elements on any number of ranks."""
 
     def __init__(self, layer: Layer) -> None:
         self.rate, self.stream = layer.attributes["rate"], stream_of(layer)
@@ -129,23 +129,23 @@ class Dropout:
         self.elements = layer.attributes.get("elements")
         self.whole = layer.attributes.get("whole", layer).output_shape
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
-        if not kept.context.training or not self.rate:
-            kept.values["mask"] = None
+        if not saved.context.training or not self.rate:
+            saved.values["mask"] = None
             return x
         batch = x.shape[-1 if self.images else 0]
         shape = (batch, *self.whole)
-        mask = survivors(kept.context, self.stream, shape, self.rate, self.elements)
-        kept.values["mask"] = mask = np.moveaxis(mask, 0, -1) if self.images else mask
-        y = _room(kept, x)
+        mask = survivors(saved.context, self.stream, shape, self.rate, self.elements)
+        saved.values["mask"] = mask = np.moveaxis(mask, 0, -1) if self.images else mask
+        y = _output(saved, x)
         np.multiply(x, mask, out=y)
         y *= x.dtype.type(1 / (1 - self.rate))
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
-        mask = kept.values["mask"]
+        mask = saved.values["mask"]
         if mask is not None:
             dy *= mask
             dy *= dy.dtype.type(1 / (1 - self.rate))
@@ -159,19 +159,18 @@ def survivors(
     rate: float,
     elements: Part | None = None,
 ) -> Array:
-    """Return which elements of (samples, ...) stay, a share 1 - rate to the nearest 2^-16.
+    """Return which elements of (samples, ...) survive, a fraction 1 - rate to the nearest 2^-16.
 
-    elements: the part of each sample that is wanted. A counter-based generator (Salmon et al. 2011) is
-    asked from the sample's place in the global batch on, so that how the batch is cut into ranks changes
-    nothing.
+    elements: the part of each sample that is needed. A counter-based generator (Salmon et al. 2011) starts at
+    the sample's index in the global batch, so the mask does not depend on the partition over ranks.
     """
     many = prod(shape[1:])
-    blocks = -(-many // 16)  # a count of the generator gives 16 numbers of 16 bits
+    blocks = -(-many // 16)  # a counter value gives 16 numbers of 16 bits
     key = context.seed + (((context.step << 32) + stream) << 64)
     generator = np.random.Philox(counter=context.first_sample * blocks, key=key)
     part = None if elements is None else (elements[0] + 1, elements[1])
     mask = np.empty((shape[0], *part_of(np.empty((0, *shape[1:])), part).shape[1:]), np.bool_)
-    step = max(1, PART // max(1, many))  # samples at a time, so that nothing but the mask is large
+    step = max(1, PART // max(1, many))  # samples at a time, so that only the mask is large
     for first in range(0, shape[0], step):
         own = mask[first : first + step]
         numbers = generator.random_raw(len(own) * blocks * 4).view(np.uint16)
@@ -181,7 +180,7 @@ def survivors(
 
 
 def stream_of(layer: Layer) -> int:
-    """Return a number that is the layer's own, for random numbers."""
+    """Return the layer's own random stream."""
     return zlib.crc32(layer.name.encode())
 
 
@@ -194,8 +193,8 @@ def sigmoid(x: Array, out: Array | None = None) -> Array:
     return y
 
 
-def _room(kept: Kept, x: Array) -> Array:
-    return x if kept.inplace else kept.array(x.shape, x.dtype)
+def _output(saved: Saved, x: Array) -> Array:
+    return x if saved.inplace else saved.array(x.shape, x.dtype)
 
 
 def _slopes(x: Array, slope: float) -> Array:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
 from lib_dlhpc.training.layers.pointwise import sigmoid
+from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 
 
 class Lstm:
@@ -31,12 +31,12 @@ class Lstm:
         weights["bias"].fill(0)
         weights["bias"][self.hidden : 2 * self.hidden] = 1
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
         batch, steps, _ = x.shape
-        gates = kept.array((steps, batch, 4 * self.hidden), x.dtype)
-        cell = kept.array((steps + 1, batch, self.hidden), x.dtype)
-        output = kept.array((steps + 1, batch, self.hidden), x.dtype)
+        gates = saved.array((steps, batch, 4 * self.hidden), x.dtype)
+        cell = saved.array((steps + 1, batch, self.hidden), x.dtype)
+        output = saved.array((steps + 1, batch, self.hidden), x.dtype)
         cell[0], output[0] = 0, 0
         np.matmul(x.swapaxes(0, 1), weights["weight"], out=gates)
         gates += weights["bias"]
@@ -48,13 +48,13 @@ class Lstm:
             np.tanh(g, out=g)
             np.add(f * cell[step], i * g, out=cell[step + 1])
             np.multiply(o, np.tanh(cell[step + 1]), out=output[step + 1])
-        kept.values.update(x=x, gates=gates, cell=cell, output=output)
+        saved.values.update(x=x, gates=gates, cell=cell, output=output)
         return output[1:].swapaxes(0, 1).copy() if self.sequences else output[-1].copy()
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx, by back-propagation through time."""
-        x, gates, cell, output = (kept.values[name] for name in ("x", "gates", "cell", "output"))
-        dgates = kept.array(gates.shape, gates.dtype)
+        x, gates, cell, output = (saved.values[name] for name in ("x", "gates", "cell", "output"))
+        dgates = saved.array(gates.shape, gates.dtype)
         dh, dc = np.zeros_like(output[0]), np.zeros_like(cell[0])
         for step in reversed(range(len(gates))):
             if self.sequences:
@@ -76,7 +76,7 @@ class Lstm:
         np.matmul(output[:-1].reshape(-1, self.hidden).T, flat, out=gradients["recurrent"])
         rows = x.swapaxes(0, 1).reshape(-1, x.shape[-1])
         np.matmul(rows.T, flat, out=gradients["weight"])
-        if not kept.wants_dx:
+        if not saved.wants_dx:
             return None
         return np.ascontiguousarray((dgates @ weights["weight"].T).swapaxes(0, 1))
 

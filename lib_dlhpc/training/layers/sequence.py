@@ -5,47 +5,47 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Kept, Shapes, Tensors
 from lib_dlhpc.training.layers.pointwise import stream_of, survivors
+from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 
 SPREAD = 0.02  # of the first embeddings (Radford et al. 2018, section 4.1)
 
 
 class Embedding:
-    """A row of features for each whole number; zeros for the numbers whose rows another rank has."""
+    """A row of features for each token; zeros for tokens whose rows another rank has."""
 
     def __init__(self, layer: Layer) -> None:
         self.shapes: Shapes = {
             "weight": (layer.attributes["vocabulary"], layer.attributes["features"])
         }
         axis, ranges = layer.attributes.get("part", {}).get("weight", (1, ()))
-        self.rows = ranges[0] if axis == 0 else None  # of the whole table
-        self.tied = False  # set by the network where a dense layer adds to the gradient before
+        self.rows = ranges[0] if axis == 0 else None  # of the full table
+        self.tied = False  # set by the network if a dense layer adds to the gradient first
 
     def start(self, weights: Tensors, rng: np.random.Generator) -> None:
         """Small normal numbers."""
         weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (*x.shape, features)."""
         table = weights["weight"]
-        y = kept.array((*x.shape, table.shape[1]), table.dtype)
+        y = saved.array((*x.shape, table.shape[1]), table.dtype)
         if self.rows is None:
-            kept.values["x"] = x
+            saved.values["x"] = x
             return np.take(table, x, axis=0, out=y)
         first, last = self.rows
-        kept.values["x"], kept.values["here"] = x - first, (x >= first) & (x < last)
-        np.take(table, kept.values["x"], axis=0, out=y, mode="clip")
-        y[~kept.values["here"]] = 0
+        saved.values["x"], saved.values["here"] = x - first, (x >= first) & (x < last)
+        np.take(table, saved.values["x"], axis=0, out=y, mode="clip")
+        y[~saved.values["here"]] = 0
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
-        """Add what each row's uses give; there is no gradient of whole numbers."""
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Accumulate the gradient of each row over its uses; tokens have no gradient."""
         if not self.tied:
             gradients["weight"].fill(0)
-        x, rows = kept.values["x"].ravel(), dy.reshape(-1, dy.shape[-1])
+        x, rows = saved.values["x"].ravel(), dy.reshape(-1, dy.shape[-1])
         if self.rows is not None:
-            here = kept.values["here"].ravel()
+            here = saved.values["here"].ravel()
             x, rows = x[here], rows[here]
         np.add.at(gradients["weight"], x, rows)
 
@@ -60,12 +60,12 @@ class PositionEmbedding:
         """Small normal numbers."""
         weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
-        y = x if kept.inplace else kept.array(x.shape, x.dtype)
+        y = x if saved.inplace else saved.array(x.shape, x.dtype)
         return np.add(x, weights["weight"][: x.shape[1]], out=y)
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx = dy."""
         gradients["weight"][dy.shape[1] :] = 0
         np.sum(dy, axis=0, out=gradients["weight"][: dy.shape[1]])
@@ -82,14 +82,14 @@ class Attention:
         options = layer.attributes
         self.heads, self.causal, self.rate = options["heads"], options["causal"], options["dropout"]
         self.features, self.stream = layer.output_shape[-1], stream_of(layer)
-        scores = options.get("scores")  # the heads that this rank has of the whole's
+        scores = options.get("scores")  # this rank's heads of the full layer
         self.elements = (0, (scores,)) if scores else None
         self.all_heads = layer.attributes.get("whole", layer).attributes["heads"]
 
-    def forward(self, weights: Tensors, kept: Kept, x: Array) -> Array:
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, positions, features)."""
         q, k, v = self._heads(x)
-        p = kept.array((*q.shape[:-1], q.shape[-2]), x.dtype)
+        p = saved.array((*q.shape[:-1], q.shape[-2]), x.dtype)
         np.matmul(q, k.swapaxes(-1, -2), out=p)
         p *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
         if self.causal:
@@ -98,25 +98,25 @@ class Attention:
         np.exp(p, out=p)
         p /= p.sum(axis=-1, keepdims=True)
         mask = None
-        if self.rate and kept.context.training:
+        if self.rate and saved.context.training:
             shape = (p.shape[0], self.all_heads, *p.shape[2:])
-            mask = survivors(kept.context, self.stream, shape, self.rate, self.elements)
-        left = self._dropped(kept, p, mask)
-        kept.values.update(x=x, p=p, mask=mask, left=left)
-        y = kept.array((*x.shape[:2], self.features), x.dtype)
+            mask = survivors(saved.context, self.stream, shape, self.rate, self.elements)
+        left = self._dropped(saved, p, mask)
+        saved.values.update(x=x, p=p, mask=mask, left=left)
+        y = saved.array((*x.shape[:2], self.features), x.dtype)
         (heads,) = self._heads(y)
-        self._product(kept, left, v, heads)
+        self._product(saved, left, v, heads)
         return y
 
-    def backward(self, weights: Tensors, gradients: Tensors, kept: Kept, dy: Array) -> Any:
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx: the gradients of queries, keys and values side by side."""
-        x, p, mask, left = (kept.values[name] for name in ("x", "p", "mask", "left"))
+        x, p, mask, left = (saved.values[name] for name in ("x", "p", "mask", "left"))
         q, k, v = self._heads(x)
-        dx = kept.array(x.shape, x.dtype)
+        dx = saved.array(x.shape, x.dtype)
         dq, dk, dv = self._heads(dx)
         (dy,) = self._heads(dy)
-        self._product(kept, left.swapaxes(-1, -2), dy, dv)
-        dp = kept.array(p.shape, p.dtype)
+        self._product(saved, left.swapaxes(-1, -2), dy, dv)
+        dp = saved.array(p.shape, p.dtype)
         np.matmul(dy, v.swapaxes(-1, -2), out=dp)
         if mask is not None:
             dp *= mask
@@ -124,14 +124,14 @@ class Attention:
         dp -= np.einsum("...i,...i->...", dp, p)[..., None]
         dp *= p
         dp *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
-        self._product(kept, dp, k, dq)
-        self._product(kept, dp.swapaxes(-1, -2), q, dk)
+        self._product(saved, dp, k, dq)
+        self._product(saved, dp.swapaxes(-1, -2), q, dk)
         return dx
 
     @staticmethod
-    def _product(kept: Kept, a: Array, b: Array, out: Array) -> None:
-        """Put a b into `out`, by way of an array in one piece: products into a view are slow."""
-        y = kept.array(out.shape, out.dtype)
+    def _product(saved: Saved, a: Array, b: Array, out: Array) -> None:
+        """Write a b to `out` through a contiguous array: products into a view are slow."""
+        y = saved.array(out.shape, out.dtype)
         out[...] = np.matmul(a, b, out=y)
 
     def _heads(self, x: Array) -> list[Array]:
@@ -140,9 +140,9 @@ class Attention:
         split = x.reshape(*x.shape[:2], x.shape[2] // self.features, self.heads, size)
         return [split[:, :, third].swapaxes(1, 2) for third in range(split.shape[2])]
 
-    def _dropped(self, kept: Kept, p: Array, mask: Array | None) -> Array:
+    def _dropped(self, saved: Saved, p: Array, mask: Array | None) -> Array:
         if mask is None:
             return p
-        left = np.multiply(p, mask, out=kept.array(p.shape, p.dtype))
+        left = np.multiply(p, mask, out=saved.array(p.shape, p.dtype))
         left *= p.dtype.type(1 / (1 - self.rate))
         return left

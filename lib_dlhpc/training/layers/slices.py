@@ -1,7 +1,7 @@
-"""Slices: a rank's part of a tensor that is split, its first weights and its part of a random mask.
+"""Slices: a rank's part of a partitioned tensor, of its initial weights and of a random mask.
 
-Any split must start with the same weights and drop the same elements, so random numbers are drawn for the
-whole, then cut. A part is an axis and ranges along it, ((start, stop), ...), one behind the other.
+Any partition must start from the same weights and drop the same elements, so random numbers are drawn for the
+full tensor, then sliced. A part is an axis and ranges along it, ((start, stop), ...), concatenated.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.training.layers.kept import Array, Shapes, Tensors
+from lib_dlhpc.training.layers.saved import Array, Shapes, Tensors
 
 Part: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
 
 
 def part_of(whole: Array, part: Part | None) -> Array:
-    """Return the part of an array that lies in the ranges; all of it if there is no part."""
+    """Return the part of an array in the ranges; all of it if `part` is None."""
     if part is None:
         return whole
     axis, ranges = part
@@ -25,7 +25,7 @@ def part_of(whole: Array, part: Part | None) -> Array:
 
 
 def put_part(whole: Array, part: Part | None, values: Array) -> None:
-    """Put values into the part of an array that part_of gives."""
+    """Put values into the part of an array that part_of returns."""
     if part is None:
         whole[...] = values
         return
@@ -37,7 +37,7 @@ def put_part(whole: Array, part: Part | None, values: Array) -> None:
 
 
 def parts_of(layer: Layer) -> Mapping[str, Part]:
-    """Return the part of each tensor that is split; batch norm's statistics are cut as its weights are."""
+    """Return the part of each tensor that is partitioned, batch norm's statistics like its weights."""
     parts = dict(layer.attributes.get("part", {}))
     if layer.kind == "batch_norm" and "scale" in parts:
         parts |= {"mean": parts["scale"], "variance": parts["scale"]}
@@ -45,15 +45,15 @@ def parts_of(layer: Layer) -> Mapping[str, Part]:
 
 
 def own_shapes(layer: Layer, shapes: Shapes) -> Shapes:
-    """Return the shapes of the tensors that this rank has: without those of which it has no range."""
+    """Return the shapes of the tensors of this rank, without those of which it has no range."""
     parts = layer.attributes.get("part", {})
     return {name: shape for name, shape in shapes.items() if name not in parts or parts[name][1]}
 
 
 def start(layer: Any, noun: Layer, weights: Tensors, rng: np.random.Generator, kinds: Any) -> None:
-    """Fill in the first weights of a rank's layer: its part of those of the whole layer.
+    """Initialize the weights of a rank's layer: its part of those of the full layer.
 
-    layer: made from `noun`, which says what it is a part of. kinds: the classes of layers by name.
+    layer: built from `noun`, which describes the full layer. kinds: the classes of layers by name.
     """
     parts = parts_of(noun)
     if not hasattr(layer, "start"):
@@ -65,7 +65,7 @@ def start(layer: Any, noun: Layer, weights: Tensors, rng: np.random.Generator, k
     entire = kinds[whole.kind](whole)
     tensors = {name: np.zeros(shape, _dtype(weights)) for name, shape in entire.shapes.items()}
     entire.start(tensors, rng)
-    for name in tensors.keys() & weights.keys():  # a tied layer sees a tensor of another's
+    for name in tensors.keys() & weights.keys():  # a tied layer sees another layer's tensor
         weights[name][...] = part_of(tensors[name], parts.get(name))
 
 

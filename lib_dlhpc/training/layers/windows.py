@@ -1,6 +1,6 @@
 """Windows that slide over space, one tap at a time, for convolutions and pools in any dimension.
 
-A tap is one place of the kernel. Seen from it, output o reads input o * stride + tap - padding, so the
+A tap is one element of the kernel. For it, output o reads input o * stride + tap - padding, so the
 outputs that read inside the input are a block (`here`), and what they read is a block too (`there`),
 each an index of an array (channels, *space, ...).
 """
@@ -14,7 +14,7 @@ Block = tuple[slice, ...]
 
 
 class Tap(NamedTuple):
-    """Which outputs of a block read which inputs through one place of the kernel."""
+    """Which outputs of a block read which inputs through one element of the kernel."""
 
     number: int
     here: Block  # outputs, counted from the block's first
@@ -24,7 +24,7 @@ class Tap(NamedTuple):
 
 def taps(space: tuple[int, ...], block: Block, window: Mapping[str, Any]) -> list[Tap]:
     """Return the taps of `window` (kernel, stride, padding) for a block of outputs, last dimension fastest."""
-    # Slices are made once a dimension: three dimensions have 27 taps, and many blocks.
+    # Slices are made once for each dimension: three dimensions have 27 taps, and many blocks.
     along = [
         [_slices(tap - padding, extent, part, stride) for tap in range(width)]
         for width, extent, part, stride, padding in zip(
@@ -45,7 +45,7 @@ def whole(output: tuple[int, ...]) -> Block:
 
 
 def blocks(output: tuple[int, ...], most: int) -> Iterator[Block]:
-    """Cut the outputs into equal blocks, each in one piece of memory, of `most` positions at most."""
+    """Split the outputs into equal contiguous blocks of `most` positions at most."""
     rows, row = output[0], prod(output[1:])
     if row > most and len(output) > 1:
         for number in range(rows):
@@ -68,7 +68,7 @@ def _slices(shift: int, extent: int, part: slice, stride: int) -> tuple[slice, s
 
 
 def _around(inner: Block, block: Block) -> tuple[Block, ...]:
-    """Return blocks that cover all of `block` but `inner`."""
+    """Return blocks that cover `block` without `inner`."""
     slabs = []
     for axis, (part, outer) in enumerate(zip(inner, block, strict=True)):
         for outside in (slice(0, part.start), slice(part.stop, outer.stop - outer.start)):

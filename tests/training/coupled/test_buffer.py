@@ -1,4 +1,4 @@
-"""The buffer: as many batches as it is deep may be given, and one more for each that is taken out."""
+"""The bounded buffer: `depth` batches may be sent, and one more for each that is taken out."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from lib_dlhpc.training.coupled.calls import Calls
 
 @pytest.fixture
 def ends(require):
-    """A function that gives the two ends of a buffer within this process."""
+    """A function that returns both ends of a buffer within this process."""
     mpi = pytest.importorskip("mpi4py.MPI")
     require(mpi.COMM_SELF.size == 1, "no MPI")
 
     def ends(depth):
         workflow, calls = small("shared", depth=depth), Calls(0, 1)
-        comm = mpi.COMM_SELF.Dup()  # what one test leaves under way is not another's
+        comm = mpi.COMM_SELF.Dup()  # messages left in flight by one test must not reach another
         mine = slice(0, workflow.batch)
         inlet = Inlet(workflow, comm, range(1), mine, calls)
         return workflow, Outlet(workflow, comm, range(1), calls), inlet
@@ -25,7 +25,7 @@ def ends(require):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_there_is_room_for_so_many_and_for_each_that_was_taken_out(ends, depth):
+def test_depth_batches_may_be_sent_and_one_more_for_each_taken_out(ends, depth):
     workflow, outlet, inlet = ends(depth)
     grid = workflow.simulation.grid
     batches = [
@@ -33,15 +33,15 @@ def test_there_is_room_for_so_many_and_for_each_that_was_taken_out(ends, depth):
         for number in range(workflow.batches)
     ]
     for batch in batches[:depth]:
-        assert outlet.has_room()
+        assert outlet.has_credit()
         outlet.give(batch)
     for number, batch in enumerate(batches[depth:]):
-        assert not outlet.has_room()
+        assert not outlet.has_credit()
         inlet.take()
         assert (inlet.x == number).all()
-        wait_until(outlet.has_room)
+        wait_until(outlet.has_credit)
         outlet.give(batch)
-    assert not outlet.has_room()
+    assert not outlet.has_credit()
     for number in range(workflow.batches - depth, workflow.batches):
         inlet.take()
         assert (inlet.y == number).all()
@@ -49,7 +49,7 @@ def test_there_is_room_for_so_many_and_for_each_that_was_taken_out(ends, depth):
     inlet.close()
 
 
-def test_what_was_given_may_be_overwritten_at_once(ends):
+def test_a_sent_batch_may_be_overwritten_at_once(ends):
     workflow, outlet, inlet = ends(1)
     grid = workflow.simulation.grid
     batch = np.ones((2, workflow.batch, grid, grid))
@@ -59,9 +59,9 @@ def test_what_was_given_may_be_overwritten_at_once(ends):
     assert (inlet.x == 1).all()
 
 
-def test_nothing_is_there_before_it_is_given(ends):
+def test_no_batch_has_arrived_before_it_is_sent(ends):
     workflow, outlet, inlet = ends(2)
-    assert not inlet.is_there()
+    assert not inlet.has_arrived()
     grid = workflow.simulation.grid
     outlet.give(np.zeros((2, workflow.batch, grid, grid)))
-    wait_until(inlet.is_there)
+    wait_until(inlet.has_arrived)

@@ -1,4 +1,4 @@
-"""The heat equation: waves decay as the analysis says, in first fields that come from a seed."""
+"""The heat equation: waves decay as the analysis predicts, initial fields are seeded."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from lib_dlhpc.training.coupled.heat import Heat, decay, first_field, modes
 
 
 def after(simulation, k, m, steps):
-    """What is left of a wave."""
+    """The amplitude of a wave after some steps."""
     waves = modes(simulation, max(k, m))
     wave = np.outer(waves[:, k - 1], waves[:, m - 1])
     heat = Heat(simulation)
@@ -60,7 +60,7 @@ def test_heat_never_exceeds_where_it_began():
         assert low - 1e-15 <= heat.field.min() <= heat.field.max() <= high + 1e-15
 
 
-def test_first_fields_come_from_seed_and_number():
+def test_initial_fields_depend_on_seed_and_number():
     simulation = Simulation(grid=16)
     one = first_field(simulation, 0)
     assert np.array_equal(one, first_field(simulation, 0))

@@ -1,4 +1,4 @@
-"""A coupled run on one rank: it learns the equation, in the order of the samples, and tells where its time went."""
+"""A coupled run on one rank: it learns the equation, in the order of the samples, and reports its time breakdown."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from lib_dlhpc.training.coupled.run import couple
 
 @pytest.fixture
 def alone(require):
-    """The communicator of this process alone."""
+    """A communicator of this process."""
     mpi = pytest.importorskip("mpi4py.MPI")
     require(mpi.COMM_SELF.size == 1, "no MPI")
     return mpi.COMM_SELF
@@ -37,7 +37,7 @@ def test_it_learns_what_the_equation_does_and_its_diffusivity(alone):
     assert result.steps == workflow.batches
 
 
-def test_the_depth_changes_when_things_happen_and_not_what_is_learned(alone):
+def test_the_depth_changes_timing_and_not_results(alone):
     one, deep = (couple(small("shared", depth=depth), alone) for depth in (1, 5))
     assert np.array_equal(one.weights, deep.weights)
     order = [
@@ -48,7 +48,7 @@ def test_the_depth_changes_when_things_happen_and_not_what_is_learned(alone):
     assert order[1] == (["simulate"] * 5 + ["update"] * 5) * 2 + ["simulate"] * 2 + ["update"] * 2
 
 
-def test_other_samples_teach_other_weights(alone):
+def test_other_samples_give_other_weights(alone):
     one = couple(small("shared"), alone)
     other = couple(longer(small("shared"), 96, seed=1), alone)
     assert not np.allclose(one.weights, other.weights, rtol=1e-6)
@@ -70,7 +70,7 @@ def test_costs_that_are_missing_are_measured(alone):
     assert costs.latency == costs.byte == 0  # nobody to send to
 
 
-def test_a_line_goes_through_both_points_and_never_below_nothing():
+def test_a_line_goes_through_both_points_and_is_never_negative():
     assert _line([10, 20], [3.0, 5.0]) == pytest.approx((1.0, 0.2))
     assert _line([10, 20], [1.0, 4.0]) == pytest.approx((0.0, 0.2))  # no cost may be negative
     least, each = _line([10, 20], [4.0, 3.0])
@@ -79,7 +79,7 @@ def test_a_line_goes_through_both_points_and_never_below_nothing():
     assert _line([10], [3.0]) == pytest.approx((0.0, 0.3))
 
 
-def test_works_take_turns():
+def test_kernels_alternate():
     turns = []
     assert len(_timed([lambda: turns.append(0) or 1, lambda: turns.append(1) or 1])) == 2
     changes = np.count_nonzero(np.diff(turns))
@@ -87,7 +87,7 @@ def test_works_take_turns():
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"strategy.precision": "fp16"}, "strategy.precision = 'fp16': a workflow is trained with"),
         ({"strategy.allreduce": "rabenseifner"}, "strategy.allreduce = 'rabenseifner'"),
@@ -95,8 +95,8 @@ def test_works_take_turns():
         ({"training.shift": 1}, "training.shift = 1"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_by_name(alone, change, says):
+def test_what_cannot_be_trained_is_refused_by_name(alone, change, message):
     workflow = small("shared")
     workflow = replace(workflow, experiment=workflow.experiment.set(change))
-    with pytest.raises(SpecError, match=says):
+    with pytest.raises(SpecError, match=message):
         couple(workflow, alone)

@@ -1,17 +1,17 @@
-"""Samples: each begins where the one before it ended, until the simulation begins again."""
+"""Samples: each begins where the previous one ended, until the simulation restarts."""
 
 import numpy as np
 import pytest
 
 from lib_dlhpc.spec.workflow import Simulation
 from lib_dlhpc.training.coupled.heat import Heat, first_field
-from lib_dlhpc.training.coupled.samples import Nothing, Samples, unseen
+from lib_dlhpc.training.coupled.samples import NoLog, Samples, unseen
 
 SIMULATION = Simulation(grid=8, sampling=3, restart=12, substeps=2)
 
 
-def test_a_sample_is_a_field_and_what_becomes_of_it():
-    before, after = Samples(Heat(SIMULATION), Nothing()).batch(10)
+def test_a_sample_is_a_field_and_its_later_state():
+    before, after = Samples(Heat(SIMULATION), NoLog()).batch(10)
     for number in range(10):
         heat = Heat(SIMULATION)
         heat.begin(before[number])
@@ -21,7 +21,7 @@ def test_a_sample_is_a_field_and_what_becomes_of_it():
 
 
 def test_each_begins_where_the_last_ended_until_the_restart():
-    before, after = Samples(Heat(SIMULATION), Nothing()).batch(9)
+    before, after = Samples(Heat(SIMULATION), NoLog()).batch(9)
     for number in range(9):
         stretch, place = divmod(number, 4)  # four samples from one restart to the next
         expected = after[number - 1] if place else first_field(SIMULATION, stretch)
@@ -30,15 +30,15 @@ def test_each_begins_where_the_last_ended_until_the_restart():
 
 @pytest.mark.parametrize("sizes", [(12,), (1, 11), (5, 5, 2)])
 def test_the_cut_into_batches_changes_nothing(sizes):
-    whole = Samples(Heat(SIMULATION), Nothing()).batch(12)
-    samples = Samples(Heat(SIMULATION), Nothing())
-    told = []
-    parts = [samples.batch(many, lambda: told.append(1)) for many in sizes]
+    whole = Samples(Heat(SIMULATION), NoLog()).batch(12)
+    samples = Samples(Heat(SIMULATION), NoLog())
+    reported = []
+    parts = [samples.batch(many, lambda: reported.append(1)) for many in sizes]
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
-    assert len(told) == 12
+    assert len(reported) == 12
 
 
-def test_what_is_tested_with_is_never_trained_with():
-    seen = Samples(Heat(SIMULATION), Nothing()).batch(40)[0]
+def test_test_samples_are_never_trained_on():
+    seen = Samples(Heat(SIMULATION), NoLog()).batch(40)[0]
     for field in unseen(SIMULATION, 20)[0]:
         assert not any(np.array_equal(field, other) for other in seen)

@@ -1,14 +1,14 @@
-"""Laws of a run under a cap: the system holds it, the ledger tells what is refused, no bit is changed."""
+"""A run under a memory cap: the system enforces it, the ledger predicts refusals, results are bitwise equal."""
 
 import pytest
 
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.training.lab import capped as room
+from lib_dlhpc.training.lab import capped as module
 from lib_dlhpc.training.lab.capped import available, capped
 from lib_dlhpc.training.lab.mistakes import LabError
 
-pytestmark = pytest.mark.skipif(not available(), reason="this system does not tell a peak")
+pytestmark = pytest.mark.skipif(not available(), reason="this system does not report peak memory")
 CAP = 30e6
 
 
@@ -40,37 +40,39 @@ def test_the_peak_is_the_ledgers(free):
 
 
 def test_what_does_not_fit_is_refused_by_the_system():
-    told = capped(experiment(), CAP)
-    assert told.refused and told.peak == 0
+    result = capped(experiment(), CAP)
+    assert result.refused and result.peak == 0
 
 
-def test_out_of_core_it_trains_under_the_cap_and_no_bit_is_changed(free):
-    told = capped(experiment(offload="all"), CAP)
-    assert not told.refused and 0 < told.peak < CAP
-    assert (told.loss, told.weights) == (free.loss, free.weights)
+def test_out_of_core_it_trains_under_the_cap_bitwise_equal(free):
+    result = capped(experiment(offload="all"), CAP)
+    assert not result.refused and 0 < result.peak < CAP
+    assert (result.loss, result.weights) == (free.loss, free.weights)
 
 
 @pytest.mark.parametrize("strategy", [{"recompute": "full"}, {"offload": "activations"}])
-def test_what_is_made_again_or_put_away_takes_less(free, strategy):
-    told = capped(experiment(**strategy))
-    assert told.peak < free.peak - 3e6
-    assert told.weights == free.weights
+def test_recomputation_and_offload_take_less(free, strategy):
+    result = capped(experiment(**strategy))
+    assert result.peak < free.peak - 3e6
+    assert result.weights == free.weights
 
 
 def test_microbatches_take_less_and_are_summed(free):
-    told = capped(experiment(microbatches=4))
-    assert told.peak < free.peak
-    assert float.fromhex(told.loss) != 0 and told.weights != free.weights  # other samples a pass
+    result = capped(experiment(microbatches=4))
+    assert result.peak < free.peak
+    assert (
+        float.fromhex(result.loss) != 0 and result.weights != free.weights
+    )  # other samples in each pass
 
 
-def test_a_run_that_fails_or_does_not_end_says_so(monkeypatch):
+def test_a_failed_or_hung_run_raises_an_error(monkeypatch):
     wrong = experiment(recompute="full")
-    monkeypatch.setattr(room, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
     with pytest.raises(LabError, match=r"did not end in 0\.05 s"):
         capped(wrong)
 
 
-def test_another_system_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(room, "STATUS", tmp_path / "nothing")
+def test_an_unsupported_system_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "STATUS", tmp_path / "nothing")
     with pytest.raises(LabError, match="Linux does"):
         capped(experiment())

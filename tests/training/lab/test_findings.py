@@ -1,4 +1,4 @@
-"""Laws of findings: what holds, what does not, what could not be looked at; and seeds from names."""
+"""Laws of findings: what holds, what does not, what could not be checked; and seeds from names."""
 
 from lib_dlhpc.training.lab.findings import Finding, as_text, broken, kept, later, passed, seed_of
 
@@ -7,7 +7,7 @@ def test_a_name_is_a_seed_whatever_its_case_and_spaces():
     assert seed_of(" Your  Name") == seed_of("your name") != seed_of("yourname")
 
 
-def test_findings_count_what_holds_and_what_could_not_be_looked_at():
+def test_findings_count_what_holds_and_what_could_not_be_checked():
     some = [kept("a", "fine"), broken("b", "wrong"), later("c")]
     assert not passed(some) and passed(some[:1])
     text = as_text(some)

@@ -1,4 +1,4 @@
-"""Laws of emulated ranks: they sum as MPI does, and where MPI would hang they say who waits for whom."""
+"""Laws of emulated ranks: allreduces as in MPI, and where MPI would hang an error names who waits for whom."""
 
 import threading
 
@@ -11,7 +11,7 @@ from lib_dlhpc.training.lab.ranks import LabError, Mismatch, Unmet, emulate
 
 
 @given(ranks=st.integers(1, 6), size=st.integers(0, 5), calls=st.integers(1, 4))
-def test_everyone_has_the_sum_in_the_order_of_the_ranks(ranks, size, calls):
+def test_all_ranks_have_the_sum_in_rank_order(ranks, size, calls):
     given = np.random.default_rng(0).normal(size=(ranks, calls, size))
 
     def program(comm):
@@ -30,15 +30,15 @@ def test_all_calls_give_what_their_names_say():
         array = np.full(2, float(comm.rank))
         comm.Bcast(array, root=1)
         comm.Barrier()
-        told = comm.allreduce(comm.rank), comm.allgather(comm.rank), comm.gather(comm.rank)
-        return [*told, comm.bcast(comm.rank * 10, root=2), array.tolist()]
+        reported = comm.allreduce(comm.rank), comm.allgather(comm.rank), comm.gather(comm.rank)
+        return [*reported, comm.bcast(comm.rank * 10, root=2), array.tolist()]
 
     first, *others = emulate(3, program)
     assert first == [3, [0, 1, 2], [0, 1, 2], 20, [1.0, 1.0]]
     assert others == [[3, [0, 1, 2], None, 20, [1.0, 1.0]]] * 2
 
 
-def test_in_place_is_told_by_anything_that_is_no_array():
+def test_in_place_is_anything_that_is_no_array():
     def program(comm):
         array = np.full(3, comm.rank + 1.0)
         comm.Allreduce(None, array)  # as MPI.IN_PLACE
@@ -47,7 +47,7 @@ def test_in_place_is_told_by_anything_that_is_no_array():
     assert emulate(3, program) == [[6.0] * 3] * 3
 
 
-def test_nothing_is_there_before_it_is_waited_for():
+def test_results_are_nan_before_wait():
     def program(comm):
         total = np.zeros(2)
         request = comm.Iallreduce(np.ones(2), total)
@@ -59,7 +59,7 @@ def test_nothing_is_there_before_it_is_waited_for():
         assert np.isnan(before).all() and (total == 2).all()
 
 
-def test_what_is_sent_is_what_it_was_when_it_set_out_and_a_change_is_noted():
+def test_data_is_sent_as_of_the_call_and_a_change_is_recorded():
     def program(comm):
         send, total = np.ones(2), np.empty(2)
         request = comm.Iallreduce(send, total)
@@ -70,7 +70,7 @@ def test_what_is_sent_is_what_it_was_when_it_set_out_and_a_change_is_noted():
     assert emulate(2, program) == [([2.0, 2.0], True)] * 2
 
 
-def test_a_rank_that_leaves_is_named_with_those_who_wait():
+def test_a_rank_that_returns_early_is_named_with_those_that_wait():
     def program(comm):
         return comm.allreduce(1) if comm.rank != 2 else None
 
@@ -91,20 +91,20 @@ def test_a_rank_that_leaves_is_named_with_those_who_wait():
         ),
         (lambda comm: comm.Allreduce(np.ones(2), np.ones(3)), "both need the same"),
         (lambda comm: comm.Allreduce(1.0, 2.0), "capital letter"),
-        (lambda comm: comm.Allreduce(np.ones((4, 4))[:, 1], np.ones(4)), "one piece"),
+        (lambda comm: comm.Allreduce(np.ones((4, 4))[:, 1], np.ones(4)), "contiguous"),
     ],
 )
-def test_calls_that_do_not_belong_together_are_told(program, words):
+def test_mismatched_calls_are_reported(program, words):
     with pytest.raises(Mismatch, match=words):
         emulate(2, program)
 
 
 def test_an_unknown_call_names_the_known_ones():
-    with pytest.raises(LabError, match=r"comm\.Alltoall.*they know Allreduce"):
+    with pytest.raises(LabError, match=r"comm\.Alltoall.*they support Allreduce"):
         emulate(2, lambda comm: comm.Alltoall(1, 2))
 
 
-def test_a_rank_that_fails_is_told_before_those_who_wait_for_it():
+def test_a_failed_rank_is_reported_before_those_that_wait_for_it():
     def program(comm):
         if comm.rank == 1:
             raise IndexError("nothing there")
@@ -114,7 +114,7 @@ def test_a_rank_that_fails_is_told_before_those_who_wait_for_it():
         emulate(3, program)
 
 
-def test_sums_go_one_after_another_from_when_all_are_there():
+def test_allreduces_are_serialized_and_start_when_all_have_called():
     def program(comm):
         comm.spend(1.0 + comm.rank)
         totals = np.empty((2, 4))
@@ -149,7 +149,7 @@ def test_a_loop_that_does_not_end_is_stopped_and_its_rank_named():
     assert threading.active_count() == before
 
 
-def test_asking_whether_a_sum_is_there_comes_to_an_end():
+def test_polling_for_an_allreduce_terminates():
     def program(comm):
         request, asked = comm.Iallreduce(np.ones(4), np.empty(4)), 0
         while not request.Test():

@@ -1,4 +1,4 @@
-"""Laws of the convolution that a lab cuts: its gradients, what a cut covers, what has to move."""
+"""The convolution that a lab partitions: gradients, coverage of a partition, communication volume."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_backward_is_the_transpose_of_forward(size):
 
 
 @given(size=sizes, ranks=st.integers(1, 4))
-def test_what_a_rank_wants_gives_its_outputs(size, ranks):
+def test_the_rows_that_a_rank_needs_give_its_outputs(size, ranks):
     task = task_of(size, ranks)
     (x, w, _), right = task.arrays(), task.whole()[0]
     beyond = 20
@@ -64,7 +64,7 @@ def test_what_a_rank_wants_gives_its_outputs(size, ranks):
 
 
 @given(size=sizes, ranks=st.integers(1, 3))
-def test_shares_are_the_whole(size, ranks):
+def test_parts_make_up_the_whole(size, ranks):
     task = task_of(size, ranks)
     x, w, dy = task.arrays()
     rows = [shares(task, True, rank) for rank in range(ranks)]
@@ -74,7 +74,7 @@ def test_shares_are_the_whole(size, ranks):
     np.testing.assert_array_equal(np.concatenate(filters), w)
 
 
-def test_what_has_to_move_counted_by_hand():
+def test_communication_volume_by_hand():
     task = SplitTask(Convolution(2, 3, 3, 1, 1, 9, 7), 3, seed=1)  # 3 rows each, one from each side
     row, w = 2 * 2 * 7 * 8, 3 * 2 * 9 * 8
     assert least_moved(task, True) == (2 * 4 * row, 2 * 4 * row + 2 * 3 * w)
@@ -82,7 +82,7 @@ def test_what_has_to_move_counted_by_hand():
     assert least_moved(task, False) == (y + 3 * y, 2 * 3 * x)
 
 
-def test_what_does_not_fit_is_told():
+def test_shape_mismatches_are_reported():
     layer = Convolution(2, 3, 3, 1, 0, 9, 7)
     x, w = np.ones((1, 2, 9, 7)), np.ones((3, 2, 3, 3))
     for give, words in (

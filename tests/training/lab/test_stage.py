@@ -1,4 +1,4 @@
-"""Laws of stages: cut anywhere they are the whole, and what is written over is noted."""
+"""Stages: any partition equals the full network, and overwritten inputs are recorded."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_any_cut_into_stages_and_microbatches_is_the_whole(cut, parts):
     )
 
 
-def test_what_is_written_over_before_its_backward_is_noted():
+def test_an_input_overwritten_before_backward_is_recorded():
     last = stage((0, 2, 3), number=1, parts=2)
     room = np.ones((4, 6))
     last.forward(0, room)
@@ -82,7 +82,7 @@ def test_outputs_may_be_written_to():
     np.testing.assert_array_equal(whole.gradients, before)
 
 
-def test_what_cannot_be_is_told():
+def test_impossible_calls_are_reported():
     middle = stage((0, 1, 2, 3), number=1)
     for give, words in (
         (lambda: middle.forward(0, np.ones((7, 5))), r"of shape \(7, 4\), given was shape \(7, 5\)"),

@@ -1,7 +1,7 @@
-"""The whole network, of which a rank has parts: its first weights cut out, its tensors put together again.
+"""Full tensors of a partitioned network, and where a rank's parts lie in them.
 
-What is written to a file knows nothing of ranks: whole tensors in the order of the unsplit network. So
-any layout can take up what any other has saved.
+Files are independent of the ranks: full tensors in the order of the unpartitioned network. So any layout can
+restore what any other has saved.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.training.layers import KINDS
-from lib_dlhpc.training.layers.kept import Array, Shapes
+from lib_dlhpc.training.layers.saved import Array, Shapes
 from lib_dlhpc.training.layers.slices import Part, parts_of, put_part
 
 
 class Place(NamedTuple):
-    """Where a tensor lies in a flat array."""
+    """Position of a tensor in a flat array."""
 
     start: int
     shape: tuple[int, ...]
@@ -32,28 +32,28 @@ class Piece(NamedTuple):
 
 
 def weight_places(model: Model) -> dict[str, Place]:
-    """Return where each tensor of weights lies in a network's array of them."""
+    """Return the position of each weight tensor in a network's flat array."""
     return _places(
         (layer, getattr(KINDS[layer.kind](layer), "shapes", {})) for layer in model.layers
     )
 
 
 def statistic_places(model: Model) -> dict[str, Place]:
-    """Return where each running statistic lies in a network's array of them."""
+    """Return the position of each running statistic in a network's flat array."""
     return _places(
         (layer, getattr(KINDS[layer.kind](layer), "statistics", {})) for layer in model.layers
     )
 
 
 def parts_by_name(layers: Iterable[Layer]) -> dict[str, Part]:
-    """Return the parts of all tensors of a rank that are split."""
+    """Return the parts of a rank's partitioned tensors."""
     return {
         f"{layer.name}.{name}": part for layer in layers for name, part in parts_of(layer).items()
     }
 
 
-def put_together(places: dict[str, Place], pieces: Iterable[Piece], dtype: Any) -> Array:
-    """Return the flat array of whole tensors that the pieces of all ranks make."""
+def assemble(places: dict[str, Place], pieces: Iterable[Piece], dtype: Any) -> Array:
+    """Return the flat array of full tensors assembled from the pieces of all ranks."""
     flat = np.zeros(size_of(places), dtype)
     for piece in pieces:
         put_part(view(flat, places[piece.name]), piece.part, piece.values)
@@ -70,7 +70,7 @@ def _places(found: Iterable[tuple[Layer, Shapes]]) -> dict[str, Place]:
 
 
 def size_of(places: dict[str, Place]) -> int:
-    """Return how many elements the flat array has."""
+    """Return the number of elements of the flat array."""
     return sum(prod(place.shape) for place in places.values())
 
 

@@ -1,4 +1,4 @@
-"""Laws of letters between emulated ranks: they arrive as in MPI, and where MPI may hang, ranks are named."""
+"""Laws of messages between emulated ranks: delivery as in MPI, and where MPI may hang, an error names the ranks."""
 
 import numpy as np
 import pytest
@@ -49,11 +49,11 @@ def test_a_shift_brings_what_the_left_one_has(way, ranks):
     assert emulate(ranks, program) == [[float((r - 1) % ranks)] * 3 for r in range(ranks)]
 
 
-def test_letters_of_one_sender_arrive_in_order_and_by_their_tags():
+def test_messages_of_one_sender_arrive_in_order_and_by_their_tags():
     def program(comm):
         if comm.rank == 0:
             for tag in (5, 7, 5):
-                comm.isend((tag, len(comm.letters)), 1, tag)
+                comm.isend((tag, len(comm.messages)), 1, tag)
             return None
         return [comm.recv(source=0, tag=tag) for tag in (7, None, 5)]
 
@@ -67,7 +67,7 @@ def test_what_is_sent_is_what_it_was_and_what_arrives_is_there_after_the_wait():
             request = comm.Isend(array, 1)
             array += 10
             request.Wait()
-            return comm.letters[0].changed
+            return comm.messages[0].changed
         request = comm.Irecv(array, 0)
         before = array.copy()
         request.Wait()
@@ -128,7 +128,7 @@ def test_a_rank_that_is_served_is_not_stuck():
         (lambda c: c.isend(1, 1), lambda c: c.Recv(np.ones(4), 0), "of the other kind"),
         (lambda c: c.Isend(1.0, 1), lambda c: None, "capital letter"),
         (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: there are ranks 0 to 1"),
-        (lambda c: None, lambda c: c.recv(), "say from whom"),
+        (lambda c: None, lambda c: c.recv(), "name the source"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told(send, receive, words):

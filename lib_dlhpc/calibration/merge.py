@@ -1,4 +1,4 @@
-"""What a program on ranks has told in several turns, as if it had gone on.
+"""What a program on ranks has turns in several turns, as if it had gone on.
 
 Its lists have an entry for each round, each step, or each rank and in that one for each round or step; what is measured
 is the same in all turns.
@@ -10,7 +10,7 @@ from typing import Any
 BY_RANK = ("rounds", "steps", "wall", "seconds")
 
 
-def joined(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the turns of training/probe.py, or of worker.py, as one."""
     found = {**turns[0], "others": _after([turn["others"] for turn in turns])}
     for key in ("cases", "points", "away"):
@@ -22,10 +22,10 @@ def joined(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _one(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one measurement with what all turns have told of it."""
-    lists = {key: [each[key] for each in told] for key in BY_RANK if key in told[0]}
-    return {**told[0], **{key: _after(each) for key, each in lists.items()}}
+def _one(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one measurement with what all turns have turns of it."""
+    lists = {key: [each[key] for each in turns] for key in BY_RANK if key in turns[0]}
+    return {**turns[0], **{key: _after(each) for key, each in lists.items()}}
 
 
 def _after(lists: Sequence[list[Any]]) -> list[Any]:

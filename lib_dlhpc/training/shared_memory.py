@@ -1,4 +1,4 @@
-"""Shared memory of MPICH that goes with its processes, in whatever way they go, on any node."""
+"""MPICH's shared memory: unlinked early, so that it is freed however its processes end."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,11 +8,11 @@ SHARED = "/dev/shm/mpich_shm_"
 
 
 def unname_shared(comm: Any) -> None:
-    """Let the memory that the ranks of a node share go with the last of them (MPICH on Linux).
+    """Unlink the shared memory of a node's ranks, so that it is freed with the last of them (MPICH on Linux).
 
-    MPICH takes its name away where ranks finish by themselves only: ended in any other way, each leaves 1 MB there.
+    MPICH itself unlinks it only in MPI_Finalize: killed ranks would leave 1 MB each.
     """
-    comm.Barrier()  # all have found it by its name
+    comm.Barrier()  # all ranks have mapped it
     with suppress(OSError):
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8").split()
         for name in {word for word in mapped if word.startswith(SHARED)}:

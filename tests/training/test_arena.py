@@ -1,4 +1,4 @@
-"""Laws of memory that is used again: never two owners at once, and no more than the first pass had at once."""
+"""The arena: memory never has two owners at once, and no more than the peak of the first pass."""
 
 import tracemalloc
 from weakref import ref
@@ -8,36 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.training.layers import room
-from lib_dlhpc.training.layers.room import SMALL, Room
+from lib_dlhpc.training.layers import arena
+from lib_dlhpc.training.layers.arena import SMALL, Arena
 
-# A pass: a name takes a new array, and so lets go of its old one.
+# A pass: a name takes a new array and so releases its old one.
 PASS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6), st.booleans()), max_size=20)
 
 
-def play(one, asked, in_use):
+def simulate(one, asked, in_use):
     for name, size, flat in asked:
         shape = (size * SMALL // 4,) if flat else (size, SMALL // 4)
         array = one.array(shape, np.float32)
         assert array.shape == shape and array.dtype == np.float32
         assert not any(np.shares_memory(array, other) for other in in_use.values())
-        in_use[name] = array.T[1:] if not flat else array.reshape(2, -1)[1]  # a view keeps it
+        in_use[name] = array.T[1:] if not flat else array.reshape(2, -1)[1]  # a view keeps it alive
         del array
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), PASS, st.booleans()), max_size=8))
 def test_no_two_arrays_share_memory_while_both_are_in_use(passes):
-    """Whatever a pass asks for, like the one before with its key or not, and whoever lives on."""
-    one, in_use = Room(), {}
+    """Whatever a pass allocates, like the previous one with its key or not, and whatever stays alive."""
+    one, in_use = Arena(), {}
     for key, asked, forgets in passes:
         one.begin(key)
-        play(one, asked, in_use)
+        simulate(one, asked, in_use)
         if forgets:
             in_use.clear()
 
 
 def passes(one, *sizes, key="key"):
-    """Ask for arrays, let go of each before the next but one; return where they lay."""
+    """Allocate arrays, release each before the next but one; return their addresses."""
     one.begin(key)
     found, before = [], None
     for size in sizes:
@@ -47,16 +47,16 @@ def passes(one, *sizes, key="key"):
     return found
 
 
-def test_each_pass_has_the_same_memory_again():
-    one = Room()
+def test_each_pass_reuses_the_same_memory():
+    one = Arena()
     passes(one, SMALL, SMALL, SMALL)
     found = passes(one, SMALL, SMALL, SMALL)
     assert found[0] == found[2] != found[1]
     assert passes(one, SMALL, SMALL, SMALL) == found
 
 
-def test_an_array_that_is_looked_at_is_left_alone_and_so_is_the_plan():
-    one = Room()
+def test_an_array_in_use_is_unchanged_and_so_is_the_plan():
+    one = Arena()
     passes(one, SMALL)
     one.begin("key")
     view = one.array((SMALL,), np.int8)[3:5]
@@ -71,7 +71,7 @@ def test_an_array_that_is_looked_at_is_left_alone_and_so_is_the_plan():
 
 
 def test_who_has_a_weak_reference_sees_that_memory_is_lent_again():
-    one = Room()
+    one = Arena()
     passes(one, SMALL, SMALL, SMALL)
     one.begin("key")
     array = one.array((SMALL,), np.int8)
@@ -83,17 +83,17 @@ def test_who_has_a_weak_reference_sees_that_memory_is_lent_again():
     assert again.ctypes.data == place and lent() is not again.base
 
 
-def test_a_pass_that_asks_for_something_new_is_watched_again():
-    one = Room()
+def test_a_pass_that_differs_from_the_plan_is_profiled_again():
+    one = Arena()
     passes(one, SMALL)
     passes(one, 2 * SMALL)  # not as planned
-    passes(one, 2 * SMALL)  # watched
+    passes(one, 2 * SMALL)  # profiled
     assert passes(one, 2 * SMALL) == passes(one, 2 * SMALL)
 
 
 @pytest.mark.parametrize(("sizes", "most"), [((9, 9, 9, 9), 18), ((1, 9, 1, 9), 10)])
-def test_many_passes_take_what_one_has_at_once(sizes, most):
-    one, many = Room(), [size * 32 * SMALL for size in sizes]
+def test_many_passes_need_the_peak_of_one(sizes, most):
+    one, many = Arena(), [size * 32 * SMALL for size in sizes]
     tracemalloc.start()
     for _ in range(3):
         passes(one, *many)
@@ -103,10 +103,10 @@ def test_many_passes_take_what_one_has_at_once(sizes, most):
 
 
 def test_the_law_finds_a_room_that_gives_away_what_is_in_use(monkeypatch):
-    one = Room()
+    one = Arena()
     passes(one, SMALL, SMALL)
     one.begin("key")
     first = one.array((SMALL,), np.int8)
-    monkeypatch.setattr(room, "getrefcount", lambda block: 2)
+    monkeypatch.setattr(arena, "getrefcount", lambda block: 2)
     one.begin("key")
     assert np.shares_memory(first, one.array((SMALL,), np.int8))

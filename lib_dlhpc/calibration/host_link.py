@@ -17,7 +17,7 @@ Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class WayOut:
+class HostLink:
     """What was found of the way. errors: of the points."""
 
     latency: float
@@ -27,9 +27,9 @@ class WayOut:
     errors: Floats
 
 
-def fit_way_out(told: Mapping[str, Any]) -> WayOut | None:
+def fit_host_link(raw: Mapping[str, Any]) -> HostLink | None:
     """Return what the points of the trainer's probe amount to; None where it could have no file."""
-    away = told.get("away", ())
+    away = raw.get("away", ())
     if not away:
         return None
     points = Points(
@@ -43,4 +43,4 @@ def fit_way_out(told: Mapping[str, Any]) -> WayOut | None:
         return np.array([values[0], 1 / values[1] if values[1] > 0 else most])
 
     latency, bandwidth = points.intervals(x, shown)
-    return WayOut(float(x[0]), latency, float(shown(x)[1]), bandwidth, points.errors(x))
+    return HostLink(float(x[0]), latency, float(shown(x)[1]), bandwidth, points.errors(x))

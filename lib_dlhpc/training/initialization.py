@@ -1,4 +1,4 @@
-"""What a network starts from: its first weights, the same however it is cut, and its running statistics."""
+"""Initial weights, the same under any partition, and initial running statistics."""
 
 from math import prod
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.training.layers import KINDS
-from lib_dlhpc.training.layers.kept import Array, Shapes
+from lib_dlhpc.training.layers.saved import Array, Shapes
 from lib_dlhpc.training.layers.slices import part_of, start
 from lib_dlhpc.training.weights import Store
 
 
-def first_weights(store: Store, model: Model, layers: list[Any], whole: Model, seed: int) -> None:
-    """Fill in the first weights of a part of `whole`; each layer has random numbers of its own."""
+def initial_weights(store: Store, model: Model, layers: list[Any], whole: Model, seed: int) -> None:
+    """Initialize the weights of a part of `whole`; each layer has its own random stream."""
     numbers = {layer.name: number for number, layer in enumerate(whole.layers)}
     for index, noun in enumerate(model.layers):
         sees = store.table.of[index]
@@ -30,7 +30,7 @@ def first_weights(store: Store, model: Model, layers: list[Any], whole: Model, s
 
 
 def statistics(layers: list[Any], dtype: Any) -> Array:
-    """Return the running statistics of all layers as one array, which the layers update."""
+    """Return the running statistics of all layers as one flat array that the layers update."""
     wanted: list[tuple[Any, Shapes]] = [
         (layer, layer.statistics) for layer in layers if hasattr(layer, "statistics")
     ]
@@ -44,7 +44,7 @@ def statistics(layers: list[Any], dtype: Any) -> Array:
 
 
 def _words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
-    """Return the first weight of a tied layer: that of its embedding, which is in another stage."""
+    """Return the initial weight of a tied layer: that of its embedding in another stage."""
     words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
     KINDS["embedding"](owner).start({"weight": words}, rng)
     axis, ranges = noun.attributes.get("elements", (-1, ()))

@@ -40,7 +40,7 @@ Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Whole:
+class StepFit:
     """What was found of whole steps, a number for each run and moment; empty where no moment was calm."""
 
     slowdown: float
@@ -50,17 +50,17 @@ class Whole:
     errors: tuple[float, ...]  # expected over measured steps, less 1, with both numbers put in
 
 
-def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
+def fit_steps(moments: Sequence[Mapping[str, Any]], machine: Machine) -> StepFit:
     """Return what the runs of several moments amount to; machine: as its parts were fitted."""
     calm = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
-    told = [run for run in calm if not run.get("tiny")]
-    runs = [_Run(run, machine) for run in told]
+    chosen = [run for run in calm if not run.get("tiny")]
+    runs = [_Run(run, machine) for run in chosen]
     counted = [run for run in runs if run.counts]
     if not counted:
-        return Whole(1.0, 1.0, (), (), ())
-    share = float(min(TRIED, key=lambda share: _apart(counted, share)))
+        return StepFit(1.0, 1.0, (), (), ())
+    share = float(min(TRIED, key=lambda share: _misfit(counted, share)))
     slowdown = _typical(counted, share)
-    return Whole(
+    return StepFit(
         slowdown,
         share,
         tuple(run.slowdown(share) for run in runs),
@@ -69,7 +69,7 @@ def fit_whole(moments: Sequence[Mapping[str, Any]], machine: Machine) -> Whole:
     )
 
 
-def pace(
+def slowdown_factors(
     moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int
 ) -> tuple[float, float] | None:
     """Return what work took at one moment over what a measured machine has it take, and what calls took.
@@ -83,12 +83,12 @@ def pace(
     One slowdown stands for ranks by themselves and for ranks side by side, which are in each other's way; these
     numbers hold for so many of them.
     """
-    told = [run for run in moment if int(read_experiment(run["experiment"]).devices) == ranks]
-    told = [kept for run in told if (kept := undisturbed(run, ranks))]
-    tiny = [run for run in told if run.get("tiny")]
-    other = [run for run in told if not run.get("tiny")]
+    chosen = [run for run in moment if int(read_experiment(run["experiment"]).devices) == ranks]
+    chosen = [kept for run in chosen if (kept := undisturbed(run, ranks))]
+    tiny = [run for run in chosen if run.get("tiny")]
+    other = [run for run in chosen if not run.get("tiny")]
     if not tiny or not other:
-        return pace(moment, machine, 1) if ranks > 1 else None
+        return slowdown_factors(moment, machine, 1) if ranks > 1 else None
     work = calls = 1.0
     for _ in range(TURNS):
         calls *= _longer(tiny, at_pace(machine, work, calls))
@@ -121,14 +121,14 @@ def _longer(runs: Sequence[Mapping[str, Any]], machine: Machine) -> float:
 class _Run:
     """One run: s of its step without waiting for who computes longest, and what is expected of it."""
 
-    def __init__(self, told: Mapping[str, Any], machine: Machine) -> None:
-        experiment = read_experiment(told["experiment"])
+    def __init__(self, raw: Mapping[str, Any], machine: Machine) -> None:
+        experiment = read_experiment(raw["experiment"])
         # Messages are carried on while a rank computes, so only the whole step has both.
-        self.step = _steady(np.add(told["busy"], told["wait"]) - told["behind"])
+        self.step = _steady(np.add(raw["busy"], raw["wait"]) - raw["behind"])
         self.work, self.cost = expected(experiment, machine)
         self.ranks = int(experiment.devices)
         self.counts = experiment.strategy.tensor == 1
-        left = _steady(np.subtract(told["wait"], told["behind"])) - self.exchange(np.inf)
+        left = _steady(np.subtract(raw["wait"], raw["behind"])) - self.exchange(np.inf)
         self.share = float(np.clip(self.cost.bandwidth / max(left, 1e-12), *EFFICIENCY))
 
     def exchange(self, share: float) -> float:
@@ -146,7 +146,7 @@ def _typical(runs: Sequence[_Run], share: float) -> float:
     return float(np.median(np.clip([run.slowdown(share) for run in runs], *SLOWDOWN)))
 
 
-def _apart(runs: Sequence[_Run], share: float) -> float:
+def _misfit(runs: Sequence[_Run], share: float) -> float:
     """Return by how much the runs miss what they typically have in common."""
     slowdown = _typical(runs, share)
     return float(np.mean(np.abs([run.error(slowdown, share) for run in runs])))

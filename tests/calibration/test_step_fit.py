@@ -1,4 +1,4 @@
-"""Whole steps tell what their parts leave out, and how far one run is from the next."""
+"""StepFit steps tell what their parts leave out, and how far one run is from the next."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import STEPS, fit_machine
 from lib_dlhpc.calibration.machine_report import as_lines
-from lib_dlhpc.calibration.whole import LEAST, expected, pace
+from lib_dlhpc.calibration.step_fit import LEAST, expected, slowdown_factors
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.measured import at_pace
@@ -133,15 +133,15 @@ def test_the_pace_of_a_moment_is_that_of_work_and_that_of_calls(parts, work, cal
     """To 3 %: a tiny run's overhead is told once more beside a slowdown."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     told = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
-    assert pace(told, machine, ranks) == pytest.approx((work, calls), rel=0.03)
+    assert slowdown_factors(told, machine, ranks) == pytest.approx((work, calls), rel=0.03)
 
 
 def test_ranks_side_by_side_have_a_pace_of_their_own(parts):
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     slow = moment(at_pace(parts, 1.25, 1.0), 1.2, ranks=1)["runs"]
     told = moment(parts, 1.2)["runs"] + slow
-    assert pace(told, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
-    assert pace(told, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
+    assert slowdown_factors(told, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
+    assert slowdown_factors(told, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))
@@ -205,24 +205,24 @@ def alone_and_together(parts, ranks=2):
 
 
 def test_slowdown_factors_hold_no_time_in_which_a_lone_rank_had_no_core(parts):
-    idle = pace(moment(at_pace(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
+    idle = slowdown_factors(moment(at_pace(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
     for share in (0.0, 0.5, 3.0):
         told = moment(at_pace(parts, 1.3, 1.1), ranks=1)
-        assert pace(with_core_wait(told, share), parts, 1) == pytest.approx(idle)
+        assert slowdown_factors(with_core_wait(told, share), parts, 1) == pytest.approx(idle)
 
 
 def test_of_several_ranks_only_undisturbed_steps_tell_them(parts):
-    idle = pace(alone_and_together(parts)["runs"], parts, 2)
+    idle = slowdown_factors(alone_and_together(parts)["runs"], parts, 2)
     for disturbed_from in (LEAST, 19, 20):
         told = with_core_wait(alone_and_together(parts), 5.0, disturbed_from)
-        assert pace(told, parts, 2) == pytest.approx(idle)
+        assert slowdown_factors(told, parts, 2) == pytest.approx(idle)
 
 
 def test_where_those_are_too_few_a_rank_by_itself_tells_them_or_none_does(parts):
     told = with_core_wait(alone_and_together(parts), 5.0, LEAST - 1)
-    assert pace(told, parts, 2) == pace(told, parts, 1) is not None
+    assert slowdown_factors(told, parts, 2) == slowdown_factors(told, parts, 1) is not None
     together = [run for run in told if int(read_experiment(run["experiment"]).devices) == 2]
-    assert pace(together, parts, 2) is None
+    assert slowdown_factors(together, parts, 2) is None
 
 
 def test_steps_of_a_run_have_the_core_waits_of_all_ranks():

@@ -1,12 +1,12 @@
-"""A communicator of one rank, for a run in the process that asks for it: no MPI is imported."""
+"""A communicator of one rank, for runs within the calling process: MPI is not imported."""
 
 from typing import Any
 
 import numpy as np
 
 
-class Alone:
-    """Rank 0 of 1. It has what `train` calls of mpi4py's communicators."""
+class SingleRank:
+    """Rank 0 of 1. It implements the mpi4py communicator methods that `train` calls."""
 
     rank, size = 0, 1
 
@@ -15,20 +15,20 @@ class Alone:
         return value
 
     def bcast(self, value: Any, root: int = 0) -> Any:
-        """Return what rank 0 has."""
+        """Return the root's value."""
         return value
 
     def gather(self, value: Any, root: int = 0) -> list[Any]:
-        """Return what all ranks have."""
+        """Return the values of all ranks."""
         return [value]
 
     def Barrier(self) -> None:
-        """Wait for nobody."""
+        """Return at once."""
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
-        """Leave the buffer as it is."""
+        """Leave the buffer unchanged."""
 
     def Allreduce(self, send: Any, receive: Any, op: Any = None) -> None:
-        """Copy `send` to `receive`; MPI.IN_PLACE, which is no array, leaves it as it is."""
+        """Copy `send` to `receive`; with MPI.IN_PLACE, leave it unchanged."""
         if isinstance(send, np.ndarray):
             receive[...] = send

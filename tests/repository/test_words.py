@@ -1,0 +1,94 @@
+"""Texts use the field's words and American spelling: a list of words that must not come back."""
+
+import json
+import re
+
+import pytest
+
+INSTEAD = {
+    r"foretold": "predicted",
+    r"made again": "recomputed",
+    r"put away": "offloaded",
+    r"shared out": "sharded, partitioned or distributed",
+    r"stands? still": "is idle, stalls",
+    r"sticks? out": "is exposed",
+    r"under way": "in flight",
+    r"taken down": "recorded",
+    r"optimisers?": "optimizer",
+    r"labelled": "labeled",
+    r"colour(s|ed|ing)?": "color",
+    r"behaviours?": "behavior",
+    r"neighbour(s|ing)?": "neighbor",
+    r"normalis(e|es|ed|ing|ation)": "normalize",
+    r"parallelis(e|es|ed|ing|ation)": "parallelize",
+    r"grey": "gray",
+    r"centre(s|d)?": "center",
+}
+PAGES = ("*.md", "modules/*.md", "labs/**/*.md", "instructor_notes/*.md")
+NOTEBOOKS = ("modules/*.ipynb", "labs/*/*.ipynb")
+# Code and links are no text.
+NOT_OURS = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+
+
+def blank(found):
+    """Return the line breaks of what is left out, so that lines keep their numbers."""
+    return "\n" * found[0].count("\n")
+
+
+def texts(path):
+    """Yield (place, text) of a page, or of each markdown cell of a notebook."""
+    whole = path.read_text("utf-8")
+    if path.suffix == ".md":
+        yield "", whole
+        return
+    for number, cell in enumerate(json.loads(whole)["cells"]):
+        if cell["cell_type"] == "markdown":
+            yield f"cell {number}, ", "".join(cell["source"])
+
+
+def found_in(text):
+    """Yield (line, word, word to use instead)."""
+    ours = NOT_OURS.sub(blank, text)
+    for pattern, instead in INSTEAD.items():
+        for match in re.finditer(
+            rf"\b({pattern.replace(' ', chr(92) + 's+')})\b", ours, re.IGNORECASE
+        ):
+            line = ours.count("\n", 0, match.start()) + 1
+            yield line, " ".join(match[0].split()), instead
+
+
+@pytest.mark.parametrize("kind", [*PAGES, *NOTEBOOKS])
+def test_texts_use_the_fields_words(repository, kind):
+    paths = sorted(path for path in repository.glob(kind) if ".venv" not in path.parts)
+    assert paths
+    mistakes = [
+        f'{path.relative_to(repository)}, {place}line {line}: "{word}", use: {instead}'
+        for path in paths
+        for place, text in texts(path)
+        for line, word, instead in found_in(text)
+    ]
+    assert not mistakes, "\n".join(mistakes)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a run as it was\nforetold by it", "foretold"),
+        ("messages Under\nway", "Under way"),
+        ("each rank stands still", "stands still"),
+        ("Adam, an optimiser's state", "optimiser"),
+        ("Two neighbouring slabs", "neighbouring"),
+    ],
+)
+def test_a_word_is_found_with_its_line(text, word):
+    ((line, found, _),) = found_in(text)
+    assert found == word
+    assert line == text[: text.index(word.split()[0])].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["the optimizer", "`strategy.neighbours`", "[x](colour.md)", "```\ngrey\n```", "a greyhound"],
+)
+def test_code_links_and_other_words_pass(text):
+    assert not list(found_in(text))
