@@ -50,7 +50,7 @@ explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser print
 
 # What runs by default is a setting, so that pytest itself tells paths in ARGS, which replace it, from options.
 test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
 
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
 	$(BIN)/python modules/store.py $(ARGS)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lib_dlhpc.comparison import Comparison, Sweep
 from lib_dlhpc.comparison.bands import ALL
-from lib_dlhpc.comparison.comparison import Foretold
+from lib_dlhpc.comparison.comparison import Expected
 from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -29,7 +29,7 @@ Span = tuple[float, float]  # low and high
 Spans = Mapping[str, Span]  # by way
 
 
-def foretold_state(told: Foretold) -> State:
+def foretold_state(told: Expected) -> State:
     """The ways there are before a run."""
     spans = {way: bands[ALL] for way, bands in told.bands.items()}
     return stacked(told.terms, spans, ALL)

@@ -48,7 +48,7 @@ def test_tables_hold_the_spread():
     assert table["operations"] == 3
 
 
-@pytest.mark.skipif(not others.COUNTERS.exists(), reason="this system does not say")
+@pytest.mark.skipif(not other_processes.COUNTERS.exists(), reason="this system does not say")
 def test_the_cores_work_counts_up_with_ours(monkeypatch, tmp_path):
     before, mine = other_processes.busy(), sum(os.times()[:2])
     while sum(os.times()[:2]) < mine + 0.2:

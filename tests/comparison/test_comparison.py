@@ -33,9 +33,9 @@ SPLITS = {
 def _told(experiment, steps=12, factor=1.0):
     """Return a comparison whose run is the simulated one, `factor` times as long."""
     expected = estimated(placed(experiment))
-    timeline = simulate(told.placed.experiment, steps=steps)
+    timeline = simulate(expected.placed.experiment, steps=steps)
     slow = replace(timeline, start=factor * timeline.start, stop=factor * timeline.stop)
-    return beside(told, [steps_of(slow)])
+    return beside(expected, [steps_of(slow)])
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -245,9 +245,9 @@ def test_columns_stand_apart_whatever_is_in_them(digits, seconds):
 def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits):
     found = _told(digits.set({"machine.jitter": 0.0}), factor=3.0)
     assert found.error("predicted") == pytest.approx(1 / 3 - 1)
-    told, advice = found.verdict[1:]
-    assert told.startswith("Off most: backward")
-    assert "3.0 times" in told and "rate" in told
+    expected, advice = found.verdict[1:]
+    assert expected.startswith("Off most: backward")
+    assert "3.0 times" in expected and "rate" in expected
     assert "dlhpc calibrate" in advice
 
 
@@ -256,32 +256,32 @@ def test_steps_that_differ_much_get_no_verdict_where_core_waits_are_not_known(di
     for jitter, restless in ((0.0, False), (0.9, True)):
         expected = estimated(placed(digits))
         steps = steps_of(simulate(digits.set({"machine.jitter": jitter}), steps=60))
-        found = beside(told, [steps])
+        found = beside(expected, [steps])
         assert ("other processes are using this machine" in found.no_verdict) is restless
         assert found.as_dict()["judged"] is not restless
         known = replace(steps, core_wait=np.zeros((1, len(steps.seconds))))
-        assert not beside(told, [known]).no_verdict
+        assert not beside(expected, [known]).no_verdict
 
 
 def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
     here = replace(digits, machine=calibrated)
     expected = estimated(placed(here, machine=calibrated))
     for factor, inside in ((1.0, True), (50.0, False)):
-        timeline = simulate(told.placed.experiment, steps=8)
+        timeline = simulate(expected.placed.experiment, steps=8)
         slow = replace(timeline, start=factor * timeline.start, stop=factor * timeline.stop)
-        found = beside(told, [steps_of(slow)])
+        found = beside(expected, [steps_of(slow)])
         assert found.inside() is inside
         assert ("outside" in found.verdict[0]) is not inside
 
 
 def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(digits, calibrated):
     expected = estimated(placed(digits, machine=calibrated))
-    steps = steps_of(simulate(told.placed.experiment, steps=8))
-    plain = beside(told, [steps])
+    steps = steps_of(simulate(expected.placed.experiment, steps=8))
+    plain = beside(expected, [steps])
     assert plain.slowdown is None and not any("Right before" in words for words in plain.verdict)
     told_of = (((1.5, 1.5), (1.6, 1.5)), ((1.5 * 1.5 / 1.6, 1.5), (1.5, 1.5)), ())
     runs = [replace(steps, slowdowns=paces) for paces in told_of]
-    found = beside(told, runs)
+    found = beside(expected, runs)
     assert found.slowdown == pytest.approx((1.5, 1.5))
     assert found.as_dict()["pace"] == pytest.approx({"work": 1.5, "calls": 1.5})
     assert any("computing took 1.50 times" in words for words in found.verdict)
@@ -313,11 +313,11 @@ def test_ranks_that_share_cores_tell_no_pace(digits, calibrated, monkeypatch):
 
 def test_a_simulation_has_the_predictions_band_about_itself(digits, calibrated):
     expected = estimated(placed(digits, machine=calibrated))
-    predicted, rounds = told.bands["predicted"][ALL], told.bands["rounds"][ALL]
-    assert predicted == pytest.approx(bands(told.placed.experiment)[ALL])
-    scale = told.step["rounds"] / told.step["predicted"]
+    predicted, rounds = expected.bands["predicted"][ALL], expected.bands["rounds"][ALL]
+    assert predicted == pytest.approx(bands(expected.placed.experiment)[ALL])
+    scale = expected.step["rounds"] / expected.step["predicted"]
     assert rounds == pytest.approx([edge * scale for edge in predicted])
-    assert told.step["predicted"] == pytest.approx(float(predict(told.placed.experiment).step_time))
+    assert expected.step["predicted"] == pytest.approx(float(predict(expected.placed.experiment).step_time))
 
 
 def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch):
@@ -328,9 +328,9 @@ def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch)
 
     monkeypatch.setattr("lib_dlhpc.comparison.comparison.simulate", refuse)
     expected = estimated(placed(digits))
-    assert "events" not in told.terms
-    assert "fidelity events is left out: too large" in told.notes
-    text = beside(told, [steps_of(simulate(digits, steps=9))]).as_text()
+    assert "events" not in expected.terms
+    assert "fidelity events is left out: too large" in expected.notes
+    text = beside(expected, [steps_of(simulate(digits, steps=9))]).as_text()
     assert "events |" not in text
 
 
@@ -338,14 +338,14 @@ def test_out_of_core_an_update_is_told_within_the_backward_pass_in_which_weights
     digits, calibrated
 ):
     expected = estimated(placed(digits.set({"strategy.offload": "all"}), machine=calibrated))
-    alone = predict(told.placed.experiment)
-    both = told.terms["predicted"]["backward"]
+    alone = predict(expected.placed.experiment)
+    both = expected.terms["predicted"]["backward"]
     assert both == pytest.approx(alone.backward + alone.update) and both > alone.backward
-    assert told.step["predicted"] == pytest.approx(alone.step_time)
+    assert expected.step["predicted"] == pytest.approx(alone.step_time)
     for way in ("predicted", "rounds", "events"):
-        assert told.terms[way]["update"] == 0 and told.bands[way]["update"] == (0, 0)
-        low, high = told.bands[way]["backward"]
-        assert low <= told.terms[way]["backward"] <= high
+        assert expected.terms[way]["update"] == 0 and expected.bands[way]["update"] == (0, 0)
+        low, high = expected.bands[way]["backward"]
+        assert low <= expected.terms[way]["backward"] <= high
 
 
 def test_a_stall_on_storage_that_no_run_reads_is_not_measured_and_left_out_of_the_step(
@@ -354,10 +354,10 @@ def test_a_stall_on_storage_that_no_run_reads_is_not_measured_and_left_out_of_th
     slow = {"machine.storage.slow": {"scope": "node", "bandwidth": 1e4}, "storage.tier": "slow"}
     plain = estimated(placed(digits, machine=calibrated))
     expected = estimated(placed(digits.set(slow), machine=calibrated))
-    stall = float(predict(told.placed.experiment).input_stall)
+    stall = float(predict(expected.placed.experiment).input_stall)
     steps = steps_of(simulate(plain.placed.experiment, steps=8))
     steps.terms["input stall"][:] = 0.25 * steps.seconds  # a batch that is put together in memory
-    found = beside(told, [steps])
+    found = beside(expected, [steps])
     assert "input stall" not in found.terms
     for way in ("predicted", "rounds", "events"):
         assert (

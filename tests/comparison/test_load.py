@@ -190,8 +190,8 @@ def busy(experiment, machine=None):
     """Return a comparison of two ranks that had no core half of the time."""
     two = experiment.set({"strategy.devices_per_node": 2})
     expected = estimated(placed(two, machine=machine))
-    found = steps_of(simulate(told.placed.experiment, steps=12))
-    return beside(told, [replace(found, core_wait=0.5 * np.ones((2, 1)) * found.seconds)])
+    found = steps_of(simulate(expected.placed.experiment, steps=12))
+    return beside(expected, [replace(found, core_wait=0.5 * np.ones((2, 1)) * found.seconds)])
 
 
 def test_without_a_verdict_nothing_is_judged(digits, calibrated):
@@ -218,13 +218,13 @@ def test_the_exit_status_says_that_there_is_no_verdict(digits, tmp_path, monkeyp
 
 def test_bands_widen_with_what_the_factors_differ_by(digits, calibrated):
     expected = estimated(placed(digits, machine=calibrated))
-    plain = steps_of(simulate(told.placed.experiment, steps=12))
+    plain = steps_of(simulate(expected.placed.experiment, steps=12))
     widths = []
     for after in (1.0, 1.2, 1.5):
         paces = ((1 / after, 1 / after), (after, after))
-        found = beside(told, [replace(plain, slowdowns=paces, asked=True)])
+        found = beside(expected, [replace(plain, slowdowns=paces, asked=True)])
         low, high = found.bands["predicted"]["one step"]
         widths.append(high / low)
-        assert found.step["predicted"] == pytest.approx(told.step["predicted"])
+        assert found.step["predicted"] == pytest.approx(expected.step["predicted"])
         json.dumps(found.as_dict())
     assert all(a < b for a, b in pairwise(widths))
