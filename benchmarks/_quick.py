@@ -1,7 +1,6 @@
 """The option that every benchmark has: the same measurement on its smallest sizes, so that a test can run all of them.
 
-A quick figure says nothing: it shows that the benchmark still starts and comes to its end. The exit status is 0
-whatever is measured.
+Quick figures are meaningless: they only show that the benchmark runs. The exit status is always 0.
 """
 
 import argparse
@@ -9,5 +8,7 @@ import argparse
 
 def add_quick(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--quick", action="store_true", help="the smallest sizes, in a second or so; says nothing"
+        "--quick",
+        action="store_true",
+        help="the smallest sizes, in about a second; figures are meaningless",
     )

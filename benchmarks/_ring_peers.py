@@ -1,4 +1,4 @@
-"""The ring allreduce of others, message by message: two SimPy programs, and SimGrid's S4U in C++.
+"""Peers' ring allreduce, message by message: two SimPy programs, and SimGrid's S4U in C++.
 
 The textbook SimPy program has a process a rank and starts a child process for each send; the lean one
 sends with a timeout. SimGrid's is simgrid/ring.cpp, compiled here; of it only the simulation is timed.
@@ -22,7 +22,7 @@ MISSING = (
 def textbook(
     ranks: int, seconds: float, arrival: list[float]
 ) -> tuple[list[float], simpy.Environment]:
-    """Return when each rank is through; the environment has yet to run."""
+    """Return each rank's finish time; the environment has yet to run."""
     env = simpy.Environment()
     links, finish = [simpy.Store(env) for _ in range(ranks)], [0.0] * ranks
 
@@ -61,8 +61,8 @@ def lean(ranks: int, seconds: float, arrival: list[float]) -> tuple[list[float],
     return finish, env
 
 
-def played(program: Any, *arguments: Any) -> list[float]:
-    """Run one of the two and return when each rank is through."""
+def run_peer(program: Any, *arguments: Any) -> list[float]:
+    """Run one of the two programs and return each rank's finish time."""
     finish, env = program(*arguments)
     env.run()
     return finish
@@ -71,7 +71,7 @@ def played(program: Any, *arguments: Any) -> list[float]:
 def simgrid(
     size: float, arrival: list[float], repeat: int
 ) -> tuple[list[float], list[float]] | None:
-    """Return when each rank is through, and the CPU seconds of each run; None without SimGrid."""
+    """Return each rank's finish time, and the CPU seconds of each run; None without SimGrid."""
     compiler = shutil.which("c++")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "ring"

@@ -1,4 +1,4 @@
-"""The trainer beside its own limits: the rate of sgemm, textbook convolutions, a step unrecorded, the ledger.
+"""The trainer against its limits: sgemm rate, textbook convolutions, an unrecorded step, the memory ledger.
 
 Run by benchmarks/trainer.py; each function prints lines of its table.
 """
@@ -157,7 +157,7 @@ def _windows(x: Any, kernel: int, padding: int) -> Any:
 
 
 def recorder(effort: Effort) -> None:
-    """Print what taking down a step's events costs."""
+    """Print the cost of recording a step's events."""
     model = read_model("mlp-mnist")
     plain, noted = stepper(model, 128), stepper(model, 128, Recorder())
     both = (noted, plain)

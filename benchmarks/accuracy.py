@@ -3,15 +3,15 @@
     python benchmarks/accuracy.py                     calibrates first, in about a minute
     python benchmarks/accuracy.py --machine FILE      what `dlhpc calibrate --out FILE` wrote
     python benchmarks/accuracy.py --only gpt --repeats 5 --seconds 20
-    python benchmarks/accuracy.py --more              other experiments: what is mended for the first must hold here
+    python benchmarks/accuracy.py --more              other experiments, to validate changes tuned on the first
 
-Each run tells the pace of its moment by steps of other small runs before and after it, as `dlhpc compare` has it; what
-is foretold is for that pace. What it would have been at the calibration's is printed beside, and not judged.
+Probe steps of small runs before and after each run measure the slowdown, as in `dlhpc compare`; predictions use it.
+The prediction at the calibration's speed is also printed, without a verdict.
 
-None of the experiments is one that the calibration has seen. They are run turn by turn, each several times,
-so that a machine that grows slow meets all alike; a measured step is the median of all steady steps. Where others
-share the machine, a core's pace changes by half for seconds at a time: many short runs say more than a few long
-ones. Ranks never outnumber cores. Times hold for a quiet machine only. The exit status is 1 where a line is missed:
+The calibration contains none of the experiments. Runs are interleaved and repeated, so that drift affects all alike; a
+measured step is the median of all steady steps. On a shared machine, a core's speed varies by half for seconds at a
+time: many short runs are better than a few long ones. Ranks never exceed cores. Times hold on an idle machine only.
+The exit status is 1 if a limit is missed:
 
     predicted       within 20 % in the median, 35 % at worst
     simulated       within 15 % in the median, in rounds and in events
@@ -82,7 +82,7 @@ def experiment(model: Any, dataset: str, ranks: int, batch: int, **strategy: Any
 
 
 def cases(here: int) -> Iterator[tuple[str, Experiment]]:
-    """Yield names and experiments for a machine of so many cores: modes, sizes, batches, buckets."""
+    """Yield names and experiments for a machine with `cores` cores: modes, sizes, batches, buckets."""
     several = 4 if here >= 4 else 2 if here >= 2 else 1
     wide, deep = mlp(600, 600), mlp(200, 200, 200, 200)
     yield "mlp digits, 1 rank, batch 24", experiment("mlp-digits", "digits", 1, 24)
@@ -140,7 +140,7 @@ def more(here: int) -> Iterator[tuple[str, Experiment]]:
 
 
 def calibrated(path: str | None, seconds: float = SECONDS) -> Machine:
-    """Return the measured machine of a file, or of a calibration that is made now, in about so many seconds."""
+    """Return the measured machine of a file, or of a new calibration."""
     if path:
         return load_measured(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -157,31 +157,33 @@ def measured(
     only: str,
     repeats: int,
     seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Sweep:
     """Return the comparison of each case that has the word in its name."""
     some = {name: each for name, each in chosen if only in name}
     expected = [estimated(placed(each, machine=machine)) for each in some.values()]
-    tell(f"{len(some)} experiments, {repeats} runs each of about {seconds / repeats:g} s")
-    runs = interleaved(told, None, seconds, repeats)
+    report(f"{len(some)} experiments, {repeats} runs each of about {seconds / repeats:g} s")
+    runs = interleaved(expected, None, seconds, repeats)
     rows = [
         Row({"experiment": name}, None, run)
         if isinstance(run, str)
         else Row({"experiment": name}, beside(each, run))
-        for name, each, run in zip(some, told, runs, strict=True)
+        for name, each, run in zip(some, expected, runs, strict=True)
     ]
-    tell(unpaced(told, rows))
+    report(without_slowdown(expected, rows))
     return Sweep({"experiment": list(some)}, tuple(rows))
 
 
-def unpaced(told: Sequence[Expected], rows: Sequence[Row]) -> str:
-    """Say how far predictions would be off at the calibration's pace, and what the paces were."""
-    both = [(each, row.comparison) for each, row in zip(told, rows, strict=True) if row.comparison]
+def without_slowdown(expected: Sequence[Expected], rows: Sequence[Row]) -> str:
+    """Return the errors of predictions without slowdown factors, and the factors."""
+    both = [
+        (each, row.comparison) for each, row in zip(expected, rows, strict=True) if row.comparison
+    ]
     off = [abs(each.step["predicted"] / of.step["measured"] - 1) for each, of in both]
-    paces = sorted(of.slowdown for _, of in both if of.slowdown)
+    slowdowns = sorted(of.slowdown for _, of in both if of.slowdown)
     return (
-        f"at the calibration's pace: predicted median {median(off):.1%}, worst {max(off):.1%};"
-        f" paces {', '.join(f'{work:.2f} and {calls:.2f}' for work, calls in paces) or 'not known'}"
+        f"without slowdown factors: predicted median {median(off):.1%}, worst {max(off):.1%};"
+        f" factors {', '.join(f'{work:.2f} and {calls:.2f}' for work, calls in slowdowns) or 'unknown'}"
     )
 
 
@@ -218,14 +220,14 @@ def main() -> int:
     if options.quick:
         options.only, options.repeats, options.seconds = "mlp digits, 1 rank", 1, 0.1
 
-    def tell(words: str) -> None:
+    def report(words: str) -> None:
         print(words, file=sys.stderr, flush=True)
 
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > BUSY:
-        tell(f"warning: {load:.1f} other programs are at work here: times will not hold")
+        report(f"warning: {load:.1f} other processes are running: times are unreliable")
     machine = calibrated(options.machine, QUICK if options.quick else SECONDS)
     chosen = more(cores()) if options.more and not options.quick else cases(cores())
-    found = measured(machine, chosen, options.only, options.repeats, options.seconds, tell)
+    found = measured(machine, chosen, options.only, options.repeats, options.seconds, report)
     lines = judged(found)
     if options.json:
         print(json.dumps({**found.as_dict(), "lines": dict(lines)}, indent=2))

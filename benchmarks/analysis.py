@@ -1,6 +1,6 @@
-"""How fast a trace of ten million events is analysed, and in how much memory, beside a pass in plain Python.
+"""How fast a trace of ten million events is analyzed, and in how much memory, beside a pass in plain Python.
 
-The trace is a halo exchange with an allreduce a step: each rank computes in a region, sends to both neighbours,
+The trace is a halo exchange with an allreduce a step: each rank computes in a region, sends to both neighbors,
 receives from both. The named peer is what a script does that goes through the events one by one with
 dictionaries (matching, late senders, time by name and rank, the communication matrix: less than `analyse` does),
 on a sample of the same trace. With pandas in this environment, the same by group-by beside it. All are compared
@@ -29,7 +29,7 @@ NAMES = ("step", "MPI_Isend", "MPI_Recv", "MPI_Allreduce")
 
 
 def halo(events: int, ranks: int, collectives: bool, seed: int = 0) -> Timeline:
-    """A trace of about so many events; rank 1 computes a tenth more than the others."""
+    """A trace of about `events` events; rank 1 computes a tenth more than the others."""
     each = 5 + collectives
     steps = max(events // (ranks * each), 1)
     rng = np.random.default_rng(seed)
@@ -111,7 +111,8 @@ def plain(timeline: Timeline) -> dict[str, float]:
 
 
 class Peak:
-    """The most memory this process has had, B, while the block runs: Linux tells it, elsewhere the life's most."""
+    """The most memory this process has had, B, while the block runs: exact on Linux, elsewhere the peak since
+    start."""
 
     def __enter__(self) -> "Peak":
         self.most, self._on = _resident(), True
@@ -154,13 +155,13 @@ def main() -> int:
     print(f"{len(trace):,} events of {trace.ranks} ranks, {size / 2**20:,.0f} MiB of columns")
     with Peak() as peak:
         begin = time.perf_counter()
-        said, rate = rated(analyse, trace)
+        text, rate = rated(analyse, trace)
         took = time.perf_counter() - begin
     print(
         f"analyse: {took:.2f} s ({len(trace) / rate:.2f} s of a core: {rate:,.0f} events/s),"
         f" peak {peak.most / 2**30:.2f} GiB, trace included"
     )
-    for finding in said.findings[:3]:
+    for finding in text.findings[:3]:
         print(f"    {finding.kind}: {finding.sentence}")
     first = trace.select(slice(0, SAMPLE))
     _, slow = rated(plain, first)

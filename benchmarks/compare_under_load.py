@@ -1,12 +1,12 @@
-"""Do the 90 % bands of `dlhpc compare` hold on a machine that other processes use as well?
+"""Do the 90 % bands of `dlhpc compare` hold on a machine under load by other processes?
 
     python benchmarks/compare_under_load.py                     40 runs, in about six minutes; calibrates first
     python benchmarks/compare_under_load.py --machine FILE      what `dlhpc calibrate --out FILE` wrote
     python benchmarks/compare_under_load.py --runs 8 --seconds 0.5
 
 Each run is a small experiment of labs/experiments on 1 or 2 ranks, beside 0, 1 or 4 processes that compute without
-end. Start it on an idle machine: what else is running competes as well, and counts as none. A line says whether the
-measured step lies in the band, or why there is no verdict. The exit status is 1 where a line at the end is missed:
+end. Start it on an idle machine: other load competes but is not counted. A line prints whether the measured step lies
+within the band, or why there is no verdict. The exit status is 1 if a limit at the end is missed:
 
     bands           hold in 85 % of the verdicts
     verdicts        for three quarters of the runs
@@ -55,7 +55,7 @@ CASES: tuple[tuple[str, int, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Line:
-    """One run: what it was, beside how many competitors, and what came of it."""
+    """One run: its experiment, its number of competitors, and its comparison."""
 
     name: str
     ranks: int
@@ -91,7 +91,7 @@ HEAD = (
 
 @contextmanager
 def competing(many: int) -> Iterator[None]:
-    """Let so many processes compute without end within the block; they end with it, however it ends."""
+    """Run `number` busy processes within the block."""
     busy = [owned.start([sys.executable, "-c", BUSY]) for _ in range(many)]
     try:
         yield
@@ -117,7 +117,7 @@ def judged(lines: Sequence[Line]) -> list[tuple[str, bool]]:
     verdicts = [line for line in lines if not line.found.no_verdict]
     held = sum(line.outcome == "held" for line in verdicts)
     idle = [line for line in lines if not line.competitors]
-    told = sum(not line.found.no_verdict for line in idle)
+    results = sum(not line.found.no_verdict for line in idle)
     width = median(line.width for line in verdicts) if verdicts else float("nan")
     return [
         (
@@ -129,7 +129,7 @@ def judged(lines: Sequence[Line]) -> list[tuple[str, bool]]:
             f"{len(verdicts)} of {len(lines)} runs get a verdict, at least {VERDICTS:.0%}",
             len(verdicts) >= VERDICTS * len(lines),
         ),
-        (f"{told} of {len(idle)} runs without competitors get one, all", told == len(idle)),
+        (f"{results} of {len(idle)} runs without competitors get one, all", results == len(idle)),
     ]
 
 

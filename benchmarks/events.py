@@ -3,8 +3,8 @@
     python benchmarks/events.py                 256 ranks
     python benchmarks/events.py --ranks 64
 
-The textbook program (in _ring_peers.py) moves messages that know of no other; here every message is a
-flow that shares its links max-min fairly. An event is what SimPy takes from its queue. Prints rates a CPU
+The textbook program (in _ring_peers.py) has no contention; here every message is a flow that shares its links max-min
+fairly. An event is what SimPy takes from its queue. Prints rates a CPU
 second and ratios, then the cost of a message for more and more messages: n log n may rise with log n.
 Collectives keep to that. The last case does not: n flows that come one after another to one link change
 the rates of all that are there, n^2 rates in all, whichever way they are worked out one by one.
@@ -34,7 +34,7 @@ TREE = {"topology": "fat-tree", "nodes_per_switch": 8, "oversubscription": 4.0}
 def simulation(
     ours: Schedule, arrival: np.ndarray, **topology: Any
 ) -> tuple[np.ndarray, Simulation]:
-    """Return when each rank is through, once the simulation has run: one rank a node, reduction for nothing."""
+    """Return the finish times, filled by the run, and the simulation: one rank a node, free reduction."""
     device = Device({"fp32": 1e13}, 1e10, 1e30, 100.0, 300.0)
     machine = Machine(
         device,
@@ -87,7 +87,7 @@ def against_textbook(ranks: int, repeat: int = 3) -> None:
     else:
         print(f"{'SimGrid, S4U in C++':<24} {total / float(np.median(peer[1])):12,.0f}")
         apart = np.abs(finish / np.array(peer[0]) - 1).max()
-        print(f"ranks with jitter are through when SimGrid says, to {apart:.1e} at most")
+        print(f"ranks with jitter finish at SimGrid's times, to {apart:.1e} at most")
     print(f"messages/s {other / spent:.2f} x textbook (wanted: 0.7)", end="; ")
     print(f"events/s {sim.steps / spent / (counted / other):.2f} x")
 

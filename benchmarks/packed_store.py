@@ -76,20 +76,20 @@ def measure(home: Path, repeat: int) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    say = print if comm.rank == 0 else (lambda *words, **options: None)
+    write = print if comm.rank == 0 else (lambda *words, **options: None)
     how = forget(home) if comm.rank == 0 else ""
-    say(
+    write(
         f"{comm.size} ranks, {repeat} times each; cold by {comm.bcast(how)}"
         if comm.rank == 0
         else comm.bcast(how)
     )
-    cold(comm, home, max(3, repeat // 2), say)
-    warm(comm, home, repeat, say)
+    cold(comm, home, max(3, repeat // 2), write)
+    warm(comm, home, repeat, write)
     if comm.size == 2:
-        large(comm, home, repeat, say)
+        large(comm, home, repeat, write)
 
 
-def cold(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
+def cold(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> None:
     from lib_dlhpc.storage import open_store
 
     def of_files(batches: list[list[str]]) -> None:
@@ -106,20 +106,20 @@ def cold(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
                 pass
 
     def bytes_alone(batches: list[list[str]]) -> None:
-        """As quick as the disk gives the packed bytes, front to back, to nobody who wants them."""
-        room = memoryview(bytearray(1 << 20))
+        """Read the packed bytes front to back and discard them: the speed of the disk."""
+        buffer = memoryview(bytearray(1 << 20))
         for path in sorted((home / "small.store").glob("partition-*"))[comm.rank :: comm.size]:
             with open(path, "rb", buffering=0) as file:
-                while file.readinto(room):
+                while file.readinto(buffer):
                     pass
 
     ways = {
         "files": of_files, "read_many": of_store, "read_ahead": ahead, "the disk": bytes_alone,
     }  # fmt: skip
-    report(comm, "cold", home, repeat, ways, lambda: forget(home), say)
+    report(comm, "cold", home, repeat, ways, lambda: forget(home), write)
 
 
-def warm(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
+def warm(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> None:
     from lib_dlhpc.storage import open_store
 
     with open_store(home / "small.store", comm) as store:
@@ -139,12 +139,12 @@ def warm(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
         }
         for action in ways.values():
             action(deal(comm, home, -1))
-        report(comm, "warm", home, repeat, ways, lambda: "", say)
+        report(comm, "warm", home, repeat, ways, lambda: "", write)
 
 
 def report(
     comm: Any, kind: str, home: Path, repeat: int, ways: dict[str, Any], before: Callable[[], str],
-    say: Callable[..., None],
+    write: Callable[..., None],
 ) -> None:  # fmt: skip
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(repeat):
@@ -158,12 +158,12 @@ def report(
         ratio = np.median(times["files"]) / np.median(values)
         wanted = "no store can do more" if name == "the disk" else f"at least {AT_LEAST[kind]}"
         limit = f"   {ratio:5.2f} x files ({wanted})" if name != "files" else ""
-        say(
+        write(
             f"{kind} {name:<10} {np.median(values) / files * 1e6:8.2f} us a file{limit}", flush=True
         )
 
 
-def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
+def large(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> None:
     """Files of 8 MB: own ones beside a plain read, another rank's beside a plain message.
 
     A message has other bytes each time, as files have; or the same again, which the sender's cache still has.
@@ -219,7 +219,7 @@ def large(comm: Any, home: Path, repeat: int, say: Callable[..., None]) -> None:
         ("remote", "the same MPI message again"),
     ):
         here, there = np.median(times[name]), np.median(times[peer])
-        say(
+        write(
             f"{size / 1e6:g} MB {name}: {size / here / 1e9:.2f} GB/s, {peer}: {size / there / 1e9:.2f} GB/s:"
             f" {there / here:.2f} (at least {AT_LEAST[name]})",
             flush=True,

@@ -145,7 +145,7 @@ def events(many: int, repeat: int) -> None:
     print(f"one reading of the clock: {tick:.0f} ns\n")
     print(f"{'':<26} {'ns a row':>8} {'clocks':>7} {'ns an event':>12}   a row wanted below {MOST}")
     for name in list(loops)[2:]:
-        told(name, found[name] - found["bare"], tick, MESSAGE if "a row" in name else REGION)
+        print_row(name, found[name] - found["bare"], tick, MESSAGE if "a row" in name else REGION)
     try:
         from mpi4py import MPI
     except ImportError:
@@ -156,10 +156,10 @@ def events(many: int, repeat: int) -> None:
     for name, (rows, each, loop) in traced.items():
         both = turns({"plain": plain[name][-1], "traced": loop}, many // 10, repeat)
         recorder.clear()
-        told(name, (both["traced"] - both["plain"]) / rows, tick, each)
+        print_row(name, (both["traced"] - both["plain"]) / rows, tick, each)
 
 
-def told(name: str, row: float, tick: float, events: int) -> None:
+def print_row(name: str, row: float, tick: float, events: int) -> None:
     """Print what a row costs, and an event of it."""
     verdict = "ok" if row < MOST else "MISSED"
     print(f"{name:<26} {row:>8.0f} {row / tick:>7.1f} {row / events:>12.0f}   {verdict}")
@@ -214,7 +214,7 @@ def steps(batch: int, many: int) -> None:
         f"\na step of {EXPERIMENT.name}, batch {batch}, one rank: {none / 1e3:.0f} us, {rows:.0f} rows"
     )
     for name in ("off", "on"):
-        # Neighbours in time, for the machine's moods last longer than a step.
+        # Adjacent in time: the machine's speed drifts over more than a step.
         pairs = zip(found[name], found["none"], strict=True)
         print(
             f"recorder {name:<17} {median(a / b for a, b in pairs) - 1:>+6.1%}           below 3 %"

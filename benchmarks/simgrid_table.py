@@ -1,12 +1,12 @@
-"""The event simulator beside SimGrid 3.32 (S4U, CM02), case by case: when the last rank is through.
+"""The event simulator against SimGrid 3.32 (S4U, CM02), case by case: finish time of the last rank.
 
     python benchmarks/simgrid_table.py                      SimGrid's figures as kept in tests/data/simgrid
-    python benchmarks/simgrid_table.py --live               SimGrid plays again, in Debian's python3-simgrid
+    python benchmarks/simgrid_table.py --live               run SimGrid again, in Debian's python3-simgrid
     python benchmarks/simgrid_table.py "incast 8 to 1"      only the cases whose names begin so
 
 `difference` is of the end, `worst rank` the largest difference of any rank's own end. `no contention` is
 what the same program takes here when every flow has its links to itself: what is left out of a closed form.
-tests/simulation/test_simgrid.py holds all ranks of all cases to 1e-6, and says where the two models would part.
+tests/simulation/test_simgrid.py holds all ranks of all cases to 1e-6, and notes where the two models differ.
 """
 
 import argparse
@@ -52,8 +52,8 @@ def machine_of(case: dict[str, Any]) -> Machine:
     )
 
 
-def played(name: str, **options: Any) -> NDArray[np.float64]:
-    """Return when each rank is through with a case here, in s, shape (ranks,)."""
+def simulated(name: str, **options: Any) -> NDArray[np.float64]:
+    """Return each rank's finish time in a case here, in s, shape (ranks,)."""
     case = CASES[name]
     ranks = case["nodes"] * case["node_size"]
 
@@ -68,7 +68,7 @@ def played(name: str, **options: Any) -> NDArray[np.float64]:
 
 
 def live(name: str) -> list[float]:
-    """Return when each rank is through with a case in SimGrid, played now."""
+    """Return each rank's finish time in a new SimGrid run."""
     command = [str(PYTHON), str(DATA / "make_golden.py"), name]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
@@ -83,11 +83,11 @@ def main() -> None:
     """Print the table; end with status 1 if a difference is too large."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", default=[""])
-    parser.add_argument("--live", action="store_true", help="let SimGrid play again")
+    parser.add_argument("--live", action="store_true", help="run SimGrid again")
     parser.add_argument("--quick", action="store_true", help="the first three cases only")
     asked = parser.parse_args()
     if asked.live and not installed():
-        sys.exit("No SimGrid to play again: apt install python3-simgrid.")
+        sys.exit("SimGrid is not installed: apt install python3-simgrid.")
     names = [name for name in CASES if name.startswith(tuple(asked.cases))]
     if asked.quick:
         names = names[:3]
@@ -97,11 +97,11 @@ def main() -> None:
     print(f"{'no contention':>15}")
     ends, most = {}, 0.0
     for name in names:
-        ours, theirs = played(name), np.array(live(name) if asked.live else GOLDEN[name])
+        ours, theirs = simulated(name), np.array(live(name) if asked.live else GOLDEN[name])
         ends[name] = ours.max(), theirs.max()
         each = np.abs(ours - theirs) / np.maximum(theirs, ALPHA)
         most = max(most, float(each.max()))
-        alone = played(name, sharing=False).max()
+        alone = simulated(name, sharing=False).max()
         print(f"{name:<34}{ours.max() * 1e3:12.6f}{theirs.max() * 1e3:12.6f}", end="")
         print(f"{ours.max() / theirs.max() - 1:+12.1e}{each.max():12.1e}{alone * 1e3:15.6f}")
     if RING in ends and EVERYONE in ends:

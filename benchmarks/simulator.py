@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from _quick import add_quick
-from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, played, simgrid, textbook
+from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, run_peer, simgrid, textbook
 
 from lib_dlhpc.costs.network import Level, Network, flat
 from lib_dlhpc.prediction.replays import replay
@@ -43,7 +43,7 @@ def timed(action: Callable[[], Any], repeat: int) -> tuple[Any, float]:
 
 
 def shuffled(ranks: int, count: int) -> list[Any]:
-    """Return `count` rounds of random permutations: no neighbours, no views."""
+    """Return `count` rounds of random permutations: no neighbors, no views."""
     rng = np.random.default_rng(1)
     rank = np.arange(ranks)
     return [
@@ -61,8 +61,8 @@ def against_peers(ranks: int) -> None:
     seconds = ALPHA + ELEMENTS_OF_A_BLOCK * ELEMENT * BETA
     rates, times = {}, {}
     for name, action, repeat in (
-        ("SimPy, textbook", lambda: played(textbook, ranks, seconds, arrival.tolist()), 3),
-        ("SimPy, lean", lambda: played(lean, ranks, seconds, arrival.tolist()), 3),
+        ("SimPy, textbook", lambda: run_peer(textbook, ranks, seconds, arrival.tolist()), 3),
+        ("SimPy, lean", lambda: run_peer(lean, ranks, seconds, arrival.tolist()), 3),
         ("rounds, cold", lambda: finish_times(ring, network, ELEMENT, arrival), 51),
         ("rounds, kept", lambda: finish_times(kept, network, ELEMENT, arrival), 101),
     ):

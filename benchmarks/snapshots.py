@@ -1,4 +1,4 @@
-"""Snapshots beside numpy.savez with fsync: what training waits for, and what is written.
+"""Snapshots against numpy.savez with fsync: blocking time of training, and bytes written.
 
     python benchmarks/snapshots.py [FOLDER] [--quick]   FOLDER: on the disk to measure (default: a temporary one)
 
@@ -84,7 +84,7 @@ def trained(comm: Any, where: Path, quick: bool) -> None:
         if comm.rank:
             continue
         weights = sum(a * b + b for a, b in ((64, width), (width, width), (width, 10)))
-        told = {
+        slowdown = {
             way: [
                 median(a / b for a, b in zip(*pair, strict=True)) - 1
                 for pair in zip(
@@ -93,12 +93,12 @@ def trained(comm: Any, where: Path, quick: bool) -> None:
             ]
             for way in WAYS[1:]
         }
-        verdict = "ok" if told["versions"][0] <= MOST else "MISSED"
+        verdict = "ok" if slowdown["versions"][0] <= MOST else "MISSED"
         epoch = median(spent for spent, _ in took["none"]) / epochs
         print(
             f"{comm.size} rank{'s' * (comm.size > 1)}, {8 * weights / 1e6:.1f} MB of state, epochs of"
             f" {epoch * 1e3:.0f} ms; slower (more CPU): "
-            + ", ".join(f"{way} {slow:+.1%} ({cpu:+.1%})" for way, (slow, cpu) in told.items())
+            + ", ".join(f"{way} {slow:+.1%} ({cpu:+.1%})" for way, (slow, cpu) in slowdown.items())
             + f"   wanted at most {MOST:.0%}: {verdict}",
             flush=True,
         )
@@ -135,8 +135,8 @@ def written(where: Path, size: int) -> None:
         f"{PART:.0%} of {size / 1e6:.0f} MB changed: a version writes {share:.2%}, numpy.savez"
         f" {bytes_of['numpy.savez'] / size:.0%}   wanted at most 5%: {'ok' if share <= 0.05 else 'MISSED'}"
     )
-    told = ", ".join(f"{name} {median(took) * 1e3:.0f} ms" for name, took in waits.items())
-    print(f"  the caller waits: {told}")
+    blocked = ", ".join(f"{name} {median(took) * 1e3:.0f} ms" for name, took in waits.items())
+    print(f"  the caller waits: {blocked}")
 
 
 def _on_disk(folder: Path) -> int:

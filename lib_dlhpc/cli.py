@@ -5,7 +5,7 @@ import sys
 from lib_dlhpc.lifetime import signals
 
 if __name__ == "__main__" or sys.argv[0].endswith("dlhpc"):
-    signals.end_at_once()  # before all that takes longer to import
+    signals.end_at_once()  # before slow imports
 
 import argparse
 import contextlib
@@ -15,22 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc import __version__
-from lib_dlhpc.spec.errors import SpecError  # what is heavier is imported after signals are taken
+from lib_dlhpc.spec.errors import (
+    SpecError,
+)  # heavier modules are imported after the signal handlers
 
 EXPLORER = Path(__file__).resolve().parents[1] / "modules" / "00_what_if_explorer.ipynb"
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 a result is out of bounds, 2 a mistake in the input or
-    a file that cannot be written, 3 a comparison without a verdict; ended from outside, as a shell has it: 130 by
-    Ctrl-C, 143 by TERM, 129 by HUP.
+    """Run one command; return the exit status: 0 done, 1 a result is out of bounds, 2 an input error or a file that
+    cannot be written, 3 a comparison without a verdict; ended by a signal, as in a shell: 130 by Ctrl-C, 143 by TERM,
+    129 by HUP.
     """
     try:
         with signals.taken():
             return _ended(arguments)
     except KeyboardInterrupt as stop:
-        with contextlib.suppress(OSError):  # a terminal that is closed takes no more
+        with contextlib.suppress(OSError):  # the terminal may be closed
             print(f"dlhpc: {str(stop) or 'Cancelled.'}", file=sys.stderr, flush=True)
         return signals.status()
 
@@ -59,14 +61,14 @@ def _ended(arguments: Sequence[str] | None) -> int:
 
 
 def _check_paths(options: argparse.Namespace) -> None:
-    """Refuse an empty name, as "$OUT" is where nothing set it: it would mean the current folder, or nothing."""
+    """Raise SpecError for an empty name, such as an unset "$OUT", which would mean the current folder."""
     for option, what in PATHS.items():
         if getattr(options, option, None) == "":
             raise SpecError(f"--{option}: expected a {what}, found an empty name.")
 
 
 def _drop_output() -> None:
-    """Let go of output that nobody takes; to write it would fail once more when Python ends."""
+    """Redirect stdout to /dev/null so that Python's final flush does not raise BrokenPipeError."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -107,17 +109,17 @@ def _parser() -> argparse.ArgumentParser:
         help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
     )
     real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
-    real.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
+    real.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
     real.add_argument(
         "--snapshot-every",
         metavar="N",
-        help="keep versions of the state: N steps apart, or 'epoch'; see dlhpc snapshots",
+        help="save versions of the state every N steps, or every 'epoch'; see dlhpc snapshots",
     )
     real.add_argument(
         "--from",
         dest="origin",
         metavar="RUN@VERSION",
-        help="begin at a version of another run (without @VERSION: its newest)",
+        help="start from a version of another run (without @VERSION: its newest)",
     )
     real.set_defaults(command=_run)
 
@@ -194,7 +196,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _held(options: argparse.Namespace) -> str:
-    """Return the experiment of the run that is to go on, or to be branched from."""
+    """Return the experiment of the run to resume or branch from."""
     option, run = "--resume", options.resume
     if not run:
         before, at, _ = (options.origin or "").rpartition("@")

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it prints, what it says of mistakes, how it exits."""
+"""The command line for a user: output, error messages, exit status."""
 
 import json
 import subprocess
@@ -85,7 +85,7 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["explore", "no.ipynb"], "no such notebook"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
+def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert words in captured.err
@@ -151,14 +151,14 @@ def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_validate_says_of_every_row_what_becomes_of_it(capsys):
+def test_validate_reports_the_status_of_every_row(capsys):
     main(["validate", "goyal17", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["status"]["goyal17-r50-1h"]["status"] == "scored"
-    assert told["status"]["goyal17-r50-epoch8"]["status"] == "left out"
-    assert told["status"]["goyal17-r50-iterinc"]["status"] == "input"
-    assert all(row["tolerance_from"] for row in told["rows"])
-    assert {row["id"] for row in told["rows"]} | set(told["left_out"]) <= set(told["status"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["status"]["goyal17-r50-1h"]["status"] == "scored"
+    assert result["status"]["goyal17-r50-epoch8"]["status"] == "left out"
+    assert result["status"]["goyal17-r50-iterinc"]["status"] == "input"
+    assert all(row["tolerance_from"] for row in result["rows"])
+    assert {row["id"] for row in result["rows"]} | set(result["left_out"]) <= set(result["status"])
     main(["validate", "goyal17"])
     assert capsys.readouterr().out.splitlines()[-1] == (
         "8 published rows: 3 scored, 3 inputs, 2 left out"
@@ -169,9 +169,11 @@ def test_validate_says_of_every_row_what_becomes_of_it(capsys):
 def test_a_change_that_drops_a_measured_rate_warns_on_standard_error(command, capsys):
     change = ["--set", "strategy.nodes=2", "machine.device=v100-sxm2-16gb"]
     assert main([command, "goyal-2017", *change]) == 0
-    told = capsys.readouterr().err
-    assert told.startswith("dlhpc: warning: calibration.rate = 1089.4 is dropped")
-    assert "machine.device = 'p100-sxm2', not 'v100-sxm2-16gb'" in told and told.count("\n") == 1
+    result = capsys.readouterr().err
+    assert result.startswith("dlhpc: warning: calibration.rate = 1089.4 is dropped")
+    assert (
+        "machine.device = 'p100-sxm2', not 'v100-sxm2-16gb'" in result and result.count("\n") == 1
+    )
     main([command, "goyal-2017", "--set", "strategy.nodes=2"])
     assert not capsys.readouterr().err
     if command == "predict":
@@ -180,7 +182,7 @@ def test_a_change_that_drops_a_measured_rate_warns_on_standard_error(command, ca
 
 
 @pytest.mark.parametrize("name", catalog.names("replays"))
-def test_a_prediction_that_misses_its_publication_says_so(name, capsys):
+def test_a_prediction_that_misses_its_publication_reports_it(name, capsys):
     main(["predict", name])
     missed = replay(name).miss(float(predict(replay(name).experiment).time_to_train))
     shown = capsys.readouterr().out

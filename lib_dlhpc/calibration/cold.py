@@ -1,4 +1,4 @@
-"""Cold reads: the page cache is emptied before each, by the strongest way that is allowed here."""
+"""Cold reads: drop the page cache before each read, by the strongest permitted way."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ SWITCH = Path("/proc/sys/vm/drop_caches")
 
 
 def ways() -> tuple[str, ...]:
-    """Return the ways to empty the page cache that are allowed here, the strongest first."""
+    """Return the permitted ways to drop the page cache, the strongest first."""
     found = []
-    with suppress(OSError), SWITCH.open("w"):  # a container may show it and forbid it
+    with suppress(OSError), SWITCH.open("w"):  # visible but read-only in some containers
         found.append(DROP)
     if hasattr(os, "posix_fadvise") and sys.platform == "linux":
         found.append(ADVISE)
@@ -26,7 +26,7 @@ def ways() -> tuple[str, ...]:
 
 
 def empty(way: str, paths: Iterable[Path]) -> None:
-    """Drop what memory holds of these files, which are flushed; by DROP of all files of the machine."""
+    """Drop the cached pages of these flushed files; DROP drops those of all files of the machine."""
     if way == DROP:
         _switch()
     elif way == ADVISE:

@@ -1,4 +1,4 @@
-"""What a tier's numbers say of a point: the same formula that predicts a run, asked for one sample."""
+"""The predicted time of a point on a tier: the formula that predicts a run, for one sample."""
 
 from typing import Protocol
 
@@ -7,11 +7,11 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.schema import to_table
 
-SAMPLES = 1000  # of the data set; a mean does not depend on how many
+SAMPLES = 1000  # of the data set; the mean does not depend on it
 
 
 class Asked(Protocol):
-    """What is read: a Setting, or a Point."""
+    """The read that is predicted: a Setting or a Point."""
 
     @property
     def size(self) -> int:
@@ -27,12 +27,12 @@ class Asked(Protocol):
 
 
 def expected(tier: StorageTier, asked: Asked) -> float:
-    """Return the seconds a sample that so many readers together need of the tier."""
+    """Return the seconds a sample for all readers together on the tier."""
     return float(max(limits(reading(tier, asked)).values()))
 
 
 def reading(tier: StorageTier, asked: Asked) -> Experiment:
-    """Return an experiment that reads samples of that size from the tier: files, or parts of partitions."""
+    """Return an experiment that reads samples of that size from the tier, as files or from packed partitions."""
     table = to_table(tier) | {"name": "tier", "scope": "node"}
     return read_experiment(
         {

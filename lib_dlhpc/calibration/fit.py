@@ -1,13 +1,13 @@
-"""Fit: the storage tier that a set of points speaks for, each number with an interval.
+"""Fit a storage tier to a set of points, each number with an interval.
 
-A reader alone takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth for a
-sample. All readers together take no less than operations / metadata_rate + reads / read_rate + bytes /
-bandwidth: the same cores and the same disk do all three. Each law is linear in three unknowns, none
-negative. What a file costs beyond a read of as much out of a partition counts as its metadata: also the
-kernel's first look at where its data lies, which an open alone does not show.
+A single reader takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth for a sample.
+All readers together take at least operations / metadata_rate + reads / read_rate + bytes / bandwidth: they compete for
+the same cores and disk. Both laws are linear in three nonnegative unknowns. The extra cost of a file over a read of
+equal size from a partition counts as metadata, including the kernel's first lookup of its blocks, which an open alone
+does not show.
 
-A tier needs a bandwidth. Where the points do not tell it, since bytes cost nothing beside the calls, or readers
-do not wait for each other, the largest rate that was measured stands for it: a lower bound.
+A tier needs a bandwidth. If the points do not determine it, because calls dominate over bytes or readers do not
+contend, the largest measured rate is used, a lower bound.
 """
 
 import math
@@ -23,11 +23,11 @@ from lib_dlhpc.calibration.points import Point
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.spec.machine import StorageTier
 
-FITTED = ("file", "random")  # samples in random order; the other points are for comparison
+FITTED = ("file", "random")  # samples in random order; other points are for comparison only
 ALONE = ("operation_latency", "read_latency", "reader_bandwidth")
 TOGETHER = ("metadata_rate", "read_rate", "bandwidth")
-QUEUES = 1.1  # times what a reader's time over their number says: then they wait for each other
-SMALL = 0.05  # relative errors below it are squared, above it they count as they are
+QUEUES = 1.1  # times a single reader's time over their number: above it, readers contend
+SMALL = 0.05  # Huber threshold of relative errors
 ROUNDS = 10  # of reweighting
 TRIES = 100  # of the bootstrap
 Floats = Any
@@ -35,12 +35,12 @@ Floats = Any
 
 @dataclass(frozen=True)
 class Fit:
-    """A tier, and for each of its numbers what 10 % and 90 % of the resampled fits stay below, and the number."""
+    """A tier, with the 10 % and 90 % quantiles of the resampled fits for each number."""
 
     tier: StorageTier
     intervals: dict[str, tuple[float, float]]
     errors: tuple[float, ...]  # expected / measured - 1 of each point that was fitted
-    bound: bool = False  # whether the bandwidth is only the largest rate that was measured
+    bound: bool = False  # whether the bandwidth is only the largest measured rate
 
     @property
     def error(self) -> float:
@@ -49,10 +49,10 @@ class Fit:
 
 
 def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> Fit:
-    """Return the tier that fits the medians of the points best, with intervals from repeats drawn anew.
+    """Return the tier that best fits the medians of the points, with bootstrap intervals over the repeats.
 
-    scope: as in StorageTier. Raises CalibrationError unless points of one reader are there for files of
-    two sizes and for random reads of two sizes. Bootstrap: Efron 1979.
+    scope: as in StorageTier. Raises CalibrationError unless there are single-reader points for files of two sizes and
+    for random reads of two sizes. Bootstrap: Efron 1979.
     """
     used = [point for point in points if point.what in FITTED]
     kinds = {(point.what, point.size) for point in used if point.readers == 1}
@@ -96,7 +96,7 @@ def _numbers(
     alone = least_error(terms[readers == 1], took[readers == 1])
     queue = (readers > 1) & (took > QUEUES * (terms @ alone) / readers)
     shared = least_error(terms[queue], took[queue]) if queue.any() else np.zeros(3)
-    # Where readers do not get in each other's way, or one alone is not faster than all.
+    # If readers do not contend, or one reader is no faster than all together.
     shared = np.minimum(shared, alone)
     numbers = {key: float(value) for key, value in zip(ALONE, alone, strict=True)}
     numbers["reader_bandwidth"] = _inverse(alone[2])
@@ -111,10 +111,10 @@ def _numbers(
 
 
 def least_error(terms: Floats, seconds: Floats, counts: Floats | float = 1.0) -> Floats:
-    """Return the x >= 0 with the least sum of |terms @ x / seconds - 1|: no point pulls harder for being far off.
+    """Return the x >= 0 with the least sum of |terms @ x / seconds - 1|, which is robust to outliers.
 
-    terms: (points, unknowns); seconds: (points,). counts: of each point, how much its error matters. Small
-    errors are squared (Huber 1964), by least squares that are weighted anew.
+    terms: (points, unknowns); seconds: (points,). counts: weight of each point. Small errors are squared (Huber 1964),
+    by iteratively reweighted least squares.
     """
     rows, weights = terms / seconds[:, None], np.ones(len(seconds))
     for _ in range(ROUNDS):
@@ -124,7 +124,7 @@ def least_error(terms: Floats, seconds: Floats, counts: Floats | float = 1.0) ->
 
 
 def _not_negative(rows: Floats, target: Floats) -> Floats:
-    """Return the least-squares solution with no negative part: the best of all choices of columns."""
+    """Return the nonnegative least-squares solution, by trying all subsets of columns."""
     best, least = np.zeros(rows.shape[1]), float(target @ target)
     for count in range(1, rows.shape[1] + 1):
         for columns in map(list, combinations(range(rows.shape[1]), count)):

@@ -1,4 +1,4 @@
-"""Where something was measured, in words that say what matters and not whose machine it is."""
+"""Describe the host of a measurement, without identifying its owner."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ MOUNTS = Path("/proc/mounts")
 
 
 def host(folder: Path) -> dict[str, str]:
-    """Return date, cores, memory, file system of `folder`, kernel and Python; what is not known is left out."""
+    """Return date, cores, memory, file system of `folder`, kernel and Python, as far as known."""
     memory, kind = memory_size(), file_system(folder)
     return {
         "date": date.today().isoformat(),
@@ -26,7 +26,7 @@ def host(folder: Path) -> dict[str, str]:
 
 
 def memory_size() -> int:
-    """Return the machine's memory in B, 0 where the system does not say."""
+    """Return the machine's memory in B, 0 if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -34,7 +34,7 @@ def memory_size() -> int:
 
 
 def file_system(folder: Path) -> str:
-    """Return the kind of file system that holds `folder`, such as ext4, empty where the system does not say."""
+    """Return the type of the file system of `folder`, such as ext4; "" if unknown."""
     try:
         lines = MOUNTS.read_text().splitlines()
     except OSError:
@@ -48,5 +48,5 @@ def file_system(folder: Path) -> str:
 
 
 def capacity(folder: Path) -> float:
-    """Return the bytes that are free on the file system of `folder`: what a data set may fill."""
+    """Return the free bytes on the file system of `folder`."""
     return float(shutil.disk_usage(folder).free)

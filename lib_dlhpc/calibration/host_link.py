@@ -1,8 +1,7 @@
-"""What pieces that go out of memory and back say: latency and bandwidth of the way to where they wait (offload).
+"""Fit the host link: latency and bandwidth of moving offloaded tensors out of device memory and back.
 
-On this machine that is a file of the trainer's, which the system keeps in its own memory as long as there is room; on a
-cluster's node it is the link to the host. Both directions are full at once: seconds are a latency, and the bytes of one
-direction over the bandwidth.
+On this machine the target is a file of the trainer, held in the page cache while there is memory; on a cluster node it
+is host memory. Both directions are busy at once: seconds = latency + bytes of one direction / bandwidth.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class HostLink:
-    """What was found of the way. errors: of the points."""
+    """The fitted link. errors: of the points."""
 
     latency: float
     latency_ends: Ends
@@ -28,16 +27,16 @@ class HostLink:
 
 
 def fit_host_link(raw: Mapping[str, Any]) -> HostLink | None:
-    """Return what the points of the trainer's probe amount to; None where it could have no file."""
-    away = raw.get("away", ())
-    if not away:
+    """Return the fit of the trainer's probe points; None if the probe could not create its file."""
+    moved = raw.get("away", ())
+    if not moved:
         return None
     points = Points(
-        [(1.0, float(point["size"])) for point in away], [point["seconds"] for point in away]
+        [(1.0, float(point["size"])) for point in moved], [point["seconds"] for point in moved]
     )
     x = points.fit()
-    # Where bytes seem to cost nothing, the largest rate that was measured: a lower bound.
-    most = max(point["size"] / typical(point["seconds"]) for point in away)
+    # If bytes cost nothing measurable: the largest measured rate, a lower bound.
+    most = max(point["size"] / typical(point["seconds"]) for point in moved)
 
     def shown(values: Floats) -> Floats:
         return np.array([values[0], 1 / values[1] if values[1] > 0 else most])

@@ -1,9 +1,8 @@
-"""Measure what a folder's file system gives to readers: many small files against packed, random against sequential.
+"""Measure read performance of a folder's file system: small files and packed, random and sequential.
 
-Each point is measured several times, all points once before any a second time, in ever new order: what drifts
-or comes in bursts does so for all.
-Barriers are no part of a time: it runs from the first reader's begin to the last one's end. What other
-processes take of the cores meanwhile is counted, so that calmer repeats can be told (points.py).
+All points are measured once before any is repeated, each time in a new random order: drift and bursts affect all
+points alike. Barriers are excluded: time runs from the first reader's begin to the last one's end. The core time of
+other processes is recorded, to select the calmer repeats (points.py).
 """
 
 import os
@@ -29,13 +28,13 @@ PARTITION = 8 * MiB  # B of each partition
 SIZE, LEAST = (
     256.0 * MiB,
     48.0 * MiB,
-)  # B of all files together: default, and what is enough to be cold
-WRITTEN = 0.25  # of the files' bytes, at most, is written in one go
-ROUNDS, LEAST_ROUNDS = 9, 5  # of all settings: as planned, and whatever the time
-READING = 0.6  # of the seconds asked for: the rest is making files and dropping them from memory
+)  # B of all files together: default, and minimum for cold reads
+WRITTEN = 0.25  # largest fraction of the files' bytes in one write
+ROUNDS, LEAST_ROUNDS = 9, 5  # of all settings: planned, and minimum regardless of the time
+READING = 0.6  # fraction of the seconds; the rest creates files and drops the page cache
 SHORTEST, LONGEST = 0.005, 0.1  # s of one measurement
 MOST_READERS = 1024
-# Kinds of sample (points.WHAT, B of each), each with files of its own: a drop of the cache serves them all.
+# Kinds of sample (points.WHAT, B of each), each with its own files: one cache drop serves all of them.
 KINDS = (
     ("stat", 4 * KiB), ("open", 4 * KiB),
     ("file", 4 * KiB), ("file", 64 * KiB), ("file", MiB),
@@ -45,7 +44,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured together: a kind of sample, its bytes, how many readers."""
+    """One measurement: a kind of sample, its bytes, the number of readers."""
 
     what: str
     size: int
@@ -53,7 +52,7 @@ class Setting:
 
     @property
     def kind(self) -> tuple[str, int]:
-        """What is read; settings of a kind share its files."""
+        """The kind of sample; settings of one kind share files."""
         return self.what, self.size
 
     @property
@@ -63,12 +62,12 @@ class Setting:
 
 
 def reader_counts() -> tuple[int, ...]:
-    """Return one reader, two, one a core of this machine, and two a core."""
+    """Return 1, 2, one reader a core and two a core."""
     return tuple(sorted({1, 2, cores(), 2 * cores()}))
 
 
 def default_settings(readers: Sequence[int] = ()) -> list[Setting]:
-    """Return what is measured for a tier: every kind with every number of readers, and writes."""
+    """Return the settings for a tier: every kind with every number of readers, and writes."""
     counts = tuple(readers) or reader_counts()
     writes = [Setting("write", MiB, count) for count in sorted({1, max(counts)})]
     return [Setting(*kind, count) for count in counts for kind in KINDS] + writes
@@ -83,12 +82,12 @@ def measure_io(
     settings: Sequence[Setting] = (),
     way: str = "",
 ) -> list[Point]:
-    """Return a point for each setting; files of `size` bytes come and go in a folder of their own in `folder`.
+    """Return a point for each setting; temporary files of `size` bytes in all are created in `folder`.
 
-    state: "cold", the page cache is emptied before readers read, by `way` ("": the strongest allowed;
-    cold.SAID says what it does), or "warm", all is in memory. seconds: of the whole, about; rounds follow
-    until they are over, at least five. settings: default_settings() if empty.
-    Raises CalibrationError for a folder that cannot be measured, and for values that make no sense.
+    state: "cold", the page cache is dropped before each read, by `way` ("": the strongest permitted; see
+    cold.DESCRIPTION), or "warm", all files are in memory. seconds: total, approximate; at least five rounds run.
+    settings: default_settings() if empty. Raises CalibrationError for a folder that cannot be measured, and for
+    illegal values.
     """
     plan = list(settings) or default_settings()
     check(state, seconds, size, plan)
@@ -99,7 +98,7 @@ def measure_io(
         way = way or cold.ways()[0]
         if way == cold.NONE:
             raise CalibrationError(
-                "The page cache cannot be dropped on this system; only what is warm can be measured here."
+                "The page cache cannot be dropped on this system; only warm reads can be measured here."
             )
     most = max(each.readers for each in plan)
     budget = float(np.clip(READING * seconds / (ROUNDS * len(plan)), SHORTEST, LONGEST))
@@ -107,7 +106,7 @@ def measure_io(
         bench = Bench(pool, place, make_files(place, amounts(size, plan)), state, way, budget, size)
         if state == WARM:
             bench.warm_up()
-        # Writes come last: what they leave to the device to do would disturb the reads after them.
+        # Writes come last: their write-back would disturb reads after them.
         reads = [each for each in plan if each.what != "write"]
         writes = [each for each in plan if each.what == "write"]
         found = bench.rounds(reads, begin + seconds * len(reads) / len(plan))
@@ -120,7 +119,7 @@ def measure_io(
 
 
 def check(state: str, seconds: float, size: float, plan: Sequence[Setting] = ()) -> None:
-    """Raise CalibrationError for a value that makes no sense."""
+    """Raise CalibrationError for an illegal value."""
     if state not in (COLD, WARM):
         raise CalibrationError(f"state = {state!r}: legal: {COLD}, {WARM}.")
     if not 0 < seconds < np.inf:
@@ -128,7 +127,7 @@ def check(state: str, seconds: float, size: float, plan: Sequence[Setting] = ())
     if not LEAST <= size < np.inf:
         raise CalibrationError(
             f"size = {format_quantity(size, 'B')}: expected at least {format_quantity(LEAST, 'B')}:"
-            " fewer files are soon all read, and what is read twice comes from memory."
+            " with fewer files, readers wrap around and read from memory."
         )
     for each in plan:
         if not 1 <= each.readers <= MOST_READERS:
@@ -136,9 +135,9 @@ def check(state: str, seconds: float, size: float, plan: Sequence[Setting] = ())
 
 
 def amounts(size: float, plan: Iterable[Setting]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return (B of a file, how many of them) for each kind, about `size` B in all.
+    """Return (B of a file, number of files) for each kind, about `size` B in all.
 
-    Files up to 2,000, for one costs little; enough of large ones that each of some readers gets a few.
+    At most 2,000 files of a kind; of large files, enough for a few per reader.
     """
     kinds = {each.kind: each.packed for each in plan if each.what != "write"}
     shape = {
@@ -151,7 +150,7 @@ def amounts(size: float, plan: Iterable[Setting]) -> dict[tuple[str, int], tuple
 
 @dataclass(frozen=True)
 class Bench:
-    """Readers, and the files that they read."""
+    """Readers and their files."""
 
     pool: Readers
     place: Path
@@ -163,7 +162,7 @@ class Bench:
     dice: random.Random = field(default_factory=lambda: random.Random(0))
 
     def warm_up(self) -> None:
-        """Bring all files into memory."""
+        """Read all files into the page cache."""
         for paths in self.files.values():
             for path in paths:
                 path.read_bytes()
@@ -171,16 +170,16 @@ class Bench:
     def rounds(
         self, plan: Sequence[Setting], until: float
     ) -> dict[Setting, list[tuple[float, int, float]]]:
-        """Measure all of the plan once, and again until that time; returns what each repeat found."""
+        """Measure the whole plan repeatedly until that time; returns the results of each repeat."""
         runs: list[list[tuple[float, int, float]]] = []
         while plan and (len(runs) < LEAST_ROUNDS or time.monotonic() < until):
             runs.append(self.measure(plan))
         return {setting: [run[number] for run in runs] for number, setting in enumerate(plan)}
 
     def measure(self, plan: Sequence[Setting]) -> list[tuple[float, int, float]]:
-        """Measure each setting once, in a new order; returns (seconds, samples, load of others) for each.
+        """Measure each setting once, in random order; returns (seconds, samples, load by other processes) for each.
 
-        The cache is emptied before a kind is read a second time: what was read is in memory.
+        The page cache is dropped before a kind is read a second time.
         """
         found, parts = {}, list(_without_repeats(plan))
         self.dice.shuffle(parts)
@@ -218,7 +217,7 @@ class Bench:
 
 
 def _without_repeats(plan: Sequence[Setting]) -> Iterator[list[Setting]]:
-    """Cut the plan where a kind would come a second time: what lies between needs one empty cache."""
+    """Split the plan before a kind repeats: each part needs one cache drop."""
     part: list[Setting] = []
     for setting in plan:
         if setting.kind in {each.kind for each in part}:
@@ -230,6 +229,6 @@ def _without_repeats(plan: Sequence[Setting]) -> Iterator[list[Setting]]:
 
 
 def _dealt(places: list[Any], readers: int) -> list[list[Any]]:
-    """Return a run of neighbours for each reader; where there are too few, some share the last one."""
+    """Return a contiguous slice for each reader; if there are too few places, some readers share the last one."""
     cuts = np.linspace(0, len(places), readers + 1).astype(int)
     return [places[a:b] or places[-1:] for a, b in pairwise(cuts)]

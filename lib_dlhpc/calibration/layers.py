@@ -1,8 +1,7 @@
-"""What the trainer's layers, updates and steps say: a pace for each kind, the fixed cost of a pass, the jitter.
+"""Fit the trainer's layers, optimizer updates and steps: rates of each kind, fixed cost of a pass, jitter.
 
-A pace is the one that is off least as a share of the step: of a layer that takes a hundredth of its network's
-time an error counts a hundredth. A step is what a prediction is asked for, and no straight line fits a layer at
-all sizes, from what a core's own cache holds to what comes from memory.
+The fit minimizes the error relative to the step: an error of a layer with 1 % of its network's time counts 1 %.
+Predictions are of steps, and no straight line fits a layer at all sizes, from in-cache to out-of-cache.
 """
 
 from collections.abc import Mapping
@@ -19,23 +18,23 @@ from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.pace import FASTEST, Pace
 
-ELEMENT = 4  # B: all is measured with fp32
-LEAST = 0.08  # half of the narrowest interval of the slowdown: other days, other networks
-VISIBLE = 1e-3  # more of error on average: less is no sign that the points want another rate
+ELEMENT = 4  # B: everything is measured in fp32
+LEAST = 0.08  # half width of the narrowest slowdown interval: other days, other networks
+VISIBLE = 1e-3  # increase of the mean error below which the points do not require another rate
 UPDATE = "momentum"  # of a tiny run
 PRODUCTS = (
     "dense",
     "conv",
     "attention",
     "attention_with_dropout",
-)  # whose FLOP are those of products
+)  # limited by the GEMM rate
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What was found of the layers. errors: of each kind's points; steps: predicted over measured, of networks.
+    """The fitted layers. errors: of each kind's points; steps: predicted over measured, of networks.
 
-    held: kinds whose points alone speak for more FLOP/s than any product reaches here; they have its rate.
+    held: kinds whose points alone would give more FLOP/s than the fastest product; they are capped at its rate.
     """
 
     paces: dict[str, Pace]
@@ -50,22 +49,22 @@ class Layers:
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny run, which exchanges nothing. steps: s, low, typical, high; inside: of its layers and its update."""
+    """A tiny run without communication. steps: s, low, typical, high; inside: s of its layers and its update."""
 
     steps: tuple[float, float, float]
     inside: float
 
     def overhead(self, slowdown: float = 1.0) -> tuple[float, tuple[float, float]]:
-        """Return what a step takes outside of its layers, and its interval, where all takes `slowdown` times as long.
+        """Return the step time outside the layers, and its interval, at a given slowdown.
 
-        What slows whole steps of other runs has slowed this one's: it is not to count twice.
+        The slowdown of whole steps also affects this run; dividing by it avoids counting it twice.
         """
         low, middle, high = (max(0.0, step / slowdown - self.inside) for step in self.steps)
         return middle, (low, high)
 
 
 def fit_layers(raw: Mapping[str, Any], peak: float) -> Layers:
-    """Return what the numbers of the trainer's probe amount to; peak: FLOP/s that no product exceeds."""
+    """Return the fit of the trainer's probe; peak: FLOP/s of the fastest product."""
     quiet = calm(raw["others"])
     cases = [_Case(case, quiet) for case in raw["cases"]]
     found, errors, held = _paces(cases, peak)
@@ -111,7 +110,7 @@ class _Case:
 
     @property
     def each(self) -> Floats:
-        """Seconds of all layers, by round."""
+        """Seconds of all layers, per round."""
         return self.forward.sum(axis=1) + self.backward.sum(axis=1)
 
     @property
@@ -120,7 +119,7 @@ class _Case:
         return typical(self.each)
 
     def predicted(self, found: Mapping[str, Pace]) -> float:
-        """Return the seconds of all layers at these paces."""
+        """Return the seconds of all layers at these rates."""
         each = [found[paces.kind_of(layer)] for layer in self.model.layers]
         ahead, back = paces.seconds(self.model, each, self.batch, ELEMENT)
         return float(ahead.sum() + back.sum())
@@ -151,9 +150,9 @@ def _paces(
 
 
 def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Floats, bool]:
-    """Return launch, s a FLOP and s a byte of one kind one way, its errors, and whether holding it to `most` shows.
+    """Return launch, s/FLOP and s/B of one kind in one direction, its errors, and whether the cap at `most` matters.
 
-    most: FLOP/s. steps: s of the networks that the layers are from.
+    most: FLOP/s. steps: s of the layers' networks.
     """
     terms, seconds = np.array(terms), np.array(seconds)
     shares = np.quantile(seconds, SHARE, axis=1) / np.array(steps)
@@ -192,9 +191,9 @@ def _tiny(run: Mapping[str, Any], found: Mapping[str, Pace]) -> Tiny:
 
 
 def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[float, float]]:
-    """Return sigma over mean of a step's compute time, from how much the slowest of the ranks exceeds their mean.
+    """Return sigma over mean of a step's compute time, from the excess of the slowest rank over the mean.
 
-    The number is that of the ranks' own seconds; on the wall's clock, which others disturb, it may be more.
+    The value is from CPU time; wall-clock time includes other processes and bounds it from above.
     """
     if ranks == 1:
         return 0.0, (0.0, 0.0)
@@ -207,7 +206,7 @@ def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[fl
 
 
 def _beyond(steps: Floats) -> float:
-    """Return by what share the slowest rank's step exceeds the mean; steps: (ranks, steps)."""
+    """Return the relative excess of the slowest rank's step over the mean; steps: (ranks, steps)."""
     return float(np.median(steps.max(axis=0) / steps.mean(axis=0) - 1))
 
 

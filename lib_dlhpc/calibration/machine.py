@@ -1,9 +1,9 @@
-"""Measure this machine on its ranks, and make of it what an experiment's [machine] takes.
+"""Measure this machine on MPI ranks, and fit the [machine] table of an experiment.
 
-Programs run on all ranks, one after the other: the trainer's probe (its layers, updates and a tiny run), worker.py
-(numpy, messages, collectives), and before, between and after them whole steps of small runs (training/probe_steps.py).
-Given time, all take several turns: a machine that others share has another pace from one minute to the next, and the
-caches and memory of a new process lie elsewhere. Whoever calls says how ranks are started: this room starts none.
+Programs run on all ranks in sequence: the trainer's probe (its layers, updates and a tiny run), worker.py (numpy,
+messages, collectives), and before, between and after them whole steps of small runs (training/probe_steps.py). Given
+time, all programs take several turns: the slowdown of a shared machine varies from minute to minute, and each new
+process has another memory layout. The caller provides the function that starts ranks.
 """
 
 import json
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.host_link import HostLink, fit_host_link
 from lib_dlhpc.calibration.fit import Fit
-from lib_dlhpc.calibration.merge import merged
+from lib_dlhpc.calibration.host_link import HostLink, fit_host_link
 from lib_dlhpc.calibration.layers import Layers, fit_layers
+from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.messages import Messages, fit_messages
 from lib_dlhpc.calibration.numbers import Numbers, fit_numbers
 from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_steps, interval
@@ -29,12 +29,12 @@ from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
 from lib_dlhpc.spec.schema import to_table
 
 PROBE, WORKER = "lib_dlhpc.training.probe", "lib_dlhpc.calibration.worker"
-STEPS = "lib_dlhpc.training.probe_steps"  # again and again: what differs from one run to the next shows between them
-# Of the seconds, what each program has in all its turns; the rest is for starting.
+STEPS = "lib_dlhpc.training.probe_steps"  # repeated: shows the spread from run to run
+# Fraction of the seconds for all turns of a program; the rest is startup.
 SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.21}
 TURN = 20.0  # s, about
-LONG = 10.0  # s from which on there is time for whole steps
-PATIENCE = 180.0  # s beside what was asked for
+LONG = 10.0  # s; shorter calibrations skip whole steps
+PATIENCE = 180.0  # s beyond the requested time
 LEAST, MOST = 2.0, 3600.0  # s
 Run = Callable[..., CompletedProcess[str]]
 Ends = tuple[float, float]
@@ -42,7 +42,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A machine as measured, and what it was made of."""
+    """A calibrated machine, with its fits and raw results."""
 
     machine: Machine
     layers: Layers
@@ -54,10 +54,10 @@ class Calibrated:
 
 
 def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
-    """Return what was measured on so many ranks in about so many seconds.
+    """Return the raw measurements on `ranks` ranks in about `seconds`.
 
-    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. Raises
-    CalibrationError for fewer than 2 s or one rank, and where a program fails.
+    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. Raises CalibrationError
+    for less than 2 s or one rank, and if a program fails.
     """
     if ranks < 1:
         raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
@@ -79,7 +79,7 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
 
 
 def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
-    """Return what a program on ranks has measured. Raises CalibrationError."""
+    """Run a program on ranks and return its results. Raises CalibrationError."""
     with temporary_folder("dlhpc-calibrate-") as folder:
         file = folder / f"{module}.json"
         try:
@@ -98,12 +98,12 @@ def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:
 
 
 def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
-    """Return the machine that the numbers speak for; `tier`: storage that was measured beside it."""
+    """Return the machine fitted to raw measurements; `tier`: separately measured storage."""
     numbers = fit_numbers(raw[WORKER])
     layers = fit_layers(raw[PROBE], numbers.peak["fp32"])
     messages = fit_messages(raw[WORKER], numbers.gamma)
-    ranks, away = int(raw[PROBE]["ranks"]), fit_host_link(raw[PROBE])
-    values, ends = _numbers(layers, messages, numbers, away, raw[PROBE]["resident"])
+    ranks, link = int(raw[PROBE]["ranks"]), fit_host_link(raw[PROBE])
+    values, ends = _numbers(layers, messages, numbers, link, raw[PROBE]["resident"])
     table: dict[str, Any] = {"name": STAND_IN, "progress": False}
     _put(table, values)
     table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
@@ -127,11 +127,11 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
         "versions": versions(),
         "intervals": {key: list(pair) for key, pair in ends.items()},
     }
-    return Calibrated(read_machine(table), layers, messages, numbers, away, whole, raw)
+    return Calibrated(read_machine(table), layers, messages, numbers, link, whole, raw)
 
 
 def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
-    """Put numbers with dotted names into a table of tables."""
+    """Insert numbers with dotted names into nested tables."""
     for key, value in values.items():
         *parents, last = key.split(".")
         place = table
@@ -141,7 +141,7 @@ def _put(table: dict[str, Any], values: Mapping[str, float]) -> None:
 
 
 def _settled(whole: StepFit, ends: Mapping[str, Ends]) -> dict[str, tuple[float, Ends]]:
-    """Return what whole steps make of the numbers that hold for all parts, with their intervals."""
+    """Return the numbers common to all parts as fitted to whole steps, with their intervals."""
     keys = {
         "device.slowdown": (whole.slowdown, whole.slowdown_of_runs, SLOWDOWN),
         "intra_node.efficiency": (whole.efficiency, whole.efficiency_of_runs, EFFICIENCY),
@@ -157,10 +157,10 @@ def _numbers(
     layers: Layers,
     messages: Messages | None,
     numbers: Numbers,
-    away: HostLink | None,
+    link: HostLink | None,
     resident: list[int],
 ) -> tuple[dict[str, float], dict[str, Ends]]:
-    """Return each number by its dotted name, and its interval, which holds it."""
+    """Return each number by its dotted name, and its interval, which contains it."""
     held = float(np.max(resident)), (float(np.min(resident)), 1.1 * float(np.max(resident)))
     found: dict[str, tuple[float, Ends]] = {
         "device.efficiency": (numbers.efficiency, numbers.efficiency_ends),
@@ -178,9 +178,9 @@ def _numbers(
         found["intra_node.latency"] = messages.latency, messages.latency_ends
         found["intra_node.bandwidth"] = messages.bandwidth, messages.bandwidth_ends
         found["intra_node.efficiency"] = 1.0, (1.0, 1.0)
-    if away is not None:
-        found["host_link.latency"] = away.latency, away.latency_ends
-        found["host_link.bandwidth"] = away.bandwidth, away.bandwidth_ends
+    if link is not None:
+        found["host_link.latency"] = link.latency, link.latency_ends
+        found["host_link.bandwidth"] = link.bandwidth, link.bandwidth_ends
         found["host_link.efficiency"] = 1.0, (1.0, 1.0)
     return {key: value for key, (value, _) in found.items()}, {
         key: (min(pair[0], value), max(pair[1], value)) for key, (value, pair) in found.items()

@@ -1,4 +1,4 @@
-"""A calibrated machine as TOML, with where it comes from; what was measured as a short table, or as JSON."""
+"""A calibrated machine as commented TOML, as a short table, or as JSON."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -16,34 +16,34 @@ from lib_dlhpc.spec.plain import in_si
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity, parse_quantity
 
-BUSY = 0.3  # cores that others keep busy; from there on it is said
-SHOWN = 5  # points of a curve that the table has
+BUSY = 0.3  # cores busy with other processes; above it, a note is printed
+SHOWN = 5  # points of a curve in the table
 NAMES = {
-    "device.peak.fp32": "largest rate of a product, fp32",
-    "device.peak.fp64": "largest rate of a product, fp64",
-    "device.efficiency": "of it, for large products",
-    "device.half_work": "product that reaches half of that",
+    "device.peak.fp32": "GEMM peak rate, fp32",
+    "device.peak.fp64": "GEMM peak rate, fp64",
+    "device.efficiency": "fraction of peak, large products",
+    "device.half_work": "FLOP at half of that rate",
     "device.launch": "one numpy call",
-    "device.memory_bandwidth": "bytes that numpy adds up",
-    "device.overhead": "step, outside the layers",
-    "device.reserved_memory": "rank before its first array",
-    "jitter": "sigma of a rank's step over its mean",
+    "device.memory_bandwidth": "numpy sum bandwidth",
+    "device.overhead": "step overhead outside the layers",
+    "device.reserved_memory": "rank's memory before its first array",
+    "jitter": "jitter: sigma over mean of a step",
     "intra_node.latency": "message: latency",
     "intra_node.bandwidth": "message: bandwidth",
-    "host_link.latency": "out of memory and back: latency",
-    "host_link.bandwidth": "each way, both at once",
-    "device.slowdown": "computing in a step, over its parts",
-    "intra_node.efficiency": "bandwidth in a step, over it alone",
+    "host_link.latency": "host link: latency",
+    "host_link.bandwidth": "host link: bandwidth, bidirectional",
+    "device.slowdown": "slowdown of compute within a step",
+    "intra_node.efficiency": "bandwidth within a step, over isolated",
 }
 
 
 def as_toml(found: Calibrated) -> str:
-    """Return the [machine] of an experiment; what was measured, and how well it fits, stands in comments."""
+    """Return the [machine] of an experiment, with measurements and fit errors as comments."""
     measured = _measured(found)
     head = [
         f"Measured by `dlhpc calibrate` on {measured.date}: {measured.host};"
         f" {count(measured.ranks, 'rank')}, one thread each.",
-        f'These numbers replace those of the machine that an experiment names; this one is called "{STAND_IN}".',
+        f'These numbers replace those of the machine that an experiment names; this machine is called "{STAND_IN}".',
         "",
         *as_lines(found),
     ]
@@ -52,12 +52,12 @@ def as_toml(found: Calibrated) -> str:
 
 
 def as_lines(found: Calibrated) -> list[str]:
-    """Return a readable table: each number with its 90 % interval, the curves, the step, how well it fits."""
+    """Return a readable table: each number with its 90 % interval, the curves, the protocol switch, fit errors."""
     return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found), *_busy(found)]
 
 
 def as_dict(found: Calibrated) -> dict[str, Any]:
-    """Return everything as plain tables in SI units: the machine, each fit's errors, and all that was measured."""
+    """Return everything as plain tables in SI units: the machine, fit errors, and raw measurements."""
     step = {"size": found.messages.step, "latency": found.messages.jump} if found.messages else {}
     return {
         "machine": in_si(_table(found.machine), found.machine),
@@ -85,14 +85,17 @@ def _curves(found: Calibrated) -> Iterator[str]:
     raw = found.raw[WORKER]
     named = {
         "gemm float32": (
-            "product of edge",
+            "GEMM of edge",
             lambda size, took: _shown(2 * size**3 / took, "FLOP/s"),
         ),
         "message": ("message of", lambda size, took: _shown(took, "s")),
         "ring": ("allreduce, ring, of", lambda size, took: _shown(took, "s")),
-        "recursive_doubling": ("allreduce, doubling, of", lambda size, took: _shown(took, "s")),
-        "library": ("allreduce, the library's, of", lambda size, took: _shown(took, "s")),
-        "halves": ("allreduce, by ZeRO's halves, of", lambda size, took: _shown(took, "s")),
+        "recursive_doubling": (
+            "allreduce, recursive doubling,",
+            lambda size, took: _shown(took, "s"),
+        ),
+        "library": ("allreduce, MPI library,", lambda size, took: _shown(took, "s")),
+        "halves": ("reduce-scatter + all-gather,", lambda size, took: _shown(took, "s")),
     }
     for what, (name, shown) in named.items():
         sizes, took = curve(raw, what)
@@ -107,11 +110,11 @@ def _curves(found: Calibrated) -> Iterator[str]:
 def _step(found: Calibrated) -> list[str]:
     messages = found.messages
     if messages is None:
-        return ["one rank: no messages were measured"]
+        return ["one rank: messages not measured"]
     if not messages.step:
-        return ["no step in the time of messages: one protocol at all sizes, as far as it shows"]
+        return ["no protocol switch visible in message times"]
     return [
-        f"messages take another way from {_shown(messages.step, 'B')} on (rendezvous after eager):"
+        f"eager to rendezvous switch at {_shown(messages.step, 'B')}:"
         f" {_shown(messages.jump, 's')} more"
     ]
 
@@ -119,34 +122,34 @@ def _step(found: Calibrated) -> list[str]:
 def _fits(found: Calibrated) -> Iterator[str]:
     steps = np.abs(found.layers.steps)
     yield (
-        f"layers of {len(steps)} networks together: fit off by {np.median(steps):.0%} in the median,"
+        f"layers of {len(steps)} networks: fit off by {np.median(steps):.0%} in the median,"
         f" {steps.max():.0%} at most"
     )
     if found.whole.errors:
         whole = np.abs(found.whole.errors)
         yield (
-            f"whole steps of {count(len(whole), 'real run')}: what the numbers say is off by"
+            f"whole steps of {count(len(whole), 'real run')}: prediction off by"
             f" {np.median(whole):.0%} in the median, {whole.max():.0%} at most"
         )
     elif found.raw.get(STEPS):
-        yield "whole steps: others had the cores in every run, so that the parts stand for the whole"
+        yield "whole steps: other processes used the cores during every run; fitted to the parts alone"
     if found.messages:
         off = np.abs(np.concatenate([*found.messages.errors.values()]))
         yield (
-            f"messages and collectives from {_shown(SMALLEST, 'B')} on: one line for all is off by"
+            f"messages and collectives from {_shown(SMALLEST, 'B')} on: linear fit off by"
             f" {np.median(off):.0%} in the median, {off.max():.0%} at most"
         )
         yield f"median error  {_medians(found.messages.errors)}"
-    away = {"out and back": found.host_link.errors} if found.host_link else {}
-    own = {**found.numbers.errors, **found.layers.errors, **away}
+    link = {"host link": found.host_link.errors} if found.host_link else {}
+    own = {**found.numbers.errors, **found.layers.errors, **link}
     for first in range(0, len(own), 8):
         some = dict(list(own.items())[first : first + 8])
         yield ("median error  " if first == 0 else " " * 14) + _medians(some)
     if found.layers.held:
         rate = _shown(found.machine.device.peak["fp32"], "FLOP/s")
         yield (
-            f"{', '.join(found.layers.held)}: held to the largest rate of a product, {rate}; the points alone"
-            " speak for more, as what they move is not all that sets their time"
+            f"{', '.join(found.layers.held)}: capped at the GEMM peak rate, {rate}; the points alone"
+            " would give more, because memory traffic does not explain their time"
         )
 
 
@@ -155,14 +158,12 @@ def _medians(errors: Mapping[str, Floats]) -> str:
 
 
 def _busy(found: Calibrated) -> list[str]:
-    """Return what is to be said where other programs had a share of the cores."""
+    """Return a note if other processes used the cores."""
     loads = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
     load = max(float(np.mean(each[calm(each)])) for each in loads)
     if load < BUSY:
         return []
-    return [
-        f"NOTE  other programs kept {load:.1f} cores busy meanwhile: repeat it when the machine is quiet."
-    ]
+    return [f"NOTE  other processes kept {load:.1f} cores busy: rerun when the machine is idle."]
 
 
 def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
@@ -179,7 +180,7 @@ def _measured(found: Calibrated) -> Measured:
 
 
 def _table(machine: Machine) -> dict[str, Any]:
-    """Return what was measured, rounded, and the name of the machine that it is laid over."""
+    """Return the measured numbers, rounded, and the name of the base machine."""
     assert machine.measured is not None
     table: dict[str, Any] = {"name": STAND_IN, "progress": machine.progress}
     for key in machine.measured.intervals:
@@ -188,7 +189,7 @@ def _table(machine: Machine) -> dict[str, Any]:
         for parent in parents:
             place, source = place.setdefault(parent, {}), source[parent]
         place[last] = _rounded(source[last], field_of(key)["unit"])
-        if parents[:1] == ["storage"]:  # also what has no interval, as it may be unlimited
+        if parents[:1] == ["storage"]:  # also numbers without an interval, such as unlimited rates
             tier = machine.storage[parents[1]]
             own = {item.name: item.default for item in fields(tier) if item.name != "name"}
             kept = {name: source[name] for name in own if getattr(tier, name) != own[name]}

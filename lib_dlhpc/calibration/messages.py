@@ -1,9 +1,9 @@
-"""What messages and collectives say: latency and bandwidth of the link between two ranks, and where protocols change.
+"""Fit messages and collectives: latency and bandwidth of the link between two ranks, eager to rendezvous switch.
 
-The law is that of the formulas: latency, bytes over bandwidth, and for sums gamma a byte. Small messages go
-eagerly, large ones when the receiver is ready: such a step is found where two straight lines fit better than one.
-The formulas know of one line: it is that of what training sends, which is no less than SMALLEST. What is smaller
-takes less than it says, by microseconds; the interval of the latency goes down to that.
+The law is that of the prediction formulas: latency + bytes / bandwidth, plus gamma per reduced byte. Small messages
+are sent eagerly, large ones by rendezvous: the switch is where two straight lines fit better than one. The formulas
+use one line, fitted to the message sizes of training, from SMALLEST on. Smaller messages are faster than the fit by
+microseconds; the interval of the latency includes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,24 +16,21 @@ import numpy as np
 from lib_dlhpc.calibration.fit import least_error
 from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
 
-# The library's as if it went round a ring; "halves" are those of one, which ZeRO goes: one adds up and leaves each
-# its part, the other collects.
+# The library's allreduce is modeled as a ring; "halves" is ZeRO's reduce-scatter, then all-gather.
 SUMMED = ("ring", "recursive_doubling", "library", "halves")
 FITTED = ("message", *SUMMED)
-SMALLEST = 1 << 12  # B of messages that training sends: gradients, activations
-PIECE = (
-    1 << 20
-)  # B of a sum that the library is given at once (worker.py), or of a message (schedules/halves.py)
-STEP = 1.2  # times the time of the line before it: then a step is one
-BEYOND = 4.0  # times the largest rate that was measured: there bytes cost nothing that shows
-BETTER = 0.7  # of the error with one line: then two lines are better
+SMALLEST = 1 << 12  # B; smallest messages of training: gradients, activations
+PIECE = 1 << 20  # B of one library call (worker.py), or of one message (schedules/halves.py)
+STEP = 1.2  # times the line below it: minimum jump of a protocol switch
+BEYOND = 4.0  # times the largest measured rate: above it, bytes cost nothing measurable
+BETTER = 0.7  # of the error with one line: two lines must be below it
 
 
 @dataclass(frozen=True)
 class Messages:
-    """What was found of the link. step: B from which on messages go another way, 0 where no step shows.
+    """The fitted link. step: B of the eager to rendezvous switch, 0 if none is visible.
 
-    errors: by kind, of the points that were fitted.
+    errors: of the fitted points, by kind.
     """
 
     latency: float
@@ -41,12 +38,12 @@ class Messages:
     bandwidth: float
     bandwidth_ends: tuple[float, float]
     step: int
-    jump: float  # s more of latency from the step on
+    jump: float  # s of extra latency above the switch
     errors: dict[str, Floats]
 
 
 def fit_messages(results: Mapping[str, Any], gamma: float) -> Messages | None:
-    """Return what the points of messages and collectives amount to; None of a lone rank. gamma: s/B."""
+    """Return the fit of messages and collectives; None for a single rank. gamma: s/B."""
     quiet, ranks = calm(results["others"]), int(results["ranks"])
     fitted_kinds = [point for point in results["points"] if point["what"] in FITTED]
     points = [point for point in fitted_kinds if point["size"] >= SMALLEST]
@@ -58,7 +55,7 @@ def fit_messages(results: Mapping[str, Any], gamma: float) -> Messages | None:
     )
     x = fitted.fit()
 
-    # Where bytes seem to cost nothing, the largest rate that was measured: a lower bound.
+    # If bytes cost nothing measurable: the largest measured rate, a lower bound.
     most = max(
         term[1] / typical(seconds) for term, seconds in zip(terms, fitted.seconds, strict=True)
     )
@@ -67,7 +64,9 @@ def fit_messages(results: Mapping[str, Any], gamma: float) -> Messages | None:
         return np.array([values[0], 1 / values[1] if values[1] * BEYOND * most > 1 else most])
 
     latency, bandwidth = fitted.intervals(x, shown)
-    least = min(typical(np.asarray(p["seconds"])[quiet]) for p in fitted_kinds if p["what"] == "message")
+    least = min(
+        typical(np.asarray(p["seconds"])[quiet]) for p in fitted_kinds if p["what"] == "message"
+    )
     latency = (min(latency[0], least), latency[1])
     errors, kinds = fitted.errors(x), np.array([p["what"] for p in points])
     sizes, took = curve(results, "message")
@@ -94,9 +93,9 @@ def curve(results: Mapping[str, Any], what: str) -> tuple[list[int], list[float]
 
 
 def protocol_step(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[int, float]:
-    """Return the size from which on messages take another way, and the s of latency that this adds; (0, 0) if none.
+    """Return the size of the protocol switch, and the s of latency that it adds; (0, 0) if none.
 
-    The two lines are of least relative error each, with two sizes or more; the step is where they leave least.
+    Each of the two lines minimizes the relative error over two sizes or more; the switch minimizes their sum.
     """
     n, t = np.asarray(sizes, float), np.asarray(seconds, float)
     one = _left(n, t)
@@ -121,7 +120,7 @@ def _left(n: Floats, t: Floats) -> float:
 
 
 def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float]:
-    """Return how often a point has the latency and how many bytes pass, and how many bytes are added up."""
+    """Return the number of latencies and the bytes sent of a point, and its reduced bytes."""
     if what == "message":
         return (1.0, float(size)), 0.0
     if what == "recursive_doubling":
@@ -131,7 +130,7 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
     calls = 2
     if what == "library":
         calls *= -(-size // PIECE)
-    elif what == "halves":  # the first adds up in messages of about a PIECE
+    elif what == "halves":  # the reduce-scatter sends messages of about a PIECE
         calls = max(1, size // ranks // PIECE) + 1
     share = (ranks - 1) / ranks * size
     return (float(calls * (ranks - 1)), 2 * share), share

@@ -1,4 +1,4 @@
-"""What numpy's own calls say: the rate of products against size, the cost of a call, bytes summed a second."""
+"""Fit numpy calls: GEMM rate against size, cost of a call, bandwidth of sums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.calibration.messages import curve
 from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
 
-# B of the arrays whose sums count, which are another each time: gradient buckets of what a laptop trains.
+# B of the fitted arrays, out of cache: gradient buckets of networks that a laptop trains.
 SUMMED = 1 << 14, 1 << 22
 TRAFFIC = 3  # a sum reads two numbers and writes one
 Ends = tuple[float, float]
@@ -17,7 +17,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class Numbers:
-    """What was found of numpy. peak: the largest rate measured, by precision; efficiency: of what is fitted."""
+    """The fitted numpy numbers. peak: largest measured rate, by precision; efficiency: fitted rate over peak."""
 
     peak: dict[str, float]
     peak_ends: dict[str, Ends]
@@ -33,12 +33,12 @@ class Numbers:
 
     @property
     def gamma(self) -> float:
-        """Seconds to add up one byte."""
+        """Seconds to reduce one byte."""
         return TRAFFIC / self.memory_bandwidth
 
 
 def fit_numbers(results: Mapping[str, Any]) -> Numbers:
-    """Return what the points of products, calls and sums amount to."""
+    """Return the fit of products, calls and sums."""
     quiet = calm(results["others"])
     peak, ends = {}, {}
     for name, kind in (("fp32", "float32"), ("fp64", "float64")):

@@ -1,4 +1,4 @@
-"""What else this machine does meanwhile: the cores' seconds that other processes took during a measurement."""
+"""Load by other processes: core seconds of the whole machine, to subtract our own."""
 
 import os
 from contextlib import suppress
@@ -8,12 +8,12 @@ COUNTERS = Path("/proc/stat")
 IDLE = (
     3,
     4,
-)  # of the columns: idle, and waiting for a device; the others are work, or taken by a host
-SHARES = 8  # columns; later ones are counted in these already
+)  # columns idle and iowait; the others are work or steal
+SHARES = 8  # columns; later ones are included in these
 
 
 def busy() -> float:
-    """Return the seconds that all cores together have worked since the start; 0 where the system does not say."""
+    """Return the busy seconds of all cores since boot; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError):
         first = COUNTERS.read_text().split("\n", 1)[0].split()[1 : SHARES + 1]
         ticks = sum(int(ticks) for column, ticks in enumerate(first) if column not in IDLE)

@@ -1,4 +1,4 @@
-"""A measured point: N readers did the same thing together, several times."""
+"""A measured point: N readers do the same work concurrently, several times."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 COLD, WARM = "cold", "warm"
-# What a reader does for one sample: metadata operations, whether it reads, in how many of its kinds.
+# Metadata operations of one sample.
 OPERATIONS = {"stat": 1, "open": 3, "file": 3, "random": 0, "sequential": 0, "write": 0}
 WHAT = {
     "stat": "stat of a file",
@@ -21,16 +21,16 @@ WHAT = {
 
 @dataclass(frozen=True)
 class Point:
-    """What `readers` processes together needed for some samples of `size` bytes, once for each repeat."""
+    """The time of `readers` concurrent processes for some samples of `size` bytes, for each repeat."""
 
     what: str  # a key of WHAT
     state: str  # cold: read from the device; warm: from the page cache
     readers: int
     size: int  # B a sample
-    seconds: tuple[float, ...]  # from the common start to the end of the slowest reader
+    seconds: tuple[float, ...]  # from the common start to the slowest reader's end
     samples: tuple[int, ...]  # of all readers together
-    others: tuple[float, ...] = ()  # cores that other processes kept busy meanwhile; (): not known
-    dropped: str = ""  # how the page cache was emptied before each repeat
+    others: tuple[float, ...] = ()  # cores busy with other processes; (): unknown
+    dropped: str = ""  # how the page cache was dropped before each repeat
 
     @property
     def operations(self) -> int:
@@ -44,7 +44,7 @@ class Point:
 
     @property
     def bytes(self) -> int:
-        """B a sample that are read or written."""
+        """B read or written per sample."""
         return 0 if self.what in ("stat", "open") else self.size
 
     @property
@@ -59,7 +59,7 @@ class Point:
 
     @property
     def calm(self) -> np.ndarray:
-        """Seconds a sample of the calmer half of the repeats: those in which others had the least of the cores."""
+        """Seconds a sample of the calmer half of the repeats: those with the least load by other processes."""
         if not self.others:
             return self.each
         most = np.median(self.others)
@@ -67,17 +67,17 @@ class Point:
 
     @property
     def others_load(self) -> float:
-        """Cores that other processes kept busy in the calmer half of the repeats; 0 where it is not known."""
+        """Cores busy with other processes in the calmer half of the repeats; 0 if unknown."""
         calm = [load for load in self.others if load <= np.median(self.others)]
         return float(np.mean(calm)) if calm else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the seconds a sample that `share` of the calmer repeats stay below; 0.5 is their median."""
+        """Return a quantile of the seconds a sample over the calmer repeats."""
         return float(np.quantile(self.calm, share))
 
 
 def as_dicts(points: Iterable[Point]) -> list[dict[str, Any]]:
-    """Return the points as plain tables, each with its median and what 10 % and 90 % stay below."""
+    """Return the points as plain tables, each with its 10 %, 50 % and 90 % quantiles."""
     return [
         {
             **asdict(point),

@@ -1,8 +1,8 @@
-"""One reader: a script that takes tasks, one JSON line each, and says when it began, ended, and how far it came.
+"""One reader: a script that takes tasks as JSON lines, and reports begin, end and samples of each.
 
-It imports nothing of the package, so that many readers start quickly. A task is announced, prepared,
-answered with "ready", and done when the line "go" comes. It ends when its list is done, or, where it goes
-round `again`, with the `budget` of seconds.
+It imports nothing of the package, so that many readers start quickly. A reader receives a task, prepares it, replies
+"ready", and starts on the line "go". A task ends with its list or, if `again` cycles the list, with its `budget` of
+seconds.
 """
 
 import json
@@ -18,8 +18,8 @@ PART = 1 << 20  # B written by one call
 
 
 def main() -> None:
-    """Serve tasks until the input ends: then whoever gave them is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends this input
+    """Serve tasks until the input ends, which is when the parent exits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes this input
     for line in sys.stdin:
         try:
             answer = serve(json.loads(line))
@@ -29,12 +29,12 @@ def main() -> None:
 
 
 def reply(answer: dict[str, Any]) -> None:
-    """Print one line, at once."""
+    """Print one line and flush it."""
     print(json.dumps(answer), flush=True)
 
 
 def serve(task: dict[str, Any]) -> dict[str, Any]:
-    """Prepare, wait for the start, and do one task; returns its begin and end in s, and the samples done."""
+    """Prepare, wait for the start, and run one task; returns begin and end in s, and the samples read."""
     if task["what"] == "write":
         return write(task)
     paths, handles = task["paths"], []
@@ -68,13 +68,13 @@ def serve(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def start() -> None:
-    """Say that all is prepared, and wait for the others."""
+    """Reply "ready", and wait for "go"."""
     reply({"ready": True})
     sys.stdin.readline()
 
 
 def look(path: str) -> None:
-    """Stat, open and close: what a file costs before its first byte."""
+    """Stat, open and close: the metadata cost of a file."""
     os.stat(path)
     with open(path, "rb", buffering=0):
         pass

@@ -1,4 +1,4 @@
-"""Several reader processes that start together: time runs from the common start to the slowest's end."""
+"""Several reader processes that start together; time runs from the common start to the slowest reader's end."""
 
 import json
 import subprocess
@@ -17,9 +17,9 @@ SCRIPT = Path(__file__).with_name("reader.py")
 
 
 class Readers:
-    """Processes, not threads: threads of one Python would wait for each other, not for the files.
+    """Processes, not threads, because of Python's global interpreter lock.
 
-    A context manager; all processes are gone when it is left.
+    A context manager; leaving it ends all processes.
     """
 
     def __init__(self, count: int) -> None:
@@ -55,11 +55,11 @@ class Readers:
             owned.ended(process)
 
     def run(self, tasks: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
-        """Do one task on each of the first readers; returns the seconds and the samples of all, and the others' load.
+        """Run one task on each of the first readers; returns seconds, samples of all, load by other processes.
 
-        The load is how many cores, on average, other processes kept busy meanwhile.
+        The load is the mean number of cores busy with other processes.
 
-        Raises CalibrationError where a reader fails.
+        Raises CalibrationError if a reader fails.
         """
         busy = self._processes[: len(tasks)]
         for process, task in zip(busy, tasks, strict=True):
@@ -83,14 +83,14 @@ def _send(process: subprocess.Popen[str], line: str) -> None:
         process.stdin.write(line + "\n")
         process.stdin.flush()
     except BrokenPipeError:
-        raise CalibrationError("A reader ended before it was asked to.") from None
+        raise CalibrationError("A reader exited early.") from None
 
 
 def _receive(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise CalibrationError("A reader ended before it answered.")
+        raise CalibrationError("A reader exited without an answer.")
     answer: dict[str, Any] = json.loads(line)
     if "error" in answer:
         raise CalibrationError(f"A reader failed: {answer['error']}.")

@@ -1,4 +1,4 @@
-"""A measured tier as TOML, with where it comes from; the points as a table or as JSON."""
+"""A measured tier as commented TOML; the points as a table or as JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.units import format_quantity
 
 
 def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
-    """Return the table [machine.storage.NAME] of an experiment; what was measured, and how, stands in comments."""
+    """Return the table [machine.storage.NAME] of an experiment, with the measurements as comments."""
     first, name = points[0], fit.tier.name
     rounds = len(first.seconds)
     readers = ", ".join(map(str, sorted({point.readers for point in points})))
@@ -23,12 +23,12 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
         "# Measured by `dlhpc calibrate io` on " + ", ".join(host.values()) + ".",
         f"# {readers} readers; each time is the median of the calmer half of {rounds};{_load(points)}",
         f"# {how(first)}.",
-        f"# It goes into an experiment; in a machine's own file it is [storage.{name}].",
+        f"# For an experiment; in a machine file the table is [storage.{name}].",
         "#",
         *(f"# {line}".rstrip() for line in as_lines(points)),
         "#",
         f"# Fitted to files and random reads; median error {fit.error:.0%}, largest"
-        f" {max(map(abs, fit.errors)):.0%}. After each number: what 10 % and 90 % of resampled fits stay below.",
+        f" {max(map(abs, fit.errors)):.0%}. After each number: 10 % and 90 % quantiles of resampled fits.",
         *_not_found(fit),
         f"[machine.storage.{name}]",
     ]
@@ -47,32 +47,32 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
 
 
 def _not_found(fit: Fit) -> list[str]:
-    """Return what the points do not tell from nothing, which the table leaves out, with the ends of each."""
+    """Return notes on numbers indistinguishable from zero cost, which the table leaves out, with their intervals."""
     missing = []
     for item in fields(StorageTier):
         if item.name in fit.intervals and getattr(fit.tier, item.name) == item.default:
             low, high = (_short(end, item.metadata["unit"]) for end in fit.intervals[item.name])
             missing.append(item.name + (f" ({low} to {high})" if low != high else ""))
     bound = (
-        "# NOTE  The points do not tell the bandwidth of all readers together: it is the largest rate that was"
-        " measured, a lower bound."
+        "# NOTE  The points do not determine the bandwidth of all readers together: it is the largest measured rate,"
+        " a lower bound."
     )
     if not missing:
         return [bound] * fit.bound
     return [
         *[bound] * fit.bound,
-        "# NOTE  Not told from none, and left out as if it were (latency 0, rate unlimited): "
+        "# NOTE  Indistinguishable from zero cost, and left out (latency 0, rate unlimited): "
         + ", ".join(missing)
         + ".",
-        "# NOTE  Where that cannot be, measure longer, such as --seconds 60, on a machine that is quiet.",
+        "# NOTE  If that is implausible, measure longer, such as --seconds 60, on an idle machine.",
     ]
 
 
 def as_lines(points: Sequence[Point]) -> list[str]:
-    """Return a table of what a sample takes: a line for each kind, a column for each number of readers."""
+    """Return a table of times per sample: a line for each kind, a column for each number of readers."""
     counts = sorted({point.readers for point in points})
     found = {(point.what, point.size, point.readers): point for point in points}
-    lines = [f"{'time of one, by readers':<62}" + "".join(f"{count:>10}" for count in counts)]
+    lines = [f"{'time per sample, by readers':<62}" + "".join(f"{count:>10}" for count in counts)]
     for what, size in dict.fromkeys((point.what, point.size) for point in points):
         sized = "" if what in ("stat", "open") else f", {_binary(size)}"
         cells = [found.get((what, size, count)) for count in counts]
@@ -82,9 +82,9 @@ def as_lines(points: Sequence[Point]) -> list[str]:
 
 
 def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything as plain tables, in SI units: where, how, the points, the tier and its intervals.
+    """Return everything as plain tables, in SI units: host, method, points, tier and intervals.
 
-    What is not limited, or may not be, is left out: JSON has no infinity.
+    Unlimited numbers are left out: JSON has no infinity.
     """
     return {
         "host": dict(host),
@@ -97,16 +97,16 @@ def as_dict(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> dict[
 
 
 def how(point: Point) -> str:
-    """Return in words what was in memory when the point was measured."""
+    """Return the page cache state of a point, as text."""
     return "all in the page cache" if point.state == WARM else DESCRIPTION[point.dropped]
 
 
 def _load(points: Sequence[Point]) -> str:
-    """Return in words what other processes kept busy in the repeats that count."""
+    """Return the load by other processes in the calmer repeats, as text."""
     if not any(any(point.others) for point in points):
         return ""
     load = np.median([point.others_load for point in points])
-    return f" others kept {load:.1f} cores busy then;"
+    return f" other processes kept {load:.1f} cores busy;"
 
 
 def _finite(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Robust numbers from noisy repeats: the calmer half counts; fits of least relative error; 90 % intervals.
+"""Robust statistics of noisy repeats: only the calmer half counts; fits of least relative error; 90 % intervals.
 
-An interval holds what resampled fits say (repeats and points drawn anew: Efron 1979), and beside it how far single
-points lie from the fit: a prediction meets one size, not the mean of all.
+An interval covers bootstrap fits (repeats and points resampled: Efron 1979), and the distance of single points from
+the fit: a prediction is for one size, not for the mean of all.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from lib_dlhpc.calibration.fit import least_error
 
 TRIES = 60
 LOW, HIGH = 0.05, 0.95
-SHARE = 0.3  # of the calm repeats lie below what is taken: others only ever make it longer
+SHARE = 0.3  # quantile of the calm repeats: load by other processes only ever adds time
 Floats = Any
 
 
 def calm(loads: Sequence[float] | Floats) -> Floats:
-    """Return which repeats count: those in which others had least of the cores, half of them or more."""
+    """Return which repeats count: at least half of them, those with the least load by other processes."""
     return np.asarray(loads) <= np.median(loads)
 
 
 def typical(seconds: Floats) -> float:
-    """Return what one of the calm repeats takes."""
+    """Return the typical time of the calm repeats."""
     return float(np.quantile(seconds, SHARE))
 
 
@@ -37,14 +37,14 @@ class Points:
         known: Floats | float = 0.0,
         counts: Floats | float = 1.0,
     ) -> None:
-        """known: s of each point that the law is not about, and that are taken off. counts: what its error is worth."""
+        """known: s of each point outside the law, subtracted before the fit. counts: weights of the points."""
         self.terms, self.seconds = np.asarray(terms, float), np.asarray(seconds, float)
         self.known, self.counts = (
             np.broadcast_to(np.asarray(each, float), (len(self.terms),)) for each in (known, counts)
         )
 
     def fit(self, dice: np.random.Generator | None = None) -> Floats:
-        """Return x >= 0 of least relative error; with dice, of points and repeats that are drawn anew."""
+        """Return x >= 0 of least relative error; with dice, of a bootstrap sample of points and repeats."""
         rows = np.arange(len(self.terms))
         seconds = np.quantile(self.seconds, SHARE, axis=1)
         if dice is not None:
@@ -54,12 +54,12 @@ class Points:
         return least_error(self.terms[rows], left[rows], self.counts[rows])
 
     def errors(self, x: Floats) -> Floats:
-        """Return what x says over what was measured, less 1, of each point."""
+        """Return fitted over measured, minus 1, of each point."""
         took = np.quantile(self.seconds, SHARE, axis=1)
         return (self.terms @ x + self.known) / took - 1
 
     def intervals(self, x: Floats, shown: Callable[[Floats], Floats]) -> list[tuple[float, float]]:
-        """Return 90 % intervals of the numbers `shown` that x stands for."""
+        """Return 90 % intervals of the numbers `shown(x)`."""
         dice, best = np.random.default_rng(0), np.asarray(shown(x), float)
         tries = np.array([shown(self.fit(dice)) for _ in range(TRIES)], float)
         off = np.quantile(1 / (1 + self.errors(x)), (LOW, HIGH))

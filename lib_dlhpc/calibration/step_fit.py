@@ -1,16 +1,15 @@
-"""What whole steps of real runs say: computing in a step over what its parts say, bandwidth in a step over that alone.
+"""Fit whole steps of real runs: compute slowdown over the sum of its parts, and bandwidth over isolated messages.
 
-Layers, updates and messages are measured by themselves; in a step they follow each other and find caches as the
-others left them: what a rank has just received or sent, it computes with more slowly. Runs at several moments, in new
-processes each time, tell how far the sum of the parts is off, and how far one run is from the next: what no repeat
-within one process shows (memory lies elsewhere, clocks and neighbours differ).
+Layers, updates and messages are measured in isolation. In a step they alternate and evict each other's cache lines:
+compute on data just received or sent is slower. Runs at several moments, each in new processes, show the error of the
+sum of the parts and the spread from run to run, which repeats within one process hide (memory layout, clock frequency,
+load).
 
-Two numbers are found together, device.slowdown and intra_node.efficiency: the share of the bandwidth with which all
-runs agree best on one slowdown, that of ranks by themselves, which exchange nothing, of replicas that exchange
-gradients, and of those that share them out (ZeRO). Runs whose layers are shared out (tensors) wait for each other far
-more often than the formulas have it; they belong to the intervals alone.
+device.slowdown and intra_node.efficiency are fitted together: the efficiency is the fraction of the bandwidth at which
+all runs agree best on one slowdown: isolated ranks without communication, data-parallel replicas, and ZeRO runs. Runs
+with tensor parallelism synchronize far more often than the formulas assume; they only widen the intervals.
 
-Only moments count in which others left the cores alone; where there is none, the parts stand for the whole.
+Only moments without load by other processes count; if there is none, the sum of the parts is used as it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,30 +27,32 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured import at_pace
 
-CALM = 0.3  # cores that others may keep busy
-STEADY = 0.4  # of the steps of a run are quicker than what counts
-SLOWDOWN = 0.7, 1.6  # beyond it something else is at work than what the parts left out
+CALM = 0.3  # cores busy with other processes, at most
+STEADY = 0.4  # quantile of a run's steps
+SLOWDOWN = 0.7, 1.6  # plausible range; outside it, something else slows the run
 EFFICIENCY = 0.2, 1.0
-UNDISTURBED = 0.03  # of a step, at most, in which its ranks waited for a core, all together
-LEAST = 4  # undisturbed steps of a run that say how long one takes
-TURNS = 3  # after which the paces of work and of calls stay, to half a percent
-TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # shares of the bandwidth
+UNDISTURBED = (
+    0.03  # largest core wait of an undisturbed step, sum of its ranks, as a fraction of the step
+)
+LEAST = 4  # undisturbed steps that a run needs
+TURNS = 3  # alternations until both factors converge to half a percent
+TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # fractions of the bandwidth
 Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class StepFit:
-    """What was found of whole steps, a number for each run and moment; empty where no moment was calm."""
+    """The fit of whole steps, with a number for each run and moment; empty if no moment was calm."""
 
     slowdown: float
     efficiency: float  # of the bandwidth
-    slowdown_of_runs: tuple[float, ...]  # a step less its exchange, over its computing
-    efficiency_of_runs: tuple[float, ...]  # of what was waited for alone
-    errors: tuple[float, ...]  # expected over measured steps, less 1, with both numbers put in
+    slowdown_of_runs: tuple[float, ...]  # (step - communication) / compute
+    efficiency_of_runs: tuple[float, ...]  # from exposed communication alone
+    errors: tuple[float, ...]  # predicted over measured steps, minus 1, with both numbers
 
 
 def fit_steps(moments: Sequence[Mapping[str, Any]], machine: Machine) -> StepFit:
-    """Return what the runs of several moments amount to; machine: as its parts were fitted."""
+    """Return the fit of the runs of several moments; machine: fitted to the parts."""
     calm = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
     chosen = [run for run in calm if not run.get("tiny")]
     runs = [_Run(run, machine) for run in chosen]
@@ -72,16 +73,15 @@ def fit_steps(moments: Sequence[Mapping[str, Any]], machine: Machine) -> StepFit
 def slowdown_factors(
     moment: Sequence[Mapping[str, Any]], machine: Machine, ranks: int
 ) -> tuple[float, float] | None:
-    """Return what work took at one moment over what a measured machine has it take, and what calls took.
+    """Return the slowdown factors of work and of calls at one moment, relative to a measured machine.
 
-    None where ranks had a core for too few steps to say. Of the runs on so many ranks, or of one rank by itself where
-    those have too few undisturbed steps.
+    None if too few steps were undisturbed. From runs on `ranks` ranks, or on one rank if those have too few
+    undisturbed steps.
 
-    A core that others share may take twice as long for calls, for Python and for messages, however small, and as
-    long as ever for products. Runs with next to no arithmetic tell the one, runs with much of it the other; each has
-    some of both, so that the two are found by turns. Of the moment's runs those on so many ranks count, all alike.
-    One slowdown stands for ranks by themselves and for ranks side by side, which are in each other's way; these
-    numbers hold for so many of them.
+    On a shared core, calls (Python, small messages) may take twice as long while products take as long as ever. Runs
+    with little arithmetic determine the call factor, runs with much of it the work factor; each run has some of both,
+    so the fit alternates. One slowdown covers isolated ranks and concurrent ranks, which contend; so the factors hold
+    for this number of ranks.
     """
     chosen = [run for run in moment if int(read_experiment(run["experiment"]).devices) == ranks]
     chosen = [kept for run in chosen if (kept := undisturbed(run, ranks))]
@@ -97,10 +97,10 @@ def slowdown_factors(
 
 
 def undisturbed(run: Mapping[str, Any], ranks: int) -> Mapping[str, Any]:
-    """Return a run without its waits for a core; empty where fewer than LEAST steps had none.
+    """Return a run without its core waits; empty if fewer than LEAST steps are undisturbed.
 
-    A lone rank's steps are known without them. Where one of several had no core, the others waited for it, by how
-    much is not known: only steps count in which hardly any did.
+    A single rank's core waits are subtracted. With several ranks, one without a core delays the others by an unknown
+    time: only steps with hardly any core wait count.
     """
     if "core_wait" not in run:
         return run
@@ -114,16 +114,16 @@ def undisturbed(run: Mapping[str, Any], ranks: int) -> Mapping[str, Any]:
 
 
 def _longer(runs: Sequence[Mapping[str, Any]], machine: Machine) -> float:
-    """Return how many times as long as expected the steps of runs took, in the geometric mean."""
+    """Return the geometric mean of measured over predicted step times."""
     return float(np.exp(-np.mean([np.log1p(_Run(run, machine).error(1.0, 1.0)) for run in runs])))
 
 
 class _Run:
-    """One run: s of its step without waiting for who computes longest, and what is expected of it."""
+    """One run: s of its step without waiting for the slowest rank, and its predicted time."""
 
     def __init__(self, raw: Mapping[str, Any], machine: Machine) -> None:
         experiment = read_experiment(raw["experiment"])
-        # Messages are carried on while a rank computes, so only the whole step has both.
+        # Messages progress during compute, so only the whole step contains both.
         self.step = _steady(np.add(raw["busy"], raw["wait"]) - raw["behind"])
         self.work, self.cost = expected(experiment, machine)
         self.ranks = int(experiment.devices)
@@ -132,7 +132,7 @@ class _Run:
         self.share = float(np.clip(self.cost.bandwidth / max(left, 1e-12), *EFFICIENCY))
 
     def exchange(self, share: float) -> float:
-        """Return s of what is exchanged with this share of the bandwidth."""
+        """Return s of communication at this fraction of the bandwidth."""
         return self.cost.latency + self.cost.reduction + self.cost.bandwidth / share
 
     def slowdown(self, share: float) -> float:
@@ -147,19 +147,19 @@ def _typical(runs: Sequence[_Run], share: float) -> float:
 
 
 def _misfit(runs: Sequence[_Run], share: float) -> float:
-    """Return by how much the runs miss what they typically have in common."""
+    """Return the mean absolute error of the runs at their typical slowdown."""
     slowdown = _typical(runs, share)
     return float(np.mean(np.abs([run.error(slowdown, share) for run in runs])))
 
 
 def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
-    """Return the s that a rank computes in a step, and what it exchanges, nothing of it hidden.
+    """Return the compute s of a rank's step, and its communication without overlap.
 
-    Rings of the gradients, of their parts with ZeRO's second stage, and sums of activations.
+    Allreduce of the gradients, or reduce-scatter and all-gather with ZeRO stage 2, and allreduces of activations.
     """
     strategy = experiment.strategy
-    room = max(int(machine.devices_per_node), int(strategy.devices_per_node))
-    own = replace(experiment, machine=replace(machine, devices_per_node=room, progress=False))
+    devices = max(int(machine.devices_per_node), int(strategy.devices_per_node))
+    own = replace(experiment, machine=replace(machine, devices_per_node=devices, progress=False))
     (part,) = parts(own, 0)
     stage = stage_cost(own, part, float(strategy.batch), 1.0)
     model, net = part.model, groups.group_network(own, "data")
@@ -181,11 +181,10 @@ def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
 
 
 def interval(middle: float, values: Sequence[float], most: Ends, about: Ends) -> Ends:
-    """Return an interval of what one more run may have: from the least of them to the most.
+    """Return a prediction interval for one more run: from the smallest value to the largest.
 
-    Of n runs and one more, that one lies between the others with a probability of (n - 1) / (n + 1), whatever
-    they are drawn from (Wilks 1941): 89 % of eighteen. about: the interval of the parts, as factors of what is
-    found; it holds in any case.
+    One more run lies between the extremes of n runs with probability (n - 1) / (n + 1), for any distribution (Wilks
+    1941): 89 % for 18 runs. about: the interval of the parts, as factors of `middle`; always included.
     """
     held = np.clip([middle, *values], *most)
     return min(float(held.min()), middle * about[0]), max(float(held.max()), middle * about[1])

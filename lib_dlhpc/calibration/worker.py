@@ -1,13 +1,13 @@
 """One rank of a calibration: mpiexec -n 2 python -m lib_dlhpc.calibration.worker FILE 15.
 
-Rank 0 writes to FILE, as JSON, seconds of one call of everything measured here, a number for each round: numpy's
-products, calls, sums and copies on all ranks at once, messages there and back between the first two ranks, and
-collectives of all ranks, by the schedules that training uses and by the library's own.
+Rank 0 writes to FILE, as JSON, the seconds of one call of each measurement, one value per round: numpy products,
+calls, sums and copies on all ranks at once, ping-pong between the first two ranks, and collectives of all ranks, by
+training's schedules and by the MPI library.
 
-What is added up or exchanged is another array each time, as in training: between two exchanges of the same
-gradients lie a forward and a backward pass, and they are no longer in a core's own cache. The same array again
-and again is summed several times as fast. And what is sent, the sender has just written, which is why the two
-halves of a ring are measured together: what only ever sends the same numbers takes half as long.
+Each call uses another array, as in training: a forward and a backward pass lie between two allreduces of the same
+gradients and evict them from a core's private cache, whereas repeated sums of one array run several times as fast.
+A sender has just written its message, so reduce-scatter and all-gather are timed together: repeatedly sending the same
+numbers takes half as long.
 """
 
 import json
@@ -33,27 +33,25 @@ SUMS = tuple(4**k for k in range(5, 13))  # B of an array, 1 KiB to 16 MiB
 MESSAGES = (8, *(2**k for k in range(6, 23)))  # B, to 4 MiB
 REDUCED = tuple(4**k for k in range(3, 12))  # B, 64 B to 4 MiB
 COLLECTIVES = ("ring", "recursive_doubling", "library", "halves")
-APART = (
-    1 << 24
-)  # B of the arrays that take turns: more than a core's own cache, less than all caches
-MOST_TURNS = 64  # arrays; each has messages of its own
-PIECE = 1 << 20  # B that the trainer gives to one sum of MPI's
+APART = 1 << 24  # B of the rotating arrays: more than a core's private cache, less than all caches
+MOST_TURNS = 64  # arrays; each has its own messages
+PIECE = 1 << 20  # B of one MPI allreduce in the trainer
 TAG = 5
-# The processor's seconds of this rank, for what it does by itself; the wall's where they are counted too coarsely.
+# CPU time of this rank for local work; wall-clock time if the CPU clock is too coarse.
 FINE = time.get_clock_info("thread_time").resolution < 1e-6
 own_clock = time.thread_time if FINE else perf_counter
 LEAST_ROUNDS = 5
 LEAST = 4e-4  # s of one measurement, about
-# Blocks that follow each other, and how many of them are quicker than what counts: a rank that loses its core
-# holds up all.
+# Consecutive blocks, and the quantile of them that counts: a rank without a core
+# delays all ranks.
 PARTS, QUICK = 4, 0.25
 Measurement = tuple[
     str, int, bool, Callable[[int], None]
-]  # what, size, of all ranks, do it so repetitions
+]  # what, size, collective, function of a repeat count
 
 
 def main(path: Path, seconds: float) -> None:
-    """Measure on the ranks of the world; rank 0 writes what was found."""
+    """Measure on all ranks; rank 0 writes the results."""
     from mpi4py import MPI
 
     comm, until = MPI.COMM_WORLD, time.monotonic() + seconds
@@ -89,12 +87,12 @@ def main(path: Path, seconds: float) -> None:
 
 
 def _merged(by_rank: list[list[float]], together: bool) -> list[float]:
-    """Return one time a round: what ranks do together is over with the last, else the mean counts."""
+    """Return one time per round: the slowest rank's for collective calls, else the mean."""
     return (np.max if together else np.mean)(by_rank, axis=0).tolist()
 
 
 def _repetitions(comm: Any, call: Callable[[int], None]) -> int:
-    """Return how repetitions to call, the same on all ranks, so that the clock does not matter."""
+    """Return the repeat count, the same on all ranks, that makes the clock resolution negligible."""
     call(2)
     comm.Barrier()
     begin = perf_counter()
@@ -104,7 +102,7 @@ def _repetitions(comm: Any, call: Callable[[int], None]) -> int:
 
 
 def _numpy_calls() -> Iterator[Measurement]:
-    """What a rank does by itself, while all do."""
+    """Local numpy calls, on all ranks at once."""
     for kind, edges in ((np.float32, EDGES), (np.float64, EDGES[-3:])):
         for edge in edges:
             a = np.ones((edge, edge), kind)
@@ -118,7 +116,7 @@ def _numpy_calls() -> Iterator[Measurement]:
 
 
 def _messages(comm: Any) -> Iterator[Measurement]:
-    """One way, from half of there and back, between the first two ranks."""
+    """Half of a ping-pong between the first two ranks."""
     for size in MESSAGES if comm.size > 1 else ():
         buffer = np.zeros(size, np.uint8)
 
@@ -135,7 +133,7 @@ def _messages(comm: Any) -> Iterator[Measurement]:
 
 
 def _collectives(comm: Any, stack: ExitStack) -> Iterator[Measurement]:
-    """Sums over all ranks, also by the two halves of a ring, set up as training does."""
+    """Allreduces over all ranks, and reduce-scatter plus all-gather, set up as in training."""
     for size in REDUCED if comm.size > 1 else ():
         several, scratch = _turns(size), Scratch()
         for name in COLLECTIVES:
@@ -146,7 +144,7 @@ def _collectives(comm: Any, stack: ExitStack) -> Iterator[Measurement]:
 def _collective(
     name: str, comm: Any, array: Any, stack: ExitStack, scratch: Scratch
 ) -> Callable[[], None]:
-    """Return what carries out one collective on one array, in place."""
+    """Return a function that runs one collective on one array, in place."""
     from mpi4py import MPI
 
     if name in ("ring", "recursive_doubling"):
@@ -154,28 +152,28 @@ def _collective(
     if name == "library":
         pieces = np.split(array, range(PIECE // 4, array.size, PIECE // 4))
 
-        def add_up() -> None:
+        def library_allreduce() -> None:
             for piece in pieces:
                 comm.Allreduce(MPI.IN_PLACE, piece, MPI.SUM)
 
-        return add_up
+        return library_allreduce
     blocks = np.array_split(array, comm.size)
 
-    def by_halves() -> None:
+    def scatter_and_gather() -> None:
         UnderWay(reduce_scatter(comm, [blocks], scratch)).wait()
         UnderWay(allgather(comm, blocks)).wait()
 
-    return by_halves
+    return scatter_and_gather
 
 
 def _turns(size: int) -> list[Any]:
-    """Return arrays of `size` B that are used in turn."""
+    """Return rotating arrays of `size` B."""
     many = int(np.clip(APART // size, 2, MOST_TURNS))
-    return list(np.full((many, size // 4), 0, np.float32))  # written, so that the memory is there
+    return list(np.full((many, size // 4), 0, np.float32))  # written, so that pages are allocated
 
 
 def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[int], None]:
-    """Return what makes so many calls, each of the next in the row, and goes on there the next time."""
+    """Return a function that makes `count` calls, cycling through `calls`."""
     row = cycle(calls)
 
     def call(count: int) -> None:
@@ -194,12 +192,12 @@ def _repeat(function: Callable[..., Any], *arguments: Any) -> Callable[[int], No
 
 
 def _cpu(comm: Any) -> tuple[float, float, float]:
-    """Return now, the s that all cores have worked, and those of them that are the ranks' own."""
+    """Return now, busy s of all cores, and CPU s of the ranks."""
     return time.monotonic(), other_processes.busy(), comm.allreduce(time.process_time())
 
 
 def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """Return how many cores others kept busy between two looks."""
+    """Return the cores busy with other processes between two samples."""
     span, busy, own = (b - a for a, b in zip(before, after, strict=True))
     return max(0.0, busy - own) / max(span, 1e-9)
 

@@ -1,4 +1,4 @@
-"""Files to read: made in a new folder of their own, which is removed whatever happens."""
+"""Files to read, in a temporary folder that is always removed."""
 
 import os
 import random
@@ -12,19 +12,19 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity
 
 PREFIX = ".dlhpc-calibrate-"
-SPARE = 1.1  # of the size asked for: file systems round up, and keep books
+SPARE = 1.1  # of the requested size: file systems round up and store metadata
 
 
 class CalibrationError(SpecError):
-    """What keeps a folder from being measured: it is missing, full, or may not be written."""
+    """A folder cannot be measured: it is missing, full, or not writable."""
 
 
 @contextmanager
 def workspace(folder: Path, size: float) -> Iterator[Path]:
-    """Yield a new empty folder in `folder`, which has `size` bytes free; it is gone in the end.
+    """Yield a temporary empty folder in `folder`, which must have `size` bytes free.
 
-    Raises CalibrationError where `folder` is missing, no folder, too full or may not be written; an
-    OSError inside, such as a full disk, becomes one.
+    Raises CalibrationError if `folder` is missing, no folder, too full or not writable; converts an OSError inside,
+    such as a full disk.
     """
     check_folder(folder, size)
     try:
@@ -40,7 +40,7 @@ def workspace(folder: Path, size: float) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, size: float) -> None:
-    """Raise CalibrationError where `folder` is missing, no folder, or has no `size` bytes free."""
+    """Raise CalibrationError if `folder` is missing, no folder, or has less than `size` bytes free."""
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "no such folder"
         raise CalibrationError(f"{folder}: {what}; name one on the file system to be measured.")
@@ -55,10 +55,9 @@ def check_folder(folder: Path, size: float) -> None:
 def make_files(
     place: Path, shape: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], list[Path]]:
-    """Write the files of each kind, (B, how many), into a folder for each, and flush them; returns their paths.
+    """Write and flush the files of each kind, (B, number), in one folder per kind; returns their paths.
 
-    What they hold is cut out of random bytes at random places: no file system can pack it, or store it once
-    for two files.
+    Contents are random slices of random bytes: no file system can compress or deduplicate them.
     """
     largest = max((size for size, _ in shape.values()), default=0)
     dice, noise = random.Random(0), os.urandom(2 * largest)
@@ -72,14 +71,14 @@ def make_files(
             path.write_bytes(noise[start : start + size])
     if hasattr(os, "sync"):
         os.sync()
-    else:  # one by one, which takes a device's time for each
+    else:  # one at a time, with a device latency each
         for path in (path for paths in made.values() for path in paths):
             flush(path)
     return made
 
 
 def flush(path: Path) -> None:
-    """Wait until the file is on the device: what is not yet there cannot be dropped from memory."""
+    """Wait until the file is on the device: dirty pages cannot be dropped."""
     handle = os.open(path, os.O_RDWR)
     try:
         os.fsync(handle)

@@ -1,19 +1,19 @@
-"""Commands of `dlhpc` with files of their own: what each asks for, and what it prints.
+"""The commands of `dlhpc`: arguments and output of each.
 
     calibrate    measure this machine, for predictions: `dlhpc calibrate io`
     compare      predicted, simulated and measured, side by side: `dlhpc compare`
-    couple       a simulation that feeds training: who waits, and what helps: `dlhpc couple`
-    experiment   what most commands are about: a file or a replay, and --set
-    jobs         what was submitted: list it, say why, cancel: `dlhpc jobs`
+    couple       a simulation that feeds training: wait states, better placements: `dlhpc couple`
+    experiment   the experiment of a command: a file or a replay, and --set
+    jobs         submitted jobs: list, explain, cancel: `dlhpc jobs`
     network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`
     predict      a run in closed form: `dlhpc predict`
-                 on_machine: the experiment of a command on a machine that was measured, and its bands
-    simulate     steps of it on every rank, beside the prediction: `dlhpc simulate`
-    snapshots    versions of a run's state: look, go back, branch off, clean up: `dlhpc snapshots`
-                 snapshots_names: what the names in a store stand for
-    submit       the same run as a job of a batch system: `dlhpc submit`
-    store        pack a folder into partitions, look into them, verify them: `dlhpc store`
+                 on_machine: the experiment on a measured machine, with uncertainty bands
+    simulate     steps simulated on every rank, beside the prediction: `dlhpc simulate`
+    snapshots    versions of a run's state: list, restore, branch, gc: `dlhpc snapshots`
+                 snapshots_names: branches and tags of a store
+    submit       a run as a job of a batch system: `dlhpc submit`
+    store        pack a folder into partitions, list, verify: `dlhpc store`
 
-Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function that takes the
-options and returns the exit status. What a command does is in the rooms below.
+Each file has `add(subparsers)`: it adds the command's parser and sets `command`, a function from options to exit
+status. The work is done in the packages that it imports.
 """

@@ -1,6 +1,6 @@
-"""`dlhpc calibrate io DIR`: what the file system of a folder gives to readers, as a storage tier of a machine.
+"""`dlhpc calibrate io DIR`: read performance of a folder's file system, as a storage tier of a machine.
 
-The machine itself, which is measured without a WHAT, is in calibrate_machine.py.
+Without WHAT the machine itself is measured: calibrate_machine.py.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     calibrate = subparsers.add_parser(
         "calibrate",
         help="measure this machine, for predictions",
-        description="Without WHAT, the machine: its computing, its messages and how ranks differ.",
+        description="Without WHAT, measures the machine: compute, messages and jitter of ranks.",
     )
     calibrate_machine.add_options(calibrate)
     actions = calibrate.add_subparsers(metavar="WHAT")
@@ -33,25 +33,25 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="the trainer's layers, numpy, messages, collectives: a machine (default)",
         description="Times the trainer's own layers, numpy, messages and allreduces on MPI ranks, and fits the"
         " numbers that predictions need, each with a 90 % interval. Without --out the result is the user's own"
-        " calibration, which dlhpc compare lays over experiments whose machine is the laptop.",
+        " calibration, which dlhpc compare uses for experiments whose machine is the laptop.",
     )
     calibrate_machine.add_options(machine)
     io = actions.add_parser(
         "io",
-        help="read small files and packed ones in a folder: a storage tier",
+        help="read small files and packed partitions in a folder: a storage tier",
         description="Writes files into a new folder in DIR, reads them in several ways with several"
-        " processes, removes them, and prints the storage tier of a machine that this amounts to. What is in"
-        " memory is dropped before it is read: as root of the whole machine, else of these files.",
+        " processes, removes them, and prints the fitted storage tier. The page cache"
+        " is dropped before each read: as root that of the whole machine, else that of these files.",
     )
     io.add_argument("folder", metavar="DIR", help="any folder on the file system to be measured")
     io.add_argument("--seconds", default="20", help="how long, about (default: 20)")
     io.add_argument("--size", default="256 MiB", help="of the files in all (default: 256 MiB)")
     io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one a core, two a core)")
-    io.add_argument("--warm", action="store_true", help="read what is in memory: the page cache")
+    io.add_argument("--warm", action="store_true", help="read from the page cache")
     io.add_argument("--name", help="of the tier (default: disk, or memory with --warm)")
     io.add_argument("--scope", default="node", help="node (default), or shared by all nodes")
-    io.add_argument("--out", metavar="FILE", help="write the tier there, as TOML")
-    io.add_argument("--json", action="store_true", help="print all that was measured, in SI units")
+    io.add_argument("--out", metavar="FILE", help="write the tier to FILE, as TOML")
+    io.add_argument("--json", action="store_true", help="print all measurements, in SI units")
     io.set_defaults(command=_io)
 
 
@@ -99,7 +99,7 @@ def _number(option: str, value: str, unit: str) -> float:
 
 
 def _readers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers in "1,2,8"; one reader is always among them: its time is what the fit begins with."""
+    """Return the numbers in "1,2,8"; always with one reader, which the fit needs."""
     if text is None:
         return ()
     try:
@@ -109,7 +109,7 @@ def _readers(text: str | None) -> tuple[int, ...]:
 
 
 def _file(name: str) -> Path:
-    """Return the path of a file that can be written: better to say so before the measurement than after."""
+    """Return the output path; raise SpecError before the measurement if it cannot be written."""
     path = Path(name)
     if path.is_dir() or not path.parent.is_dir():
         raise SpecError(f"--out {name}: {'a folder' if path.is_dir() else 'no such folder'}.")

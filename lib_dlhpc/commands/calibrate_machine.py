@@ -1,4 +1,4 @@
-"""`dlhpc calibrate`: this machine's computing and messages, in about a minute, as a machine for experiments."""
+"""`dlhpc calibrate`: measure this machine's compute and messages in about a minute, as a machine for experiments."""
 
 import argparse
 import sys
@@ -23,11 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="write the machine there, as TOML (default: the user's own, which compare takes)",
+        help="write the machine to FILE, as TOML (default: the user's own calibration, which compare uses)",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print all that was measured, in SI units"
-    )
+    parser.add_argument("--json", action="store_true", help="print all measurements, in SI units")
     parser.set_defaults(command=_machine)
 
 
@@ -42,12 +40,10 @@ def _machine(options: argparse.Namespace) -> int:
     ranks = min(2, cores()) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
-    if (
-        ranks > SHARING * cores()
-    ):  # each of them waits by looking again and again: they would block the machine
+    if ranks > SHARING * cores():  # waiting ranks busy-poll: they would block the machine
         raise SpecError(
             f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"
-            " share cores say little of ranks that have one each."
+            " share cores do not apply to ranks with one core each."
         )
     out = _place(options.out)
     if options.io and not Path(options.io).is_dir():
@@ -56,8 +52,8 @@ def _machine(options: argparse.Namespace) -> int:
     print(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...", file=sys.stderr)
     if ranks > cores():
         print(
-            f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times say little of ranks that"
-            " have one each.",
+            f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times do not apply to ranks"
+            " with one core each.",
             file=sys.stderr,
         )
     tier = _tier(Path(options.io)) if options.io else None
@@ -74,7 +70,7 @@ def _machine(options: argparse.Namespace) -> int:
 
 
 def _place(name: str | None) -> Path:
-    """Return the file to write to; better to say that it cannot be before the measurement than after."""
+    """Return the output path; raise SpecError before the measurement if it cannot be written."""
     if name is None:
         return default_path()
     path = Path(name)

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch.local import Job
 
 SECONDS = 5.0  # of real steps
-NO_VERDICT = (
-    3  # exit status: it ran, but on a machine too busy to judge it, or with ranks that share cores
-)
+NO_VERDICT = 3  # exit status: the run has no verdict, because of load or shared cores
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,10 +46,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="KEY=A,B",
-        help="compare each: --sweep strategy.batch=8,16,32 ranks=1,2; several make a grid",
+        help="compare each value: --sweep strategy.batch=8,16,32 ranks=1,2; several keys form a grid",
     )
     one.add_argument(
-        "--repeats", type=int, default=1, help="with --sweep: run each so often, turn by turn"
+        "--repeats", type=int, default=1, help="with --sweep: runs of each setting, interleaved"
     )
     one.add_argument("--out", metavar="DIR", help="keep the runs there (default: they are removed)")
     one.add_argument("--json", action="store_true", help="print JSON in SI units")

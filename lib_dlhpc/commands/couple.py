@@ -1,4 +1,4 @@
-"""`dlhpc couple FILE -n 4`: a simulation that feeds training; who waits for whom, and which placement helps."""
+"""`dlhpc couple FILE -n 4`: a simulation that feeds training; wait states, and which placement helps."""
 
 import argparse
 import sys
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 256
 MOST_FINDINGS = 3
-WORTH = 0.03  # of the run's time: what a better placement must save to be tried
+WORTH = 0.03  # fraction of the run's time that a better placement must save to be tried
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `couple` to the command line."""
     one = subparsers.add_parser(
         "couple",
-        help="run a simulation that feeds training: predicted, simulated, measured; who waits",
-        description="Measures what things cost here, runs the workflow on MPI ranks, puts the closed form, the"
-        " simulation and the run side by side, and, where another placement of the ranks promises to be quicker,"
+        help="run a simulation that feeds training: predicted, simulated, measured; wait states",
+        description="Measures the costs here, runs the workflow on MPI ranks, compares the closed form, the"
+        " simulation and the run, and, if another placement of the ranks is predicted to be faster,"
         " runs that as well.",
     )
     one.add_argument("workflow", help="a TOML file, such as labs/experiments/coupled.toml")
@@ -34,7 +34,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--placement",
         metavar="WHO",
-        help="in place of the file's: shared, or how many ranks simulate while the others train",
+        help="override the file: shared, or how many ranks simulate while the others train",
     )
     one.add_argument("--once", action="store_true", help="do not run the better placement")
     one.add_argument("--out", metavar="DIR", help="keep the runs there, in before/ and after/")
@@ -44,7 +44,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 @dataclass(frozen=True, eq=False)
 class ThreeWays:
-    """One placement: what all three engines say of it."""
+    """One placement: predicted, simulated and measured."""
 
     workflow: "Workflow"
     predicted: "CoupledPrediction"
@@ -53,7 +53,7 @@ class ThreeWays:
 
     @property
     def waited(self) -> float:
-        """The s that the mean rank really waited for the other side."""
+        """Measured s that the mean rank waited for the other side."""
         return sum(self.terms[name]["measured"] for name in ("wait for samples", "wait for room"))
 
 
@@ -85,7 +85,7 @@ def _couple(options: argparse.Namespace) -> int:
 
 
 def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
-    """Return the workflow as --placement has it."""
+    """Return the workflow with the placement of --placement."""
     if who is None:
         return workflow
     if who == "shared":
@@ -98,7 +98,7 @@ def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
 
 
 def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
-    """Run a workflow, then predict and simulate it with the costs that the run has measured."""
+    """Run a workflow, then predict and simulate it with the measured costs of the run."""
     from lib_dlhpc.launch.coupled import run_coupled
     from lib_dlhpc.prediction.coupled import predict_coupled
     from lib_dlhpc.simulation.coupled import simulate_coupled
@@ -116,7 +116,7 @@ def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> 
 
 
 def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays | None) -> str:
-    """Return what came of it, to be read."""
+    """Return the result as text."""
     workflow, result = before.workflow, before.result
     costs = result.costs
     lines = [
@@ -129,7 +129,7 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
     ]
     if result.ranks > result.cores:
         lines.append(
-            f"{result.ranks} ranks share {result.cores} cores: who waits leaves its core to others, so that"
+            f"{result.ranks} ranks share {result.cores} cores: a waiting rank yields its core, so"
             " neither the closed form nor the simulation holds for these runs."
         )
     lines += [
@@ -143,7 +143,7 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
     ]
     lines += [f"  {_named(way):<28} {way.seconds:8.3f} s{_mark(way, before)}" for way in ways[:6]]
     if after is None:
-        lines.append("No other placement promises to save more than a few hundredths.")
+        lines.append(f"No other placement is predicted to save more than {WORTH:.0%}.")
         return "\n".join(lines)
     lines += ["", *_table(after), "", *_waits(after), *_learned(after), "", _gain(before, after)]
     return "\n".join(lines)
@@ -152,7 +152,7 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
 def as_dict(
     before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays | None
 ) -> dict[str, Any]:
-    """Return what came of it as plain data, in SI units."""
+    """Return the result as plain data, in SI units."""
 
     def one(way: ThreeWays) -> dict[str, Any]:
         result = way.result
@@ -183,7 +183,7 @@ def _table(way: ThreeWays) -> list[str]:
 
 
 def _waits(way: ThreeWays) -> list[str]:
-    """Say who waits for what, and why."""
+    """Return the wait states and their causes."""
     from lib_dlhpc.timeline.coupled import coupled_terms
 
     terms = coupled_terms(way.result.timeline, way.result.seconds)
@@ -192,34 +192,32 @@ def _waits(way: ThreeWays) -> list[str]:
         rank = int(terms[name].argmax())
         waited = float(terms[name][rank])
         if waited > WORTH * way.result.seconds:
-            why = "." if lines else f": {_WHY[name]}"  # only one side sets the pace
+            why = "." if lines else f": {_WHY[name]}"  # only one side is the bottleneck
             lines.append(f"Rank {rank} waits {waited:.3g} s {name.removeprefix('wait ')}{why}")
     if not lines:
-        lines.append("Nobody waits for the other side.")
-    lines += [
-        f"In the trace, by one rank's own doing: {finding.sentence}" for finding in _findings(way)
-    ]
+        lines.append("No rank waits for the other side.")
+    lines += [f"In the trace, caused by one rank: {finding.sentence}" for finding in _findings(way)]
     p, c = way.predicted.produce, way.predicted.consume
     return [*lines, f"A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."]
 
 
 def _findings(way: ThreeWays) -> "list[Finding]":
-    """Return what the analysis of any trace finds in this one, the costliest first."""
+    """Return the findings of the trace analysis, the costliest first."""
     from lib_dlhpc.timeline.analysis import analyse
 
     return analyse(way.result.timeline).findings[:MOST_FINDINGS]
 
 
 _WHY = {
-    "wait for samples": "the simulation sets the pace.",
-    "wait for room": "the training sets the pace, and the buffer is full.",
+    "wait for samples": "the simulation is the bottleneck.",
+    "wait for room": "training is the bottleneck, and the buffer is full.",
 }
 
 
 def _learned(way: ThreeWays) -> list[str]:
     (first, last), result = way.result.errors, way.result
     extra = result.steps - way.workflow.batches
-    again = f" ({extra} of them on a batch once more)" if extra else ""
+    again = f" ({extra} of them on repeated batches)" if extra else ""
     return [
         f"Trained in {result.steps} steps{again}: error on unseen fields {first:.3g} -> {last:.3g} of their"
         f" change, diffusivity {result.diffusivity:.4g} of {way.workflow.simulation.diffusivity:g} 1/s."
@@ -236,12 +234,12 @@ def _gain(before: ThreeWays, after: ThreeWays) -> str:
     if after.result.seconds >= before.result.seconds:
         term = max(after.terms, key=lambda name: _excess(after, name))
         text += (
-            f" Here that was not quicker: {term} took {_excess(after, term):.3g} s more than predicted; are"
-            " other programs running, or more ranks than there are cores?"
+            f" Here that was not faster: {term} took {_excess(after, term):.3g} s more than predicted; are"
+            " other processes running, or are there more ranks than cores?"
         )
     if before.result.steps == after.result.steps:
         apart = np.abs(before.result.weights - after.result.weights).max()
-        text += f" What was trained is the same: weights differ by {apart:.1e} at most."
+        text += f" Training is unchanged: weights differ by {apart:.1e} at most."
     return text
 
 

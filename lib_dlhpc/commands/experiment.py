@@ -1,4 +1,4 @@
-"""The experiment that a command is about: a TOML file or a replay, and fields of it changed with --set."""
+"""The experiment of a command: a TOML file or a replay, with fields changed by --set."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ from lib_dlhpc.spec.experiment import Experiment, load
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
-    """Let a command ask for an experiment, and for changes of it."""
+    """Add the arguments for an experiment and its changes."""
     command.add_argument(
         "experiment",
         nargs="?" if held else None,
@@ -30,7 +30,7 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
 
 
 def read(name: str, changes: Sequence[str]) -> Experiment:
-    """Return the experiment of a file or replay with `changes` (KEY=VALUE) made; warn of what they make void.
+    """Return the experiment of a file or replay with `changes` (KEY=VALUE) made; warn of fields that they disable.
 
     Raises SpecError.
     """
@@ -60,8 +60,8 @@ def warned(experiment: Experiment) -> Experiment:
 def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = None) -> int:
     """Return the number of ranks of a run that can be trained on them. Raises SpecError.
 
-    Without `asked` a run has one rank for each device and server; one that goes on in the folder `resumed` has
-    those it had, unless the experiment has another number of devices now.
+    Without `asked` a run has one rank for each device and server; a run resumed in the folder `resumed` has its
+    previous number of ranks, unless the number of devices changed.
     """
     from lib_dlhpc.launch.folder import ranks_held
     from lib_dlhpc.training.check import check, check_ranks
@@ -80,7 +80,7 @@ def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = No
 
 
 def change(text: str) -> tuple[str, Any]:
-    """Return key and value of KEY=VALUE; the value as TOML has it, or else text. Raises SpecError."""
+    """Return key and value of KEY=VALUE; the value parsed as TOML, or else text. Raises SpecError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SpecError(f"--set {text}: expected KEY=VALUE, such as strategy.nodes=64.")

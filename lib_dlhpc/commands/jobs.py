@@ -1,4 +1,4 @@
-"""`dlhpc jobs`: what was submitted: list it, say why it is as it is, cancel it."""
+"""`dlhpc jobs`: submitted jobs: list, explain, cancel."""
 
 import argparse
 import time
@@ -17,7 +17,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `jobs` to the command line."""
     jobs = subparsers.add_parser(
         "jobs",
-        help="list what was submitted, say why, cancel",
+        help="list submitted jobs, explain their state, cancel",
         description="Without WHAT: list. A job is named by its run folder.",
     )
     jobs.set_defaults(command=_list, folder=None)
@@ -25,10 +25,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     each = actions.add_parser("list", help="all of yours, or those of the run folders below DIR")
     each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
     each.set_defaults(command=_list)
-    why = actions.add_parser("why", help="how a job is; which rank failed, and where")
+    why = actions.add_parser("why", help="state of a job; which rank failed, and where")
     why.add_argument("folder", metavar="DIR", help="a run folder")
     why.set_defaults(command=_why)
-    cancel = actions.add_parser("cancel", help="end jobs, queued or running")
+    cancel = actions.add_parser("cancel", help="cancel jobs, queued or running")
     cancel.add_argument("folders", nargs="+", metavar="DIR", help="run folders")
     cancel.set_defaults(command=_cancel)
 

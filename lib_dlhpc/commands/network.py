@@ -1,4 +1,4 @@
-"""`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over a network as slow as you like."""
+"""`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over an emulated slow network."""
 
 import argparse
 import sys
@@ -16,8 +16,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "network",
         help="run MPI ranks of this machine behind slow links: Linux only",
         description="Sets up a private network on this machine, with a switch that gives each rank's link a"
-        " bandwidth and a latency; measures allreduces in it beside their predictions, or runs your own"
-        " program there: dlhpc network -n 4 -- script.py. Nothing of it stays.",
+        " bandwidth and a latency; measures and predicts allreduces in it, or runs your own"
+        " program there: dlhpc network -n 4 -- script.py. Nothing remains afterwards.",
     )
     network.add_argument("-n", "--ranks", type=int, default=4, help="MPI ranks (default: 4)")
     network.add_argument(
@@ -44,7 +44,7 @@ def _network(options: argparse.Namespace) -> int:
     if options.program:
         for name in ("algorithms", "sizes"):
             if getattr(options, name) is not None:
-                raise SpecError(f"--{name}: is for measuring; a program of yours takes none.")
+                raise SpecError(f"--{name}: applies to measurements only, not to a program.")
         if not options.program[0].startswith("-") and not Path(options.program[0]).exists():
             raise SpecError(f"{options.program[0]}: no such program.")
         with lab.network(options.ranks, options.bandwidth, options.latency) as net:

@@ -1,4 +1,4 @@
-"""The experiment of a command on a machine that was measured, if one is named, and what that makes unsure."""
+"""The experiment of a command on a measured machine, if one is named, with uncertainty bands."""
 
 import argparse
 from collections.abc import Mapping
@@ -16,33 +16,33 @@ OWN = "own"
 
 
 def add_machine(command: argparse.ArgumentParser) -> None:
-    """Let a command ask for a measured machine."""
+    """Add the argument for a measured machine."""
     command.add_argument(
         "--machine",
         metavar="FILE",
-        help="take the numbers that `dlhpc calibrate --out FILE` measured, and say what they may be off by;"
+        help="use the numbers of `dlhpc calibrate --out FILE`, and print uncertainty bands;"
         f" {OWN!r}: those of your own calibration",
     )
 
 
 @dataclass(frozen=True)
 class Known:
-    """What predictions of a measured machine may be off by: s by name, the whole step as "one step"."""
+    """Uncertainty of predictions for a measured machine: s by name, the whole step as "one step"."""
 
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    calibration: str = ""  # where they come from
+    calibration: str = ""  # source of the numbers
     notes: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
-        """One line that says where the bands come from, and one for each thing to know of them."""
-        line = f"  90 % bands: by the intervals of the machine's numbers, {self.calibration}"
+        """A line with the source of the bands, and the notes."""
+        line = f"  90 % bands: from the intervals of the machine's numbers, {self.calibration}"
         return [line] * bool(self.bands) + [f"  NOTE  {note}" for note in self.notes]
 
     def carried(
         self, predicted: Mapping[str, float], own: Mapping[str, float]
     ) -> Mapping[str, tuple[float, float]]:
-        """Return the bands of another way to know the step, from the terms of both."""
+        """Return the bands of a simulated or measured step, from its terms and the predicted ones."""
         if not self.bands:
             return {}
         from lib_dlhpc.comparison.bands import ALL, carried
@@ -52,9 +52,9 @@ class Known:
 
 
 def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]:
-    """Return the experiment on the machine of --machine, with --set made, and what is to be said. Raises SpecError.
+    """Return the experiment on the machine of --machine, with --set applied, and notes. Raises SpecError.
 
-    What --set changes is changed on the measured machine: it would be lost below it.
+    --set applies after --machine, which would override it.
     """
     measured, notes = _measured(options.machine)
     if measured is None:
@@ -63,7 +63,7 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     from lib_dlhpc.prediction.what_if import what_if
 
     experiment = read(options.experiment, [])
-    # What [calibration] has was measured on the machine that the file names.
+    # [calibration] was measured on the machine that the file names.
     named = experiment.machine.name or "the machine of the file"
     experiment = without(experiment, f"it was measured on {named}, not on that of --machine")
     there = measured_on(experiment.machine, measured)
@@ -73,7 +73,7 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
 
 
 def known_of(experiment: Experiment, notes: list[str]) -> Known:
-    """Return the bands of a prediction; none where the machine was not measured."""
+    """Return the bands of a prediction; empty for a machine that was not measured."""
     if experiment.machine.measured is None:
         return Known(notes=tuple(notes))
     from lib_dlhpc.comparison.bands import bands, calibration_of

@@ -1,4 +1,4 @@
-"""`dlhpc predict FILE`: what a run takes, in closed form."""
+"""`dlhpc predict FILE`: predict a run in closed form."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from lib_dlhpc.spec.experiment import Experiment, dump
 from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import format_quantity
 
-SEARCHED, SECONDS = 150, 30.0  # configurations that are tried where a run does not fit, and s
+SEARCHED, SECONDS = 150, 30.0  # configurations tried if a run does not fit, and s
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -55,7 +55,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 
 def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
-    """Return that the time of a historical run, predicted as it was, misses the published one."""
+    """Return a note if the prediction of an unchanged historical run misses its published time."""
     from lib_dlhpc.prediction.replays import replay
     from lib_dlhpc.spec import catalog
 
@@ -68,7 +68,7 @@ def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
 
 
 def _search(experiment: Experiment) -> None:
-    """Print configurations that fit; Ctrl-C ends the search, and what it has found is printed."""
+    """Print configurations that fit; Ctrl-C ends the search and prints those found so far."""
     from lib_dlhpc.prediction.fit import Search
     from lib_dlhpc.prediction.report import ways_text
 

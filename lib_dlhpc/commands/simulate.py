@@ -10,7 +10,7 @@ from lib_dlhpc.spec.plain import as_json
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `simulate` to the command line."""
     simulated = subparsers.add_parser(
-        "simulate", help="play steps of a run on every rank, beside the prediction"
+        "simulate", help="simulate steps of a run on every rank, beside the prediction"
     )
     add_experiment(simulated)
     add_machine(simulated)
@@ -18,10 +18,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--fidelity",
         default="rounds",
         help="rounds: messages of two ranks in order, no contention beyond the NICs (default);"
-        " events: messages share the links",
+        " events: messages contend for links",
     )
     simulated.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
-    simulated.add_argument("--steps", type=int, default=1, help="training steps to play (default: 1)")
+    simulated.add_argument(
+        "--steps", type=int, default=1, help="training steps to simulate (default: 1)"
+    )
     simulated.add_argument(
         "--trace", metavar="FILE", help="write the timeline as JSON for Chrome and Perfetto"
     )
@@ -35,7 +37,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--message-limit",
         type=int,
         metavar="N",
-        help="with events: simulate up to N messages, in place of 5,000,000 (about four minutes)",
+        help="with events: simulate up to N messages (default: 5,000,000, about four minutes)",
     )
     simulated.add_argument("--json", action="store_true", help="print JSON in SI units")
     simulated.set_defaults(command=_simulate)

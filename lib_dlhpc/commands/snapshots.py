@@ -1,4 +1,4 @@
-"""`dlhpc snapshots ...`: the versions of a run's state: look at them, go back, branch off, clean up."""
+"""`dlhpc snapshots ...`: the versions of a run's state: list, restore, branch, collect garbage."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: "Subparsers") -> None:
-    """Add `snapshots` and what it can do to the command line."""
+    """Add `snapshots` and its actions to the command line."""
     parser = subparsers.add_parser(
         "snapshots",
         help="versions of a run's state: log, show, diff, find, branch, tag, restore, gc, verify",
@@ -30,7 +30,10 @@ def add(subparsers: "Subparsers") -> None:
     one = _add(actions, "show", _show, "show what a version holds")
     one.add_argument("version", metavar="VERSION")
     two = _add(
-        actions, "diff", _diff, "show which arrays two versions share, and how far they are apart"
+        actions,
+        "diff",
+        _diff,
+        "show which arrays two versions share, and the differences of the others",
     )
     two.add_argument("first", metavar="VERSION")
     two.add_argument("second", metavar="VERSION")
@@ -41,14 +44,16 @@ def add(subparsers: "Subparsers") -> None:
         metavar="CONDITION",
         help='such as "accuracy > 0.9" or "step <= 100"',
     )
-    branch = _add(actions, "branch", _branch, "begin a branch at a version; without one, list them")
+    branch = _add(
+        actions, "branch", _branch, "start a branch at a version; without VERSION, list branches"
+    )
     branch.add_argument("version", nargs="?", metavar="VERSION")
     branch.add_argument("--name", help="of a branch in the store")
     branch.add_argument(
         "--out", metavar="DIR", help="a new run folder, for `dlhpc run --resume DIR`"
     )
     branch.add_argument("more", nargs="*", help=argparse.SUPPRESS)
-    mark = _add(actions, "tag", _tag, "give a version a name that stays; without one, list them")
+    mark = _add(actions, "tag", _tag, "give a version a permanent name; without VERSION, list tags")
     mark.add_argument("version", nargs="?", metavar="VERSION")
     mark.add_argument("name", nargs="?")
     forget = _add(
@@ -65,12 +70,12 @@ def add(subparsers: "Subparsers") -> None:
         "--keep-last",
         type=int,
         metavar="N",
-        help="of each branch only the N newest, and the tagged",
+        help="keep only the N newest of each branch, and tagged ones",
     )
     collect.add_argument(
-        "--dry-run", action="store_true", help="say what would go, and remove nothing"
+        "--dry-run", action="store_true", help="print what would be removed, and remove nothing"
     )
-    _add(actions, "verify", _verify, "look at every byte; exits 1 and tells every problem")
+    _add(actions, "verify", _verify, "check every byte; exits 1 and prints every problem")
 
 
 def _add(
@@ -104,7 +109,7 @@ def _log(options: argparse.Namespace) -> int:
     for line in tree(versions, labels(store), store.damaged()):
         print(line)
     if not versions and not store.damaged():
-        print(f"{store.folder}: no version was saved yet.", file=sys.stderr)
+        print(f"{store.folder}: no version saved yet.", file=sys.stderr)
     return _report(broken(store, options.run))
 
 
@@ -156,7 +161,7 @@ def _find(options: argparse.Namespace) -> int:
     found = store.find(*options.condition)
     _print(store, found)
     if not found:
-        print(f"None of {len(store.log())} versions meets that.", file=sys.stderr)
+        print(f"None of {len(store.log())} versions matches.", file=sys.stderr)
     return 0
 
 
@@ -187,7 +192,7 @@ def _branch(options: argparse.Namespace) -> int:
     made = begin_run(Path(options.out), store, version, plan.every)
     print(
         f"{options.out}: branch {made.branch} begins at {version.name};"
-        f" dlhpc run {options.out}/experiment.toml --resume {options.out} goes on from there"
+        f" dlhpc run {options.out}/experiment.toml --resume {options.out} resumes it"
     )
     return 0
 
@@ -219,10 +224,10 @@ def _forget(options: argparse.Namespace) -> int:
         else f"{alone} versions were"
     )
     print(
-        f"{options.name} is forgotten; {lost} reached by it alone{', for gc to remove' * (alone > 0)}"
+        f"{options.name} is removed; {lost} reachable only from it{', for gc to remove' * (alone > 0)}"
     )
     for run in runs:
-        print(f"{run} went on from it: it cannot be resumed now")
+        print(f"{run} continues this branch: it cannot be resumed now")
     return 0
 
 
@@ -240,7 +245,7 @@ def _gc(options: argparse.Namespace) -> int:
     store = _store(options)
     swept = store.gc(options.keep_last, options.dry_run)
     many = len(swept.versions)
-    would = "would go" if options.dry_run else "is forget" if many == 1 else "are forget"
+    would = "would go" if options.dry_run else "is gone" if many == 1 else "are gone"
     for version in swept.versions:
         print(f"{version.name}, step {version.step}")
     print(
@@ -256,5 +261,5 @@ def _verify(options: argparse.Namespace) -> int:
     names = broken(store, options.run) if problems else []
     _report([text for text in problems if not any(more.startswith(text) for more in names)] + names)
     if not problems:
-        print(f"{store.folder}: {len(store.log())} versions, every byte as it was written")
+        print(f"{store.folder}: {len(store.log())} versions, every byte intact")
     return int(bool(problems))

@@ -1,4 +1,4 @@
-"""What the names in a snapshot store stand for, in words: labels, those that are broken, what one alone reaches."""
+"""Names in a snapshot store: labels of versions, broken names, versions reachable from one name only."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -22,22 +22,22 @@ def labels(store: "SnapshotStore") -> dict[str, list[str]]:
 
 
 def broken(store: "SnapshotStore", run: str) -> list[str]:
-    """Return which names of branches and tags stand for nothing that can be read, and what mends each."""
+    """Return the branches and tags without a readable version, and how to repair each."""
     from lib_dlhpc.storage.snapshots.refs import LEGAL
 
-    heads: list[tuple[str, str, str]] = []  # first, for a run may be saving
+    heads: list[tuple[str, str, str]] = []  # before the log: a run may be saving
     for refs in (store.branches, store.tags):
         for name in refs.names():
             anew = f"branch {run} VERSION --name {name}"
             anew = anew if refs is store.branches else f"tag {run} VERSION {name}"
             mend = (
-                f"`dlhpc snapshots forget {run} {name}`, then `dlhpc snapshots {anew}`, mends it."
+                f"`dlhpc snapshots forget {run} {name}`, then `dlhpc snapshots {anew}`, repairs it."
             )
             if not LEGAL.fullmatch(name):
-                mend = f"Remove {refs.folder / name}, which is none of the store's."
+                mend = f"Remove {refs.folder / name}, which does not belong to the store."
             try:
                 identity = refs.get(name)
-                problem = f"{refs.kind} {name}: version {identity[:7]} is damaged or not there."
+                problem = f"{refs.kind} {name}: version {identity[:7]} is damaged or missing."
                 heads += [(identity, problem, mend)] if identity else []
             except SpecError as error:
                 heads.append(("", str(error), mend))
@@ -46,7 +46,7 @@ def broken(store: "SnapshotStore", run: str) -> list[str]:
 
 
 def takes(store: "SnapshotStore", run: Path, name: str) -> tuple[int, list[Path]]:
-    """Return how many versions only a name reaches, and the run folders near the store that go on from it."""
+    """Return how many versions are reachable only from a name, and the nearby run folders that continue it."""
     from lib_dlhpc.storage.snapshots.plan import FILE, read_plan
 
     parents = {version.id: version.parent for version in store.log()}

@@ -1,4 +1,4 @@
-"""`dlhpc store pack | ls | cat | verify`: a folder packed into partitions, and what is in them."""
+"""`dlhpc store pack | ls | cat | verify`: pack a folder into partitions, and inspect them."""
 
 import argparse
 import os
@@ -16,28 +16,30 @@ if TYPE_CHECKING:
     from lib_dlhpc.storage.packed import PackedStore
 
 CODECS = ("none", "zlib", "zstd")
-MANY = 10_000  # names; to compare with more takes seconds
+MANY = 10_000  # names; comparing more takes seconds
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `store` and what it can do to the command line."""
+    """Add `store` and its actions to the command line."""
     store = subparsers.add_parser(
-        "store", help="pack a folder of files into a few partitions, and look into them"
+        "store", help="pack a folder of files into a few partitions, and inspect them"
     )
     actions = store.add_subparsers(required=True, metavar="ACTION")
 
-    one = actions.add_parser("pack", help="pack a folder; nothing is published unless all is")
-    one.add_argument("folder", metavar="DIR", help="the folder to pack; it stays as it is")
-    one.add_argument("store", metavar="STORE", help="the new store, a folder that is not there yet")
+    one = actions.add_parser("pack", help="pack a folder, all or nothing")
+    one.add_argument("folder", metavar="DIR", help="the folder to pack, which stays unchanged")
+    one.add_argument(
+        "store", metavar="STORE", help="the new store, a folder that does not exist yet"
+    )
     one.add_argument("--partitions", type=int, default=8, metavar="N", help="default: 8")
     one.add_argument("--codec", default="none", help=f"one of {', '.join(CODECS)} (default: none)")
     one.set_defaults(command=_pack)
 
-    listed = actions.add_parser("ls", help="list what is in a store, or in a folder of it")
+    listed = actions.add_parser("ls", help="list a store, or a folder in it")
     listed.add_argument("store", metavar="STORE")
     listed.add_argument("path", nargs="?", default="", help="a name in the store (default: all)")
     listed.add_argument("-l", "--long", action="store_true", help="with sizes and times")
-    listed.add_argument("-R", "--recursive", action="store_true", help="with all that is below")
+    listed.add_argument("-R", "--recursive", action="store_true", help="with all subfolders")
     listed.set_defaults(command=_ls)
 
     shown = actions.add_parser("cat", help="write a file's content to the standard output")
@@ -45,7 +47,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     shown.add_argument("name", nargs="+", metavar="NAME")
     shown.set_defaults(command=_cat)
 
-    checked = actions.add_parser("verify", help="read all of it; exits 1 and tells every problem")
+    checked = actions.add_parser("verify", help="read all of it; exits 1 and prints every problem")
     checked.add_argument("store", metavar="STORE")
     checked.set_defaults(command=_verify)
 
@@ -116,7 +118,7 @@ def _print_line(store: "PackedStore", name: str, shown: str, long: bool) -> None
 
 
 def printable(name: str) -> str:
-    """A name as one line that any terminal takes."""
+    """Return a name as one printable line in the terminal's encoding."""
     shown = name if name.isprintable() else name.encode("unicode_escape", "replace").decode()
     encoding = sys.stdout.encoding or "utf-8"
     return shown.encode(encoding, "backslashreplace").decode(encoding)
@@ -138,7 +140,7 @@ def _cat(options: argparse.Namespace) -> int:
 
 
 def _name(store: "PackedStore", path: str) -> str:
-    """Return the name that a user's `path` means: ./a//b/ is a/b. Raises SpecError where there is none."""
+    """Return the normalized name of a user's `path`: ./a//b/ is a/b. Raises SpecError if it does not exist."""
     name = os.path.normpath(f"/{path}").lstrip("/")
     if name and not store.exists(name):
         raise SpecError(f"{path}: the store has no such file or folder.{_near(store, name)}")
@@ -146,7 +148,7 @@ def _name(store: "PackedStore", path: str) -> str:
 
 
 def _near(store: "PackedStore", name: str) -> str:
-    """Suggest a name from the same folder, unless it holds so many that the search would take long."""
+    """Suggest a name from the same folder, unless it holds too many."""
     above = os.path.dirname(name)
     beside = store.listdir(above) if store.exists(above) and store.stat(above).is_dir else []
     names = [f"{above}/{last}" if above else last for last in beside]
@@ -165,5 +167,5 @@ def _verify(options: argparse.Namespace) -> int:
     if problems:
         print(f"{options.store}: {_many(len(problems), 'problem')}", file=sys.stderr)
         return 1
-    print(f"{options.store}: all right; {_summary(load_manifest(Path(options.store)))}")
+    print(f"{options.store}: no problems; {_summary(load_manifest(Path(options.store)))}")
     return 0

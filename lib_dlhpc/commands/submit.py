@@ -1,4 +1,4 @@
-"""`dlhpc submit FILE --to slurm -n 4`: the same run as a job of a batch system, or of this machine.
+"""`dlhpc submit FILE --to slurm -n 4`: a run as a job of a batch system, or of this machine.
 
 FILE may also be a notebook or a program: see `submit_task`.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch import BatchJob, Site
     from lib_dlhpc.spec.experiment import Experiment
 
-PAUSE = 0.2  # s between two looks at a job that is waited for
+PAUSE = 0.2  # s between two polls of a job
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,14 +26,14 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one = subparsers.add_parser(
         "submit",
         help="train for real as a job of a batch system: Slurm, PBS, LSF, Flux; a notebook or a program, too",
-        description="Hands the run in and returns; dlhpc jobs lists it, tells how it is and cancels it. What"
-        " comes of it is in the run folder, as of dlhpc run. --to local makes it a job of this machine."
-        " A notebook (.ipynb) is executed, with --set NAME=VALUE for the names of its cell with the tag"
-        " 'parameters'; a program (.py) is run on all ranks, with the words that stand after it.",
+        description="Submits the run and returns; dlhpc jobs lists, explains and cancels it. The results"
+        " are in the run folder, as with dlhpc run. --to local makes it a job of this machine."
+        " A notebook (.ipynb) is executed, with --set NAME=VALUE for the names in its cell tagged"
+        " 'parameters'; a program (.py) runs on all ranks, with the arguments after it.",
     )
     add_experiment(one, held=", a notebook or a program (default: that of --resume)")
     one.add_argument(
-        "words", nargs="*", help="what a program is given; after -- if it begins with -"
+        "words", nargs="*", help="arguments of a program; after -- if they begin with -"
     )
     one.add_argument("--to", help="slurm, pbs, lsf, flux or local (default: the site's, or local)")
     one.add_argument(
@@ -48,21 +48,21 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
     )
     one.add_argument("--out", metavar="DIR", help="the run folder (default: a new one here)")
-    one.add_argument("--time", metavar="T", help="ended after this, such as 10min or 2h")
-    one.add_argument("--resume", metavar="DIR", help="go on from the snapshot of a run folder")
+    one.add_argument("--time", metavar="T", help="time limit, such as 10min or 2h")
+    one.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
     one.add_argument(
-        "--snapshot-every", metavar="N", help="keep versions: N steps apart, or 'epoch'"
+        "--snapshot-every", metavar="N", help="save versions every N steps, or every 'epoch'"
     )
-    one.add_argument("--from", dest="origin", metavar="RUN@VERSION", help="begin at a version")
-    one.add_argument("--account", help="whom to charge, in place of the site's")
-    one.add_argument("--partition", help="the queue, in place of the site's")
+    one.add_argument("--from", dest="origin", metavar="RUN@VERSION", help="start from a version")
+    one.add_argument("--account", help="account to charge, overrides the site's")
+    one.add_argument("--partition", help="partition or queue, overrides the site's")
     one.add_argument(
         "--sweep",
         metavar="KEY=A,B",
         help="a run for each value, such as strategy.batch=8,16,32, in folders below --out: one job"
         " array with Slurm, else one job each",
     )
-    one.add_argument("--wait", action="store_true", help="until it has ended; tell what came of it")
+    one.add_argument("--wait", action="store_true", help="wait for the end; print the result")
     one.set_defaults(command=_submit)
 
 
@@ -77,7 +77,7 @@ def _submit(options: argparse.Namespace) -> int:
     if is_task(options):
         return _task(options)
     if options.words:
-        raise SpecError(f"{options.words[0]}: only a program (.py) takes words after its name.")
+        raise SpecError(f"{options.words[0]}: only a program (.py) takes arguments.")
     if options.sweep:
         return _sweep(options)
     experiment = read(options.experiment or f"{options.resume}/experiment.toml", options.set)
@@ -111,7 +111,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if not equals or not values:
         raise SpecError(f"--sweep {options.sweep}: expected KEY=A,B, such as strategy.batch=8,16.")
     if options.resume or options.origin or not options.out:
-        raise SpecError("--sweep makes new runs: name the folder that is to hold them with --out.")
+        raise SpecError("--sweep makes new runs: name their parent folder with --out.")
     base = read(options.experiment, options.set)
     runs = {}
     for value in values.split(","):
@@ -120,7 +120,9 @@ def _sweep(options: argparse.Namespace) -> int:
     for run in runs.values():
         check_fits(run)
     if len(set(ranks.values())) > 1:
-        raise SpecError(f"--sweep {options.sweep}: these have other numbers of ranks; give -n.")
+        raise SpecError(
+            f"--sweep {options.sweep}: settings need different numbers of ranks; give -n."
+        )
     jobs = submit_sweep(
         runs, next(iter(ranks.values())), options.out, options.to, _site(options)[0], options.time,
         options.snapshot_every,
@@ -131,7 +133,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
-    """Return the site and the time limit; a run that is resumed without either goes where it was."""
+    """Return the site and the time limit; a resumed run defaults to its previous site."""
     from lib_dlhpc.launch import Site, load_site
     from lib_dlhpc.launch.jobs import TICKET, read_ticket
 
@@ -153,17 +155,15 @@ def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
 def _report(job: "BatchJob") -> int:
     from lib_dlhpc.launch.limits import CHECKED
 
-    print(f"{job.label} is {job.state}; all of it comes into {job.folder}")
-    print(f"  dlhpc jobs why {job.folder}    how it is; cancel in place of why ends it", flush=True)
+    print(f"{job.label} is {job.state}; run folder: {job.folder}")
+    print(f"  dlhpc jobs why {job.folder}    its state; `cancel` ends it", flush=True)
     if job.ticket.site.scheduler not in CHECKED:
-        print(
-            "  not checked: whether its queue has so many nodes and allows so much time", flush=True
-        )
+        print("  not checked: node and time limits of its queue", flush=True)
     return 0
 
 
 def _follow(job: "BatchJob", experiment: "Experiment") -> int:
-    """Tell each state as it comes, then what came of the run. Ctrl-C leaves the job where it is."""
+    """Print each state as it comes, then the result. Ctrl-C leaves the job running."""
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
@@ -174,20 +174,18 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
         while state not in ENDS:
             state = job.state
             words = job.why() if state == "queued" else f"{job.label} is {state}."
-            if words != shown:  # a queued job may have another reason each time
+            if words != shown:  # a queued job's reason may change
                 shown = words
                 print(f"dlhpc: {shown}", file=sys.stderr, flush=True)
             time.sleep(PAUSE)
         result = job.wait()
         text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
         predicted = on_ranks.check_fits(experiment)
-        ticket = job.ticket  # a scheduler gives each rank a core
-        room = None if ticket.site.scheduler == "local" else ticket.ranks
-        print("\n".join([text, *on_ranks.beside(experiment, predicted, result, room), where]))
+        ticket = job.ticket  # a scheduler allocates a core to each rank
+        cores = None if ticket.site.scheduler == "local" else ticket.ranks
+        print("\n".join([text, *on_ranks.beside(experiment, predicted, result, cores), where]))
     except KeyboardInterrupt:
-        text = (
-            f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."
-        )
+        text = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
         raise KeyboardInterrupt(text) from None
     except JobError as error:
         print(f"dlhpc: {error}", file=sys.stderr)

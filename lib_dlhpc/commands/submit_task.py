@@ -1,4 +1,4 @@
-"""`dlhpc submit notebook.ipynb` and `dlhpc submit program.py`: a job that does other than train an experiment."""
+"""`dlhpc submit notebook.ipynb` and `dlhpc submit program.py`: a job other than training."""
 
 import argparse
 import sys
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch.task import Task
 
 ENDINGS = (".ipynb", ".py")
-PAUSE = 0.2  # s between two looks at a job that is waited for
-OF_A_RUN = ("resume", "snapshot_every", "origin", "sweep")  # options that only an experiment has
+PAUSE = 0.2  # s between two polls of a job
+OF_A_RUN = ("resume", "snapshot_every", "origin", "sweep")  # options of experiments only
 
 
 def is_task(options: argparse.Namespace) -> bool:
-    """Whether it is a notebook or a program that is handed in, and not an experiment."""
+    """Whether a notebook or a program is submitted, not an experiment."""
     return Path(options.experiment or "").suffix in ENDINGS
 
 
 def task_of(options: argparse.Namespace) -> "Task":
-    """Return the task that a command line asks for. Raises SpecError."""
+    """Return the task of a command line. Raises SpecError."""
     from lib_dlhpc.launch.notebook import notebook
     from lib_dlhpc.launch.task import program
 
@@ -34,7 +34,7 @@ def task_of(options: argparse.Namespace) -> "Task":
             raise SpecError(f"{path}: --{name.replace('_', '-')} is for an experiment.")
     if Path(path).suffix == ".py":
         if options.set:
-            raise SpecError(f"{path}: --set is for a notebook; a program's words stand after it.")
+            raise SpecError(f"{path}: --set is for a notebook; a program's arguments follow it.")
         return program(path, *options.words)
     if options.words:
         raise SpecError(f"{path}: a notebook takes --set NAME=VALUE, not {options.words[0]!r}.")
@@ -42,7 +42,7 @@ def task_of(options: argparse.Namespace) -> "Task":
 
 
 def follow(job: "BatchJob") -> int:
-    """Wait until the job has ended; print what it has printed as it comes. Ctrl-C leaves the job where it is."""
+    """Wait until the job has ended; print its output as it comes. Ctrl-C leaves the job running."""
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.task import printed
 
@@ -58,9 +58,7 @@ def follow(job: "BatchJob") -> int:
             if state not in ENDS:
                 time.sleep(PAUSE)
     except KeyboardInterrupt:
-        message = (
-            f"Nobody waits any more; {job.label} goes on. dlhpc jobs cancel {job.folder} ends it."
-        )
+        message = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
         raise KeyboardInterrupt(message) from None
     if state == "done":
         return 0

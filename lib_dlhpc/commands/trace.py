@@ -1,4 +1,4 @@
-"""`dlhpc trace`: what happened when, on which rank: recorded, shown, analysed, and taken to other formats.
+"""`dlhpc trace`: record, show, analyze and convert traces of all ranks.
 
 An action is a parser and a function (options -> exit status), added in `add` below.
 """
@@ -18,11 +18,13 @@ FILE = (
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `trace` and its actions to the command line."""
     trace = subparsers.add_parser(
-        "trace", help="record, show, analyse and convert traces: what each rank does when"
+        "trace", help="record, show, analyze and convert traces: what each rank does when"
     )
     actions = trace.add_subparsers(required=True, metavar="ACTION")
 
-    show = actions.add_parser("show", help="what a trace has: ranks, span, events, time by region")
+    show = actions.add_parser(
+        "show", help="contents of a trace: ranks, span, events, time by region"
+    )
     show.add_argument("files", nargs="+", metavar="FILE", help=FILE)
     show.add_argument("--json", action="store_true", help="print JSON in SI units")
     show.set_defaults(command=_show)
@@ -34,16 +36,16 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " an OTF2 archive). Several IN are traces of torch.profiler, one a rank.",
     )
     convert.add_argument("files", nargs="+", metavar="IN", help=FILE)
-    convert.add_argument("out", metavar="OUT", help="what to write; replaced if it is there")
+    convert.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
     convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
     convert.set_defaults(command=_convert)
 
     analyse = actions.add_parser(
         "analyse",
-        help="what limits a run: waits, imbalance, slow links and disks, efficiencies",
-        description="Says first what limits the run, then what was found and where to look. Whatever costs"
+        help="what limits a run: wait states, imbalance, slow links and disks, efficiencies",
+        description="Prints what limits the run, then the findings and where to look. Anything that costs"
         " less than 2 % of the run, or is within its scatter, is no finding. A trace of fewer than about 25 steps"
-        " may be too short for one, and then this is said.",
+        " may be too short for findings; the report then says so.",
     )
     analyse.add_argument("files", nargs="+", metavar="FILE", help=FILE)
     analyse.add_argument("--json", action="store_true", help="print JSON in SI units")

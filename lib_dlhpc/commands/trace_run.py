@@ -1,4 +1,4 @@
-"""`dlhpc trace run` and `gather`: a program on ranks, traced; and what the ranks of one left, put together."""
+"""`dlhpc trace run` and `gather`: trace a program on ranks; assemble the records of its ranks."""
 
 import argparse
 import sys
@@ -15,8 +15,8 @@ def add_run(actions: Any) -> None:
         "run",
         usage="dlhpc trace run [-h] [-n RANKS] [--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]",
         help="run an mpi4py program on ranks and record its calls",
-        description="The program needs no change. What comes before it is for dlhpc, what comes after it for"
-        " the program, whose input and output are those of this command, as is its exit status.",
+        description="The program needs no change. Arguments before it are for dlhpc, those after it for"
+        " the program. Input, output and exit status are the program's.",
     )
     run.add_argument("-n", type=int, default=2, metavar="RANKS", help="default: 2")
     run.add_argument(
@@ -30,12 +30,12 @@ def add_run(actions: Any) -> None:
 
     gather = actions.add_parser(
         "gather",
-        help="put together what the ranks of a traced program left in a folder",
+        help="assemble the records that the ranks of a traced program left in a folder",
         description="For a program that a batch system starts:"
         " srun python -m lib_dlhpc.launch.traced FOLDER PROGRAM ...",
     )
     gather.add_argument("folder", metavar="FOLDER")
-    gather.add_argument("out", metavar="OUT", help="what to write; replaced if it is there")
+    gather.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
     gather.set_defaults(command=_gather)
 
 
@@ -51,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     except SpecError as error:
         if any(folder.iterdir()):
             owned.keep_folder(folder)
-            raise SpecError(f"{error} What the ranks took down is in {folder}.") from None
+            raise SpecError(f"{error} The ranks' records are in {folder}.") from None
         owned.remove_folder(folder)
         raise
     owned.remove_folder(folder)
@@ -66,7 +66,7 @@ def _gather(options: argparse.Namespace) -> int:
 
 
 def _check(out: Path) -> None:
-    """Raise SpecError now, before a program has run for hours, where its trace cannot be written."""
+    """Raise SpecError before the run if its trace cannot be written."""
     from lib_dlhpc.timeline import from_rows
     from lib_dlhpc.timeline.formats import write
 

@@ -1,14 +1,14 @@
-"""One experiment, every way there is to know its time: predicted, simulated, measured, side by side.
+"""Compare one experiment's predicted, simulated and measured step time.
 
 comparison.py  compare(experiment, ranks): a Comparison, term by term, with bands and a verdict
 sweep.py       the same for each of several settings;  sweep_text.py: in a terminal
-placed.py      the experiment on this machine, with what `dlhpc calibrate` measured
-short.py       as many steps of it as it takes
-steady.py      what a step of a real run costs: the median of its steady steps, by cause
-load.py        what other processes take of the machine, and when that is too much for a verdict
-here.py        what a run should take on this machine, in a sentence
-bands.py       what a prediction may be off by where its machine was measured
-verdict.py     which term is off most, and what that suggests
+placed.py      the experiment mapped onto this machine, with the numbers of `dlhpc calibrate`
+short.py       the experiment cut to as many steps as a measurement needs
+steady.py      the cost of a step in a real run: the median of its steady steps, by cause
+load.py        load by other processes, and when it is too high for a verdict
+here.py        one sentence: the predicted step time on this machine
+bands.py       uncertainty of a prediction from the intervals of a measured machine
+verdict.py     the term with the largest error, and its likely cause
 text.py        the table and the bars in a terminal; plain values for JSON
 """
 

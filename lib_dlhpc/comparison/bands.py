@@ -1,14 +1,12 @@
-"""What a prediction may be off by where its machine was measured: each number drawn from its 90 % interval.
+"""Uncertainty bands of a prediction: each measured number of the machine is drawn from its 90 % interval.
 
-The draws go through the closed form at once, as arrays; the 5 % and 95 % quantiles of what comes out are the
-band. Draws of a number are spread evenly over its distribution (a Latin hypercube: McKay, Beckman &
-Conover 1979), so that few of them do.
+The closed form takes all draws at once, as arrays. The band spans the 5 % and 95 % quantiles of the results. A Latin
+hypercube (McKay, Beckman & Conover 1979) stratifies the draws of each number, so few draws suffice.
 
-What is the same for all parts of a step is one draw for all: layers and updates share device.slowdown, whose
-interval holds the misfit of whole networks and the spread of real runs at several moments of the calibration,
-messages share intra_node.efficiency, likewise. Other numbers are drawn apart from each other. A band does not hold
-what no calibration has met: other programs at work, another day's clock, ways to share out a network that its
-runs do not have.
+Effects common to all parts of a step are one draw: layers and updates share device.slowdown, whose interval covers the
+misfit of whole networks and the spread of real runs over the calibration; messages share intra_node.efficiency in the
+same way. All other numbers are drawn independently. A band does not cover what no calibration run met: load by other
+processes, another clock frequency, other ways to partition a network.
 """
 
 import math
@@ -27,19 +25,19 @@ from lib_dlhpc.spec.measured import ROUNDED, value_of
 from lib_dlhpc.spec.units import count
 
 Band: TypeAlias = tuple[float, float]
-DRAWS, DRAWS_OF_A_SPLIT = 400, 100  # networks that are split are predicted one after another
-SHARE = 0.9  # of what is measured lies within a band, if its machine's intervals are true
+DRAWS, DRAWS_OF_A_SPLIT = 400, 100  # partitioned networks are predicted one at a time
+SHARE = 0.9  # of measurements lie within a band if the machine's intervals are right
 SEED = 20  # the same draws every time
-SMALLEST = 1e-3  # of its value: the least that a number is drawn as
+SMALLEST = 1e-3  # smallest draw, as a fraction of the value
 ALL = "one step"
 
 
 def bands(experiment: Experiment, left_out: Sequence[str] = ()) -> dict[str, Band]:
-    """Return (low, high) s of a step and of each of its terms, by name; nothing where the machine says no intervals.
+    """Return (low, high) s of a step and of each of its terms, by name; empty for a machine without intervals.
 
-    "one step" is the whole of it, less the terms that are left out. A band holds what the machine's own numbers give,
-    though their intervals may all lie on one side of them. Raises SpecError where the drawn numbers contradict what
-    the experiment says.
+    "one step" is the total without the terms in left_out. A band always contains the prediction from the machine's own
+    numbers, even if their intervals lie on one side of them. Raises SpecError where drawn numbers contradict the
+    experiment.
     """
     machine = experiment.machine
     intervals = machine.measured.intervals if machine.measured else {}
@@ -53,7 +51,7 @@ def bands(experiment: Experiment, left_out: Sequence[str] = ()) -> dict[str, Ban
 
 
 def seconds_of(prediction: Breakdown, left_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Return s of a step and of each of its terms, by name, without those that are left out."""
+    """Return s of a step and of each of its terms, by name, without those in left_out."""
     terms = prediction.terms
     less = sum(terms.pop(name) for name in left_out)
     return {ALL: prediction.step_time - less, **terms}
@@ -62,10 +60,9 @@ def seconds_of(prediction: Breakdown, left_out: Sequence[str] = ()) -> dict[str,
 def widened(
     known: Mapping[str, Band], own: Mapping[str, float], edges: Sequence[Mapping[str, float]]
 ) -> dict[str, Band]:
-    """Return bands that also hold what `edges` say of the same terms: the step at other slowdown factors.
+    """Return bands widened by `edges`: the same terms at other slowdown factors.
 
-    How far the machine's numbers are off and how far it slows down have nothing to do with each other, so their
-    factors add up in quadrature.
+    Errors of the machine's numbers and of its slowdown are independent, so their log factors add in quadrature.
     """
     found = {}
     for name, (low, high) in known.items():
@@ -81,12 +78,11 @@ def widened(
 def carried(
     known: Mapping[str, Band], predicted: Mapping[str, float], own: Mapping[str, float]
 ) -> dict[str, Band]:
-    """Return the bands of another way to know a step: it may be off by the same factor as the prediction.
+    """Return the bands of a simulation: its relative error is that of the prediction.
 
-    A simulation has the same numbers of the same machine, so what is wrong with them is wrong with it by about
-    as much. To draw them anew and play each draw would say the same, hundreds of times as slowly, with the luck
-    of the simulated jitter on top. Where both ways agree, so do their bands. predicted, own: s by name, the whole
-    step among them; own s of what is not predicted at all may be off by as many s as the prediction.
+    A simulation uses the same numbers of the same machine, so their errors affect it about as much. Simulating each
+    draw would give the same bands, hundreds of times slower and with simulated jitter on top. predicted, own: s by
+    name, including the whole step. A term without a prediction gets the prediction's absolute error.
     """
     found = {}
     for name, (low, high) in known.items():
@@ -99,7 +95,7 @@ def carried(
 
 
 def calibration_of(machine: Machine) -> str:
-    """Return when and where a machine's numbers were measured, in words; "" where they were not."""
+    """Return when and where a machine's numbers were measured, as text; "" for a machine that was not measured."""
     where = machine.measured
     if where is None:
         return ""
@@ -107,9 +103,9 @@ def calibration_of(machine: Machine) -> str:
 
 
 def drawn_machine(machine: Machine, intervals: Mapping[str, Band], draws: int) -> Machine:
-    """Return the machine with each number that has an interval drawn from it, (draws,) each.
+    """Return the machine with an array of (draws,) for each number that has an interval.
 
-    A number outside its own interval is not the one that was measured: somebody set it, and it is taken as it is.
+    A number outside its interval was set by the user after the measurement; it stays as it is.
     """
     rng = np.random.default_rng(SEED)
     for name, (low, high) in intervals.items():
@@ -124,24 +120,24 @@ def _holds(machine: Machine, name: str, low: float, high: float) -> bool:
     try:
         value = value_of(machine, name)
     except (KeyError, AttributeError):
-        return False  # it has no such number
+        return False  # the machine has no such number
     return bool(low * (1 - ROUNDED) <= value <= high * (1 + ROUNDED))
 
 
-def _changed(noun: Any, keys: list[str], low: float, high: float, places: NDArray[Any]) -> Any:
-    """Return a noun with the number at `keys` drawn between."""
+def _changed(spec: Any, keys: list[str], low: float, high: float, places: NDArray[Any]) -> Any:
+    """Return a spec object with the number at `keys` drawn from (low, high)."""
     if not keys:
-        return _draw(float(noun), low, high, places)
+        return _draw(float(spec), low, high, places)
     head, *rest = keys
-    if isinstance(noun, Mapping):
-        return {**noun, head: _changed(noun[head], rest, low, high, places)}
-    return replace(noun, **{head: _changed(getattr(noun, head), rest, low, high, places)})
+    if isinstance(spec, Mapping):
+        return {**spec, head: _changed(spec[head], rest, low, high, places)}
+    return replace(spec, **{head: _changed(getattr(spec, head), rest, low, high, places)})
 
 
 def _draw(value: float, low: float, high: float, places: NDArray[Any]) -> NDArray[Any]:
     """Return the quantiles at `places` of two half normal distributions that meet at `value`.
 
-    Of the logarithm where the interval is above 0, for rates and times are off by factors.
+    In the logarithm where the interval is above 0: errors of rates and times are factors.
     """
     edge = NormalDist().inv_cdf((1 + SHARE) / 2)
     at = np.array([NormalDist().inv_cdf(place) for place in places]) / edge
@@ -155,6 +151,6 @@ def _draw(value: float, low: float, high: float, places: NDArray[Any]) -> NDArra
 
 def _band(seconds: Any, own: Any) -> Band:
     edges = [(1 - SHARE) / 2, (1 + SHARE) / 2]
-    # "hazen": of n values the first stands for the place 0.5 / n, as drawn.
+    # "hazen": the first of n values is the quantile 0.5 / n, as in the draws.
     low, high = np.quantile(np.atleast_1d(seconds), edges, method="hazen")
     return min(float(low), float(own)), max(float(high), float(own))

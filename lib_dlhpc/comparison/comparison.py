@@ -1,4 +1,4 @@
-"""compare(experiment): the same steps predicted, simulated in both fidelities and run, term by term."""
+"""compare(experiment): the same steps predicted, simulated at both fidelities and run, term by term."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,32 +28,32 @@ from lib_dlhpc.timeline.store import load
 
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
-SIMULATED_STEPS = 100  # simulated steps of a few ranks, so that the jitter evens out; fewer of many
+SIMULATED_STEPS = 100  # simulated steps on a few ranks, to average the jitter; fewer on many ranks
 SECONDS = 5.0  # of real steps, about
-PAUSE = 0.05  # s between two looks at a run
-BESIDE = 0.3  # s of other runs before and after a run; each of them is run once at least
-GOING_ON = ("queued", "running")  # states of a run that is not at an end
+PAUSE = 0.05  # s between two polls of a run
+BESIDE = 0.3  # s of probe runs before and after a run; each probe runs at least once
+GOING_ON = ("queued", "running")  # states of a run that has not ended
 
 Begin = Callable[..., Job]
-# Called while a run is going on; what it raises ends the run.
+# Called while a run is in progress; an exception from it ends the run.
 Look = Callable[[Job], None]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One step four ways: s by cause and way, and by how much each way may be off."""
+    """One step, up to four ways: s by cause and way, with the uncertainty of each way."""
 
     placed: Placed
     terms: Mapping[str, Mapping[str, float]]  # name -> way -> s
     step: Mapping[str, float]  # way -> s
     spread: Band  # of measured steps, from p10 to p90
-    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90 % of what it may be
-    steps: int  # real ones that were looked at
+    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90 % band
+    steps: int  # measured steps that count
     notes: tuple[str, ...] = ()
     folder: Path | None = None
-    slowdown: Slowdown | None = None  # slowdown factors of these minutes; None: not known
+    slowdown: Slowdown | None = None  # slowdown factors during the run; None: unknown
     load: Load = field(default_factory=Load)
-    # Terms that a run here does not have, and no step of this comparison: name -> way -> s
+    # Terms that a run here lacks, excluded from every step of this comparison: name -> way -> s
     not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def no_verdict(self) -> str:
-        """Why the run is not judged, in a sentence; "" if it is."""
+        """Why the run gets no verdict, in a sentence; "" if it gets one."""
         if self.oversubscribed:
             ranks, cores = count(self.placed.ranks, "rank"), count(self.placed.cores, "core")
             fewer = count(self.placed.cores, "rank")
@@ -73,13 +73,13 @@ class Comparison:
         return too_busy(self.load, *self.spread, self.steps, alike)
 
     def error(self, way: str, name: str = ALL) -> float | None:
-        """Return (way - measured) / measured of a step or a term; None where nothing of it was measured."""
+        """Return (way - measured) / measured of a step or a term; None without a measurement."""
         of = self.step if name == ALL else self.terms[name]
         measured = of.get("measured", 0.0)
         return of[way] / measured - 1 if measured and way in of else None
 
     def inside(self, way: str = "predicted") -> bool | None:
-        """Return whether the measured step lies in the band of a way; None without a band, or a verdict."""
+        """Return whether the measured step lies within the band of a way; None without a band or a verdict."""
         if self.no_verdict:
             return None
         band = self.bands.get(way, {}).get(ALL)
@@ -99,7 +99,7 @@ class Comparison:
 
 
 def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
-    """Start a run here; where this machine was measured, its ranks tell what pace it has at that moment."""
+    """Start a run here; on a calibrated machine its ranks also run probes, which measure the current slowdown."""
     calibrated = experiment.machine.measured is not None and ranks <= cores()
     return start(experiment, ranks, folder, beside=BESIDE if calibrated else 0.0)
 
@@ -114,10 +114,10 @@ def compare(
     look: Look = lambda job: None,
     begin: Begin = start_beside,
 ) -> Comparison:
-    """Predict, simulate and run some steps of an experiment on this machine, and lay them side by side.
+    """Predict, simulate and run some steps of an experiment on this machine.
 
-    ranks, machine: see `placed`. steps: to run; None: about so many as take `seconds`. folder: where the run
-    is kept; None: it is gone at the end. Raises SpecError for what cannot be run, JobError where the run fails.
+    ranks, machine: see `placed`. steps: to run; None: as many as take about `seconds`. folder: the run folder; None: a
+    temporary one. Raises SpecError for an experiment that cannot run, JobError if the run fails.
     """
     here = placed(experiment, ranks, machine)
     check_here(here)
@@ -128,7 +128,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of a step before it is run."""
+    """The predictions and simulations of a step."""
 
     placed: Placed
     terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
@@ -142,16 +142,16 @@ class Expected:
         return {way: sum(terms.values()) for way, terms in self.terms.items()}
 
     def at_slowdown(self, slowdown: Slowdown, spread: Slowdown = (1.0, 1.0)) -> "Expected":
-        """Return the same of a machine that takes so many times as long as its calibration says.
+        """Return the same for a machine slower than its calibration by these factors.
 
-        spread: factors by which these numbers may be off, up and down; bands widen by what that makes of a step.
+        spread: uncertainty of these factors, up and down; bands widen accordingly.
         """
         return estimated(_slower(self.placed, slowdown), spread)
 
     def steps_in(self, seconds: float) -> int:
-        """Return how many steps to run for about so many seconds; the fewest where ranks share cores."""
+        """Return how many steps take about `seconds`; FEWEST where ranks share cores."""
         if self.placed.oversubscribed:
-            return FEWEST  # nobody knows how long they take
+            return FEWEST  # their time is unpredictable
         return steps_in(seconds, self.step["predicted"])
 
 
@@ -162,7 +162,7 @@ def _slower(here: Placed, slowdown: Slowdown) -> Placed:
 
 
 def estimated(here: Placed, spread: Slowdown = (1.0, 1.0)) -> Expected:
-    """Predict a step and simulate it in both fidelities. What cannot be simulated is reported and left out.
+    """Predict a step and simulate it at both fidelities. A fidelity that cannot be simulated is left out, with a note.
 
     spread: see `Expected.at_slowdown`.
     """
@@ -193,7 +193,7 @@ def estimated(here: Placed, spread: Slowdown = (1.0, 1.0)) -> Expected:
 
 
 def _edges(here: Placed, spread: Slowdown) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return s of a step and its terms on a machine that is quicker by these factors, and on one that is slower."""
+    """Return s of a step and its terms on a machine faster by these factors, and on a slower one."""
     work, calls = spread
     quick, slow = (
         seconds_of(predict(_slower(here, factors).experiment), here.not_measured)
@@ -203,7 +203,7 @@ def _edges(here: Placed, spread: Slowdown) -> tuple[dict[str, Any], dict[str, An
 
 
 def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
-    """Return terms, or their bands, as a run out of core tells them: weights move as its backward pass goes."""
+    """Return terms, or their bands, as an offloaded run reports them: weights are updated within the backward pass."""
     both = np.add(of["backward"], of["update"])
     joined = tuple(both.tolist()) if both.ndim else float(both)
     return {**of, "backward": joined, "update": nothing}
@@ -213,9 +213,9 @@ def measured(
     here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
     begin: Begin = start_beside,
 ) -> Steps:  # fmt: skip
-    """Run so many steps and return them. The run's folder is gone unless one is named.
+    """Run `steps` steps and return them. Without `folder` the run folder is temporary.
 
-    Raises JobError where the run fails.
+    Raises JobError if the run fails.
     """
     short = shortened(here.experiment, steps)
     job = begin(short, here.ranks, folder)
@@ -240,14 +240,14 @@ def measured(
 
 
 def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
-    """Return measured terms in which what a rank does in place of one that is left out counts as other time."""
+    """Return measured terms without left_out; their time counts as other time."""
     less = sum(terms.get(name, 0.0) for name in left_out)
     kept = {name: seconds for name, seconds in terms.items() if name not in left_out}
     return {**kept, OTHER: kept.get(OTHER, 0.0) + less}
 
 
 def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
-    """Lay what was measured beside what was foretold, at the pace that the machine had beside the runs."""
+    """Compare measured runs with the expected step at the slowdown that the probes beside the runs measured."""
     from lib_dlhpc.comparison.verdict import verdict
 
     found, now, apart = steady(runs), slowdown_of(runs), 1.0

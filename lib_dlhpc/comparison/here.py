@@ -1,4 +1,4 @@
-"""What a run on this machine should take, for whoever has just run it: a sentence."""
+"""The predicted step time on this machine, as one sentence after a run."""
 
 from lib_dlhpc.comparison.bands import ALL, seconds_of
 from lib_dlhpc.comparison.placed import placed
@@ -11,10 +11,10 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 
 def step_here(experiment: Experiment, ranks: int, machine: Machine | None = None) -> str:
-    """Return what is predicted of a step on so many ranks of this machine, and where its numbers come from.
+    """Return the predicted step time on `ranks` ranks of this machine, and the source of its numbers.
 
-    machine: a measured one; None: the user's own calibration, or else the catalog's stand-in. "" where there is no
-    prediction; a calibration that cannot be read is named, and spoils no run.
+    machine: a measured one; None: the user's own calibration, or else the catalog's stand-in. An unreadable
+    calibration is reported, not raised.
     """
     try:
         here = placed(experiment, ranks, machine)

@@ -1,9 +1,8 @@
-"""Load: what other processes took of the machine during a run, and when that is too much for a verdict.
+"""Load by other processes during a run, and when it is too high for a verdict.
 
-Three things are measured: how long ranks waited for a core in each step (training/cores.py), the slowdown factors
-of the machine right before and right after the run (calibration/step_fit.py), and how far these two lie apart. Bands
-widen with the last; there is no verdict where ranks lacked the cores, or where the factors cannot be measured or
-disagree.
+Three quantities are measured: how long ranks waited for a core in each step (training/cores.py), the slowdown factors
+of the machine right before and right after the run (calibration/step_fit.py), and the difference between these two.
+Bands widen with that difference. There is no verdict if ranks lacked cores, or if the factors are unknown or disagree.
 """
 
 import math
@@ -15,29 +14,27 @@ from lib_dlhpc.comparison.steady import Slowdown, Steady, Steps
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
-APART = 1.8  # predicted step at the slower over that at the quicker of two slowdown factors: more is no verdict
-AGREE = 1.15  # what slowdown factors may be off by though two measurements agree: runs are not the probes' networks
-SHARE = 0.9  # of the time without a core is too much, even for one rank
-RESTLESS = 2.0  # p90 over p10 of the steps; an idle machine takes as long for each of them
+APART = 1.8  # predicted step at the slower over that at the faster of two slowdown factors: no verdict above it
+AGREE = 1.15  # error of slowdown factors even if two measurements agree: a run's network is not the probes'
+SHARE = 0.9  # of the time without a core: no verdict above it, even for one rank
+RESTLESS = 2.0  # p90 over p10 of the steps; on an idle machine steps take equally long
 ADVICE = "rerun when it is idle"
 
 
 @dataclass(frozen=True)
 class Load:
-    """Other work on the machine, as far as it was measured. The default: nothing of it was."""
+    """Load by other processes, as far as it was measured. Default: not measured."""
 
-    core_wait: float | None = (
-        None  # share of the ranks' time in which they had no core; None: not known
-    )
-    left_out: int = 0  # steps that are not compared because a rank had no core
-    enough: bool = True  # of the other steps
+    core_wait: float | None = None  # fraction of the ranks' time without a core; None: unknown
+    left_out: int = 0  # steps excluded because a rank had no core
+    enough: bool = True  # undisturbed steps
     slowdowns: tuple[Slowdown, ...] = ()  # slowdown factors before and after each run
-    asked: bool = False  # whether slowdown factors were to be measured
-    apart: float = 1.0  # predicted step at the slower of them over that at the quicker
+    asked: bool = False  # whether probes were requested
+    apart: float = 1.0  # predicted step at the slower over that at the faster factors
 
 
 def slowdown_of(runs: Sequence[Steps]) -> Slowdown | None:
-    """Return the slowdown factors of the machine beside the runs, geometric mean; None where they are not known."""
+    """Return the geometric mean of the slowdown factors beside the runs; None if unknown."""
     slowdowns = [each for run in runs for each in run.slowdowns]
     if not slowdowns:
         return None
@@ -48,10 +45,10 @@ def slowdown_of(runs: Sequence[Steps]) -> Slowdown | None:
 
 
 def spread_of(runs: Sequence[Steps]) -> Slowdown:
-    """Return the factors by which the slowdown factors of `slowdown_of` may be off.
+    """Return the uncertainty factors of `slowdown_of`.
 
-    Half of what lies between before and after a run is what their mean is off by, and AGREE where they agree by
-    chance. Of n runs, 1 / sqrt(n) of that, root mean square.
+    The mean's error is half the log distance between before and after a run, at least AGREE. n runs reduce it by 1 /
+    sqrt(n), root mean square.
     """
     halves = [
         [
@@ -84,10 +81,10 @@ def load_of(runs: Sequence[Steps], found: Steady, apart: float) -> Load:
 
 
 def too_busy(load: Load, low: float, high: float, steps: int, alike: bool = True) -> str:
-    """Return why a run on a machine under this load gets no verdict; "" if it gets one.
+    """Return why a run under this load gets no verdict; "" if it gets one.
 
-    low, high: p10 and p90 of its measured steps, in s. alike: whether they should all take as long, so that where core
-    waits are not known their spread shows other work.
+    low, high: p10 and p90 of its measured steps, in s. alike: whether steps should take equally long, so that without
+    core waits their spread indicates load.
     """
     waited = f"ranks were ready to run but had no core for {load.core_wait or 0:.0%} of the time"
     if not load.enough:

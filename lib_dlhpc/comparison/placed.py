@@ -1,4 +1,4 @@
-"""An experiment on this machine: as many ranks as are asked for, and the numbers that were measured here."""
+"""An experiment mapped onto this machine: a number of ranks, and this machine's measured numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ STALL = "input stall"
 
 @dataclass(frozen=True)
 class Placed:
-    """What is predicted and simulated here, and what is to be known of it."""
+    """The experiment that is predicted and simulated here, with notes on it."""
 
     experiment: Experiment
     notes: tuple[str, ...]
@@ -33,17 +33,17 @@ class Placed:
 
     @property
     def calibration(self) -> str:
-        """When and where this machine's numbers were measured, in words; "" where they were not."""
+        """When and where this machine's numbers were measured, as text; "" if they were not."""
         return calibration_of(self.experiment.machine)
 
     @property
     def not_measured(self) -> tuple[str, ...]:
-        """Terms of a step that no run here has: the trainer has its samples in memory, and waits for no storage."""
+        """Terms that no run here has: the trainer reads its samples from memory, not from storage."""
         return (STALL,) if self.experiment.storage.tier else ()
 
     @property
     def oversubscribed(self) -> bool:
-        """Whether ranks share cores: then their times say nothing about the method."""
+        """Whether ranks share cores: their times are then meaningless for the method."""
         return self.ranks > self.cores
 
 
@@ -52,9 +52,9 @@ def placed(
 ) -> Placed:
     """Return the experiment on `ranks` ranks of this machine (None: one for each device and server).
 
-    The samples of a step stay as they are: ranks share them out, as `dlhpc run -n` has it. machine: a measured
-    one; None: the user's own calibration, or else the catalog's stand-in, which is said. Raises SpecError where
-    the network is shared out over another number of ranks.
+    The global batch stays the same and is split over the ranks, as in `dlhpc run -n`. machine: a measured one; None:
+    the user's own calibration, or else the catalog's stand-in, with a note. Raises SpecError if the network is
+    partitioned over another number of ranks.
     """
     notes = list[str]()
     wanted = int(experiment.devices + experiment.servers) if ranks is None else ranks
@@ -78,10 +78,10 @@ def placed(
         )
     notes += run_only.notes(experiment)
     nodes = max(int(here.nodes), 1 + int(experiment.servers))
-    room = max(int(here.devices_per_node), many)
+    devices = max(int(here.devices_per_node), many)
     own = replace(
         experiment,
-        machine=replace(here, nodes=nodes, devices_per_node=room),
+        machine=replace(here, nodes=nodes, devices_per_node=devices),
         strategy=replace(
             experiment.strategy,
             nodes=1,
@@ -95,16 +95,16 @@ def placed(
 
 
 def check_here(here: Placed) -> None:
-    """Raise SpecError for what cannot be trained, or has no room in the memory of this machine's ranks."""
+    """Raise SpecError for an experiment that cannot be trained, or exceeds the memory of this machine's ranks."""
     check(here.experiment)
     check_fits(here.experiment)
 
 
 def check_many(here: Placed, most: int | None) -> None:
-    """Raise SpecError for more than `most` ranks; None: any number will do."""
+    """Raise SpecError for more than `most` ranks; None: no limit."""
     if most is not None and here.ranks > most:
         raise SpecError(
-            f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here are up"
+            f"{count(here.ranks, 'rank')} are too many for {count(here.cores, 'core')}: legal here: up"
             f" to {most}."
         )
 
@@ -112,20 +112,20 @@ def check_many(here: Placed, most: int | None) -> None:
 def _check_ranks(experiment: Experiment, many: int) -> None:
     if is_shared_out(experiment) and many != int(experiment.devices):
         raise SpecError(
-            f"{many} ranks: the network is shared out over the {int(experiment.devices)} devices of"
+            f"{many} ranks: the network is partitioned over the {int(experiment.devices)} devices of"
             f" [strategy]; compare it on {int(experiment.devices)}."
         )
 
 
 def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine, Sequence[str]]:
-    """Return this machine, and what is to be said of where its numbers come from."""
+    """Return this machine, and notes on the source of its numbers."""
     stand_in = experiment.machine.name == STAND_IN
     base = experiment.machine if stand_in else load_machine(STAND_IN)
     base = replace(base, storage={**base.storage, **experiment.machine.storage})
     measured = measured or default_machine()
     if measured is None:
         return base, [
-            "this machine was not measured: predictions are of the catalog's stand-in, not of it;"
+            "this machine is not calibrated: predictions use the catalog's stand-in;"
             " `dlhpc calibrate` takes a minute."
         ]
     return measured_on(base, measured), [
@@ -134,9 +134,9 @@ def _machine(experiment: Experiment, measured: Machine | None) -> tuple[Machine,
 
 
 def why_not(experiment: Experiment, most: int | None = None) -> str:
-    """Return why an experiment cannot be run here, in a sentence; "" where it can.
+    """Return why an experiment cannot run here, in a sentence; "" if it can.
 
-    most: ranks that are not too many; None: any number. The trainer's own reasons come first, then memory.
+    most: largest number of ranks; None: no limit. The trainer's own reasons come first, then memory.
     """
     try:
         check(experiment)

@@ -1,4 +1,4 @@
-"""A run cut short: as many steps as it takes to tell what one costs, each of a whole batch."""
+"""Shorten a run to as many steps as a measurement needs, each of a full batch."""
 
 from dataclasses import replace
 
@@ -10,10 +10,9 @@ FEWEST, MOST = 12, 200  # steps; a run records no more than 200 of them
 
 
 def shortened(experiment: Experiment, steps: int) -> Experiment:
-    """Return the run with `steps` steps, on so many samples that no epoch ends with part of a batch.
+    """Return the run with `steps` steps, on a data set without a partial batch.
 
-    A data set of fewer samples than a batch stays as it is: a step is an epoch then. Raises SpecError for
-    steps below 1.
+    A data set smaller than a batch stays as it is: each step is an epoch. Raises SpecError for steps below 1.
     """
     if steps < 1:
         raise SpecError(f"steps = {steps}: expected a whole number, at least 1.")
@@ -22,9 +21,7 @@ def shortened(experiment: Experiment, steps: int) -> Experiment:
     if whole < 1:
         return replace(experiment, run=replace(experiment.run, epochs=float(steps)))
     each = min(whole, steps)
-    every = int(
-        experiment.strategy.local_steps
-    )  # ranks that meet every so many steps do so at an epoch's end
+    every = int(experiment.strategy.local_steps)  # local SGD: synchronize at the end of an epoch
     each = each // every * every or each
     cut = _with_trained(dataset, each * batch)
     epochs, rest = divmod(steps, each)
@@ -33,17 +30,17 @@ def shortened(experiment: Experiment, steps: int) -> Experiment:
 
 
 def steps_of_an_epoch(experiment: Experiment) -> int:
-    """Return how many steps an epoch has."""
+    """Return the steps of an epoch."""
     return -(-int(experiment.dataset.trained) // int(experiment.global_batch))
 
 
 def steps_in(seconds: float, step: float) -> int:
-    """Return how many steps of `step` s to run for about so many seconds, from FEWEST to MOST."""
+    """Return how many steps of `step` s take about `seconds`, from FEWEST to MOST."""
     return int(min(max(seconds / max(step, 1e-9), FEWEST), MOST))
 
 
 def _with_trained(dataset: Dataset, trained: int) -> Dataset:
-    """Return the first samples of a data set, just so many that `trained` of them are trained on."""
+    """Return the first samples of a data set, as many as give `trained` training samples."""
     guess = int(trained / (1 - dataset.test_share))
     for samples in range(max(guess - 2, 1), dataset.samples + 1):
         cut = replace(dataset, samples=samples)

@@ -1,13 +1,14 @@
-"""What a step of a real run costs: the median of its steady steps, and where its time goes.
+"""The cost of a step in a real run: the median of its steady steps, and its time by cause.
 
-A step of a rank goes from the end of its update before to the end of its own. The first steps of a run and
-of an epoch are left out: caches are cold, memory is asked for, the network has just been tested and saved.
-Where an epoch has so few steps that its first must count, the saving at the end of the one before is no part of it:
-a run cut short ends an epoch far more often than the whole one, and a prediction counts only saves by the clock.
+A rank's step runs from the end of its previous update to the end of its own. The first steps of a run and of an epoch
+are excluded: caches are cold, memory is being allocated, the network has just been tested and checkpointed. If an
+epoch is so short that its first step must count, the checkpoint at the end of the previous epoch is subtracted: a
+shortened run ends epochs far more often than the full run, and a prediction counts only checkpoints by the clock.
 
-Where other processes compete for the cores, a rank is ready to run and has none for milliseconds at a time (core wait,
-training/cores.py). A lone rank's step is compared without it. Of several ranks, one that has no core makes the others
-wait too, by how much nobody knows: only the undisturbed steps are compared, in which hardly any rank waited for a core.
+If other processes compete for the cores, a rank can be ready to run without a core for milliseconds (core wait,
+training/cores.py). A single rank's step is compared without its core waits. With several ranks, one without a core
+delays the others by an unknown time: only the undisturbed steps are compared, in which hardly any rank waited for a
+core.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.table import KINDS
 
 Floats: TypeAlias = NDArray[np.float64]
-Slowdown: TypeAlias = tuple[float, float]  # s over what the calibration says: of work, and of each call
-LEAST = 8  # undisturbed steps that a verdict needs; fewer where a run has fewer
-WARM_UP = 3  # steps at the start of a run that are left out
-ENOUGH = 4  # steps that must be left for others to be left out
+Slowdown: TypeAlias = tuple[float, float]  # time over calibrated time: of work, of each call
+LEAST = 8  # undisturbed steps that a verdict needs; fewer if a run has fewer
+WARM_UP = 3  # steps excluded at the start of a run
+ENOUGH = 4  # steps that must remain for others to be excluded
 WORK = ("forward", "backward", "update")
 OTHER = "other"
 
@@ -36,22 +37,22 @@ class Steps:
 
     seconds: Floats
     terms: dict[str, Floats]
-    epoch: int = 0  # how many make an epoch; 0: there is one epoch
-    slowdowns: tuple[Slowdown, ...] = ()  # slowdown factors of the machine before it and after it
-    asked: bool = False  # whether those were to be measured
-    # (ranks, steps) s that ranks waited for a core, part of `seconds` no more if there is one rank; None: not known
+    epoch: int = 0  # steps of an epoch; 0: one epoch
+    slowdowns: tuple[Slowdown, ...] = ()  # slowdown factors before and after the run
+    asked: bool = False  # whether probes were requested
+    # (ranks, steps) s that ranks waited for a core; already excluded from `seconds` of a single rank; None: unknown
     core_wait: Floats | None = None
 
     @property
     def undisturbed(self) -> NDArray[np.bool_]:
-        """Which steps count: all of a lone rank, and all where nothing is known of core waits."""
+        """Which steps count: all of a single rank, and all if core waits are unknown."""
         if self.core_wait is None or len(self.core_wait) == 1:
             return np.ones(len(self.seconds), bool)
         return np.asarray(self.core_wait.sum(axis=0) <= UNDISTURBED * self.seconds)
 
     @property
     def without_core(self) -> float:
-        """Share of the ranks' time in which they were ready to run and had no core."""
+        """Fraction of the ranks' time in which they were ready to run without a core."""
         if self.core_wait is None:
             return 0.0
         lone = float(self.core_wait.sum()) if len(self.core_wait) == 1 else 0.0
@@ -60,15 +61,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class Steady:
-    """A steady step: its median s, from p10 to p90, and its s by cause, which add up to the median."""
+    """A steady step: median s, p10 to p90, and s by cause, which sum to the median."""
 
     step: float
     low: float
     high: float
     terms: dict[str, float]
-    steps: int  # that were looked at
-    disturbed: int = 0  # others that were left out
-    enough: bool = True  # undisturbed ones; if not, these are all steps, and not worth a verdict
+    steps: int  # that count
+    disturbed: int = 0  # excluded steps
+    enough: bool = True  # undisturbed steps; if not, all steps count and there is no verdict
 
 
 def steps_of(
@@ -79,17 +80,17 @@ def steps_of(
 ) -> Steps:
     """Return the steps of a run, of `epoch` steps in an epoch.
 
-    together: as many as ranks take between two exchanges; they are reported as one, by its share of them.
-    core_wait: s that each rank waited for a core in each step; empty: not known.
+    together: steps between two synchronizations (local SGD); they are reported as one, averaged. core_wait: s that
+    each rank waited for a core in each step; empty: unknown.
 
-    Raises ValueError where a rank has no update: there is nothing that ends a step.
+    Raises ValueError for a rank without an update: nothing ends its steps.
     """
     table = timeline.select(timeline.where("compute")).sorted()
     update = table.where("", "update")
     done = np.bincount(table.rank[update], minlength=table.ranks)
     steps = int(done.min(initial=np.iinfo(np.int64).max)) // together * together
     if not steps:
-        raise ValueError("a rank has no update, and so no step that ends.")
+        raise ValueError("a rank has no update, so no step ends.")
     ends = np.stack(
         [table.stop[update & (table.rank == rank)][:steps] for rank in range(table.ranks)]
     )
@@ -115,7 +116,7 @@ def steps_of(
     seconds = lasts.mean(axis=0) / together
     lost = _core_wait(core_wait, table.ranks, steps, together)
     if lost is not None and table.ranks == 1:
-        # Each part of a step is as likely as another to lose the core.
+        # Every part of a step is equally likely to lose the core.
         kept = np.maximum(1 - lost[0] / seconds, 0.0)
         seconds, terms = seconds * kept, {name: each * kept for name, each in terms.items()}
     return Steps(seconds, terms, epoch // together, core_wait=lost)
@@ -124,7 +125,7 @@ def steps_of(
 def _core_wait(
     of: Sequence[Sequence[float]], ranks: int, steps: int, together: int
 ) -> Floats | None:
-    """Return core waits as (ranks, steps); None where they are not known of each step of each rank."""
+    """Return core waits as (ranks, steps); None if unknown for any step of any rank."""
     if len(of) != ranks or min(map(len, of)) < steps:
         return None
     lost = np.array([each[:steps] for each in of], np.float64)
@@ -132,7 +133,7 @@ def _core_wait(
 
 
 def steady(runs: Sequence[Steps]) -> Steady:
-    """Return the steady step of one run or several of the same."""
+    """Return the steady step of one run or of several equal runs."""
     kept = []
     for run in runs:
         at = np.arange(len(run.seconds))
@@ -146,7 +147,7 @@ def steady(runs: Sequence[Steps]) -> Steady:
     kept = clean if enough else kept
     seconds = np.concatenate([run.seconds[calm] for run, calm in zip(runs, kept, strict=True)])
     low, first, median, third, high = np.quantile(seconds, [0.1, 0.25, 0.5, 0.75, 0.9])
-    # A median of each term would not add up; the steps in the middle do, but for a little.
+    # Medians of the terms do not sum to the median step; means over the middle steps nearly do.
     middle = (seconds >= first) & (seconds <= third)
     terms = {
         name: np.concatenate([run.terms[name][calm] for run, calm in zip(runs, kept, strict=True)])[
@@ -160,10 +161,10 @@ def steady(runs: Sequence[Steps]) -> Steady:
 
 
 def _terms(sums: Any, lasts: Floats) -> dict[str, Floats]:
-    """Return the s of each cause, (ranks, steps), under the names of a prediction, and what is left."""
+    """Return the s of each cause, (ranks, steps), under the names of a prediction, plus the rest."""
     of = {kind: sums[number] for number, kind in enumerate(KINDS)}
     compute = sum(of[kind] for kind in WORK)
-    # In a pipeline nobody waits for the slowest: who computes less has its turn later.
+    # A pipeline has no wait for the slowest: a stage with less compute starts later.
     behind = np.zeros_like(compute) if of["bubble"].any() else compute.max(axis=0) - compute
     waiting = np.minimum(behind, of["wait"])
     named = {kind: of[kind] for kind in WORK} | {

@@ -1,4 +1,4 @@
-"""A sweep: the same comparison for each of several settings, their runs taken turn by turn."""
+"""A sweep: one comparison for each of several settings, with interleaved runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,15 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.training.check import check
 
-RANKS = (
-    "ranks"  # an axis that is no field of an experiment: ranks that share out the samples of a step
-)
-PARTS = ("data", "tensor", "pipeline", "spatial")  # into which a run is shared out
+RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split the global batch
+PARTS = ("data", "tensor", "pipeline", "spatial")  # degrees of parallelism
 DEVICES = "strategy.devices_per_node"
-MOST = 64  # settings; each is a run
+MOST = 64  # settings; each needs a run
 
 
 @dataclass(frozen=True)
 class Row:
-    """One setting of a sweep, and what came of it: a comparison, or why there is none."""
+    """One setting of a sweep, with its comparison, or the reason for its absence."""
 
     setting: Mapping[str, Any]
     comparison: Comparison | None
@@ -93,11 +91,11 @@ def sweep(
 ) -> Sweep:
     """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
 
-    Devices follow where only the parts of a network are swept: strategy.tensor = 2 is on twice as many.
-    Every setting is run `repeats` times, turn by turn, so that a machine that grows slow grows slow for all.
-    folder: runs are kept in a folder each below it. most: ranks that a setting may have; None: any number.
-    Other arguments are those of `compare`. A setting that cannot be run is a row that says why. Raises SpecError
-    for axes that cannot be, and where no setting can.
+    If only degrees of parallelism are swept, the number of devices follows: strategy.tensor = 2 doubles it. Every
+    setting runs `repeats` times, interleaved, so that drift of the machine affects all settings alike. folder: parent
+    of the run folders. most: largest number of ranks of a setting; None: no limit. Other arguments are those of
+    `compare`. A setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no
+    setting can run.
     """
     settings = settings_of(axes)
     expected: list[Expected | str] = []
@@ -122,7 +120,7 @@ def placed_setting(
 ) -> Placed:
     """Return one setting of a sweep on this machine; arguments are those of `sweep`.
 
-    Raises SpecError for what cannot be run here.
+    Raises SpecError for a setting that cannot run here.
     """
     fields = _fields(experiment, setting)
     there = what_if(experiment, fields) if fields else experiment
@@ -142,7 +140,7 @@ def interleaved(
     look: Look = lambda job: None,
     begin: Begin = start_beside,
 ) -> list[list[Steps] | str]:
-    """Run each once, then each again; return the runs of each, or why one failed. A text is left alone."""
+    """Run each once per repeat, interleaved; return the runs of each, or why one failed. A text is passed through."""
     runs: list[list[Steps] | str] = [each if isinstance(each, str) else [] for each in expected]
     for turn in range(repeats):
         for number, each in enumerate(expected):
@@ -159,13 +157,13 @@ def interleaved(
 
 
 def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields to change for a setting, the devices that it needs among them."""
+    """Return the fields to change for a setting, including the devices that it needs."""
     fields = {name: value for name, value in setting.items() if name != RANKS}
     if not any(f"strategy.{part}" in fields for part in PARTS) or DEVICES in fields:
         return fields
     shares = [fields.get(f"strategy.{p}", getattr(experiment.strategy, p)) for p in PARTS]
     if not all(type(share) is int for share in shares):
-        return fields  # whoever reads them says what is wrong
+        return fields  # the spec reader reports the error
     devices = prod(max(share, 1) for share in shares)
     if devices > experiment.machine.devices_per_node:
         fields["machine.devices_per_node"] = devices
@@ -184,7 +182,7 @@ def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
     settings = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     if len(settings) > MOST:
-        raise SpecError(f"{len(settings)} settings: legal: at most {MOST}, for each is run.")
+        raise SpecError(f"{len(settings)} settings: legal: at most {MOST}.")
     return settings
 
 
@@ -195,6 +193,6 @@ def errors(comparisons: Sequence[Comparison], way: str) -> list[float]:
 
 
 def inside(comparisons: Sequence[Comparison], way: str = "predicted") -> tuple[int, int]:
-    """Return how many measured steps lie in the way's bands, and how many have one."""
+    """Return how many measured steps lie within the way's bands, and how many have a band."""
     held = [each.inside(way) for each in comparisons]
     return sum(1 for each in held if each), sum(1 for each in held if each is not None)

@@ -1,4 +1,4 @@
-"""A sweep in a terminal: a row for each setting, and over all of them how far each way is off."""
+"""A sweep in a terminal: a row for each setting, and the error of each way over all of them."""
 
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ WITHOUT_RUN = ("predicted", "rounds", "events")
 
 
 def as_text(of: "Sweep") -> str:
-    """Return the rows, the errors over those that are judged, and what is to be known."""
+    """Return the rows, the errors over those with a verdict, and the notes."""
     lines = table(cells(of))
     found = [row.comparison for row in of.rows if row.comparison]
     notes = dict.fromkeys(note for each in found for note in each.notes)
@@ -24,9 +24,11 @@ def as_text(of: "Sweep") -> str:
 
 
 def cells(of: "Sweep") -> list[list[str]]:
-    """Return a head and a row of words for each setting; one that could not be run is shorter and says why."""
+    """Return a header and a row of cells for each setting; a failed one is shorter and ends with the reason."""
     names = [name.rpartition(".")[2] for name in of.axes]
-    rows = [[*names, *WITHOUT_RUN, MEASURED, "90 % band", *(f"{way} off" for way in WITHOUT_RUN), ""]]
+    rows = [
+        [*names, *WITHOUT_RUN, MEASURED, "90 % band", *(f"{way} off" for way in WITHOUT_RUN), ""]
+    ]
     for row in of.rows:
         setting = [str(value) for value in row.setting.values()]
         cells_of_row = _cells(row.comparison) if row.comparison else [row.problem]
@@ -35,7 +37,7 @@ def cells(of: "Sweep") -> list[list[str]]:
 
 
 def table(cells: list[list[str]]) -> list[str]:
-    """Return lines whose columns are aligned to the right; a row that is too short says why at its end."""
+    """Return lines with right-aligned columns; a short row ends with its reason."""
     full = len(cells[0])
     widths = [
         max(len(row[at]) for row in cells if len(row) == full or at < len(row) - 1)
@@ -50,12 +52,12 @@ def table(cells: list[list[str]]) -> list[str]:
 
 
 def summary(of: "Sweep") -> list[str]:
-    """Return how far each way is off in the median and at worst, and how many steps the bands hold."""
+    """Return the median and largest error of each way, and how many steps lie within the bands."""
     from lib_dlhpc.comparison.sweep import errors, inside
 
     judged = of.judged
     if not judged:
-        return ["No verdict on any setting: ranks lacked cores, or nothing ran."]
+        return ["No verdict on any setting: ranks lacked cores, or no setting ran."]
     lines = []
     for way in WITHOUT_RUN:
         off = errors(judged, way)

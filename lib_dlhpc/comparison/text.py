@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from lib_dlhpc.comparison.comparison import Comparison
 
 ALL = "one step"
-NAME, TIME, OFF = 26, 10, 11  # characters of the columns, where their words leave room
+NAME, TIME, OFF = 26, 10, 11  # minimum width of the columns
 NOT_MEASURED = "not measured"
 BAR = 60  # characters of the longest step
-# A letter for each cause, in the order in which a step has them; others are "?".
+# A letter for each cause, in the order of a step; others are "?".
 LETTERS = {
     "input stall": "i",
     "forward": "f",
@@ -30,7 +30,7 @@ LETTERS = {
 
 
 def as_text(of: "Comparison") -> str:
-    """Return the whole comparison: head, table, bars, verdict, notes."""
+    """Return the full comparison: header, table, bars, verdict, notes."""
     parts = [*_head(of), "", *_table(of), "", *_bars(of), "", *of.verdict]
     parts += [f"note: {note}" for note in of.notes]
     parts += [f"The run is in {of.folder}."] if of.folder else []
@@ -49,7 +49,9 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
         "load": {
             "core_wait": of.load.core_wait,
             "steps_left_out": of.load.left_out,
-            "paces": [dict(zip(("work", "calls"), each, strict=True)) for each in of.load.slowdowns],
+            "paces": [
+                dict(zip(("work", "calls"), each, strict=True)) for each in of.load.slowdowns
+            ],
             "step_slowest_over_quickest": of.load.apart,
         },
         "steps": of.steps,
@@ -75,7 +77,7 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
 
 
 def title(of: "Comparison") -> str:
-    """Return what is compared, in one line."""
+    """Return the compared experiment, in one line."""
     e = of.placed.experiment
     return (
         f"{e.model.name or e.model.family} on {count(of.placed.ranks, 'rank')} of this machine,"
@@ -88,14 +90,14 @@ def _head(of: "Comparison") -> list[str]:
     if of.oversubscribed:
         lines.append(
             f"OVERSUBSCRIBED: {count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}."
-            " Times say nothing about the method; errors are not judged."
+            " Times are meaningless for the method; errors get no verdict."
         )
     calibration = [of.placed.calibration] if of.placed.calibration else []
     return [*lines, title(of), *calibration]
 
 
 def _table(of: "Comparison") -> list[str]:
-    """Return the lines of the table: seconds of each way, and how far each is from what was measured."""
+    """Return the lines of the table: seconds of each way, and its error relative to the measurement."""
     ways = list(of.step)
     expected = [way for way in ways if way != "measured"]
     rows: dict[str, Mapping[str, float]] = {ALL: of.step}
@@ -126,13 +128,13 @@ def _table(of: "Comparison") -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]], least: int) -> list[str]:
-    """Return a line for each row, its words to the right of columns that are wide enough for all of them."""
+    """Return a line for each row, with right-aligned columns of `least` characters or more."""
     columns = [_column(column, least, ">") for column in zip(*rows, strict=True)]
     return ["".join(row) for row in zip(*columns, strict=True)]
 
 
 def _column(words: Sequence[str], least: int, side: str) -> list[str]:
-    """Return the words, `least` characters wide or more: a space stands between them and the next column."""
+    """Return the padded cells, `least` characters wide or more, with a space between columns."""
     wide = max(least, *(len(word) + 1 for word in words))
     return [f"{word:{side}{wide}}" for word in words]
 

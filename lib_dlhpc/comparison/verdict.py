@@ -1,4 +1,4 @@
-"""In words: how well the prediction met the run, which term is off most, and what that suggests."""
+"""The verdict: error of the prediction, the term with the largest error, and its likely cause."""
 
 from typing import TYPE_CHECKING
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 ALL, MEASURED = "one step", "measured"
 NOTABLE = 0.05  # of the measured step; less is not worth a search
-# What each term suggests where more was measured than predicted, and where less was.
+# Likely cause if a term was measured longer than predicted, or shorter.
 MORE = {
-    "forward": "layers take longer than their rate says: small kernels, or others use the cores",
-    "backward": "layers take longer than their rate says: small kernels, others use the cores, or messages"
-    " are carried on within it, which costs a rank its own time",
-    "update": "the update goes over memory slower than memory_bandwidth says",
-    "waiting for the slowest": "ranks differ by more than the machine's jitter, or others use the cores",
-    "exposed communication": "messages take longer, or less of them is hidden: the link is not what the machine"
-    " says, there are more calls than bytes, or ranks wait for a core",
-    "pipeline bubble": "stages take unequal times; try another split, or more microbatches",
-    "input stall": "batches are put together while all wait; the prediction has them at hand",
-    "checkpoint": "saving takes longer than the storage tier says",
-    "other": "time between the layers, which is Python's: few samples a step make it large",
+    "forward": "layers take longer than their rate predicts: small kernels, or other processes use the cores",
+    "backward": "layers take longer than their rate predicts: small kernels, other processes use the cores, or"
+    " MPI progress within it takes the rank's own time",
+    "update": "the update reaches less than memory_bandwidth",
+    "waiting for the slowest": "ranks differ by more than the machine's jitter, or other processes use the cores",
+    "exposed communication": "messages take longer, or less of them is hidden: the link is slower than the machine's"
+    " numbers, calls dominate over bytes, or ranks wait for a core",
+    "pipeline bubble": "stages are unbalanced; try another split, or more microbatches",
+    "input stall": "batches are assembled while all ranks wait; the prediction has them ready",
+    "checkpoint": "writing takes longer than the storage tier predicts",
+    "other": "Python time between the layers: few samples a step make it large",
 }
 LESS = {
-    "forward": "layers are faster than their rate says",
-    "backward": "layers are faster than their rate says",
-    "update": "the update is faster than memory_bandwidth says: the weights stay in a cache",
-    "waiting for the slowest": "ranks keep step better than the machine's jitter says",
-    "exposed communication": "messages are faster than the link says, or more of them is hidden",
-    "pipeline bubble": "stages wait less for their turn, or it is counted as communication",
-    "input stall": "batches are there sooner than the storage tier says: samples are in memory here",
-    "checkpoint": "a run this short saves less often than the prediction spreads over its steps",
-    "other": "there is less between the layers than the machine says",
+    "forward": "layers are faster than their rate predicts",
+    "backward": "layers are faster than their rate predicts",
+    "update": "the update exceeds memory_bandwidth: the weights stay in cache",
+    "waiting for the slowest": "ranks differ by less than the machine's jitter",
+    "exposed communication": "messages are faster than the link's numbers, or more of them is hidden",
+    "pipeline bubble": "stages wait less, or the wait counts as communication",
+    "input stall": "batches arrive sooner than the storage tier predicts: samples are in memory here",
+    "checkpoint": "a short run checkpoints less often than the prediction's average",
+    "other": "there is less time between the layers than predicted",
 }
 
 
 def verdict(of: "Comparison") -> list[str]:
-    """Return sentences: the whole step first, then the term that is off most; or why there is no verdict."""
+    """Return sentences: the whole step first, then the term with the largest error; or why there is no verdict."""
     if of.no_verdict:
         return [f"No verdict: {of.no_verdict}"]
     sentences = [_whole(of), *_not_measured(of), *_without_core(of), *_slowdown(of), *_spread(of)]
@@ -54,7 +54,7 @@ def verdict(of: "Comparison") -> list[str]:
 
 
 def worst(of: "Comparison") -> tuple[str, float]:
-    """Return the term whose prediction is off most, and by how many s (measured - predicted)."""
+    """Return the term with the largest error of its prediction, and that error in s (measured - predicted)."""
     off = {
         name: ways.get(MEASURED, 0.0) - ways.get("predicted", 0.0)
         for name, ways in of.terms.items()
@@ -76,7 +76,7 @@ def _whole(of: "Comparison") -> str:
 
 
 def _not_measured(of: "Comparison") -> list[str]:
-    """Say which terms of the prediction the steps compared leave out."""
+    """Report the predicted terms that the compared steps exclude."""
     return [
         f"Not measured, and left out of the step: {name}, {show(ways['predicted'], 's')} predicted."
         for name, ways in of.not_measured.items()
@@ -84,14 +84,14 @@ def _not_measured(of: "Comparison") -> list[str]:
 
 
 def _without_core(of: "Comparison") -> list[str]:
-    """Say what was left out of the measured step because other processes had the cores."""
+    """Report what was excluded from the measured step because other processes had the cores."""
     share, left_out = of.load.core_wait or 0.0, of.load.left_out
     if share < NOTABLE:
         return []
     kept = (
-        f"only the {count(of.steps, 'step')} are compared in which no rank waited for a core; {left_out} are not"
+        f"only the {count(of.steps, 'step')} without core waits are compared; {left_out} are excluded"
         if of.placed.ranks > 1
-        else "that is not part of the measured step"
+        else "excluded from the measured step"
     )
     return [
         f"Other processes are using this machine: ranks had no core for {share:.0%} of the time; {kept}."
@@ -104,13 +104,13 @@ def _slowdown(of: "Comparison") -> list[str]:
         return []
     work, calls = of.slowdown
     return [
-        f"Right before and after this run, computing took {work:.2f} times what the calibration says, and each call"
-        f" {calls:.2f} times: predictions and simulations are for these slowdown factors."
+        f"Right before and after this run, the slowdown over the calibration was {work:.2f} for compute and"
+        f" {calls:.2f} for each call: predictions and simulations use these factors."
     ]
 
 
 def _spread(of: "Comparison") -> list[str]:
-    """Say where steps differ much from each other."""
+    """Report a large spread of the steps."""
     low, high = of.spread
     if high < RESTLESS * low:
         return []
@@ -125,7 +125,7 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     text = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
     why = (MORE if off > 0 else LESS).get(name)
     if unknown := unpriced(of.placed.experiment):
-        why = f"the prediction does not know {', '.join(unknown)}"
+        why = f"the prediction does not model {', '.join(unknown)}"
     return f"{text}: {why}." if why else f"{text}."
 
 

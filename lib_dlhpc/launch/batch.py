@@ -1,7 +1,7 @@
-"""What a job runs, on its first node: python -m lib_dlhpc.launch.batch FOLDER TOKEN.
+"""The program of a job, on its first node: python -m lib_dlhpc.launch.batch FOLDER TOKEN.
 
-It starts the ranks (or what a `task` is), ends them at the time limit or when it is told to, and writes down
-how the run ended, for a scheduler that forgets. On this machine it ends them as well when whoever submitted is killed.
+It starts the ranks (or a `task`), ends them at the time limit or on a signal, and records how the run ended, since
+schedulers forget. On this machine it also ends them if the submitting process is killed.
 """
 
 import os
@@ -24,25 +24,25 @@ from lib_dlhpc.lifetime import owned
 
 WORKER = "lib_dlhpc.training.worker"
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
-TICK = 0.1  # s between two looks at the clock
-NEAR = 60.0  # s: told to end this near to its limit, a job has come to it
+TICK = 0.1  # s between two polls
+NEAR = 60.0  # s: a signal this close to the time limit counts as the limit
 
 
 class Stop:
-    """Why the ranks are to end, once they are: written down at once, for little time may be left."""
+    """The reason to end the ranks, written to the status file at once: the scheduler may leave little time."""
 
     def __init__(self, folder: Path, limit: float | None) -> None:
         self.folder, self.limit = folder, limit
         self.began, self.state = time.monotonic(), ""
 
     def asked(self, *_: Any) -> None:
-        """Take a signal: from a scheduler at the time limit, or because someone cancelled."""
+        """Handle a signal: from a scheduler at the time limit, or from a cancellation."""
         near = self.limit is not None and time.monotonic() - self.began > self.limit - NEAR
         late = near and not (self.folder / MARK).exists()
         self.now("out of time" if late else "cancelled")
 
     def now(self, state: str, **more: Any) -> None:
-        """End, for the first reason that is given."""
+        """End the run; the first reason counts."""
         if not self.state:
             self.state = state
             _write_status(self.folder, state, **more)
@@ -54,14 +54,14 @@ class Stop:
 
 
 def main(folder: Path, token: str) -> int:
-    """Run the job; the exit status is that of what starts the ranks, or 1 for a run that left no result."""
+    """Run the job; return the launcher's exit status, or 1 for a run without a result."""
     os.umask(0o077)
     ticket = read_ticket(folder)
     if ticket.token != token:
-        print(f"{folder}: another job has been submitted there; this one ends.", file=sys.stderr)
+        print(f"{folder}: a newer job was submitted there; this one exits.", file=sys.stderr)
         return 3
     here = ticket.site.scheduler == "local"
-    if here:  # standard output is the log, locked for us by whoever submitted
+    if here:  # standard output is the log, locked by the submitter
         log = sys.stdout.buffer
     else:
         log = open(folder / LOG, "ab")  # noqa: SIM115
@@ -96,7 +96,7 @@ def main(folder: Path, token: str) -> int:
 
 
 def _words(ticket: Ticket, task: Task | None) -> list[str]:
-    """Return the command that does the work of a job, up to the run folder and the number of ranks."""
+    """Return the command of a job, up to the run folder and the number of ranks."""
     if task is None:
         return launch_words(ticket)
     if task.kind in ONCE:
@@ -114,14 +114,14 @@ def launch_words(ticket: Ticket, module: str = WORKER) -> list[str]:
     start = {
         "mpirun": ["mpirun", "-n", number],
         "srun": ["srun", "--mpi=pmi2", "-n", number],
-        "ibrun": ["ibrun", "-n", number, "-o", "0"],  # from the first place on
+        "ibrun": ["ibrun", "-n", number, "-o", "0"],  # from the first slot on
         "jsrun": ["jsrun", "-n", number],
     }[ticket.site.launcher]
     return [*start, sys.executable, "-m", module]
 
 
 def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> int:
-    """Wait until the ranks have ended, or end them; return the status of what started them."""
+    """Wait until the ranks have ended, or end them; return the launcher's exit status."""
     while True:
         try:
             return process.wait(TICK)
@@ -133,22 +133,22 @@ def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> in
 
 
 def _watch_submitter(stop: Stop) -> None:
-    """End the run when whoever submitted it is gone without a word: its end of the pipe is closed then."""
+    """End the run if the submitter is killed, which closes its end of the pipe without DETACH."""
     if os.read(0, 1) != DETACH:
-        stop.now("cancelled", by="owner", reason="Whoever submitted it was killed.")
+        stop.now("cancelled", by="owner", reason="The submitting process was killed.")
 
 
 def _write_native(folder: Path, ticket: Ticket) -> None:
-    """Write down what the scheduler calls the job, in case whoever submitted it was ended before."""
+    """Record the scheduler's job id, in case the submitter ended before it could."""
     native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
-    if ticket.task is not None:  # its own number is for one of the tasks that of the whole array
+    if ticket.task is not None:  # the id of one task may be that of the whole array
         native = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{ticket.task}"
     if native and not ticket.native:
         write_ticket(folder, replace(ticket, native=native))
 
 
 def _short_of_memory(folder: Path, before: int) -> bool:
-    """Whether a rank had no memory left: it says so, or the kernel of this node ended it."""
+    """Whether a rank ran out of memory: it raised MemoryError, or the kernel of this node killed it."""
     failed = run_folder.errors(folder)
     if any(error["kind"] in ("MemoryError", "_ArrayMemoryError") for error in failed[:1]):
         return True
@@ -157,7 +157,7 @@ def _short_of_memory(folder: Path, before: int) -> bool:
 
 
 def _memory_kills() -> int:
-    """How many processes the kernel of this node has ended for lack of memory (Linux)."""
+    """Return the number of out-of-memory kills by the kernel of this node (Linux)."""
     with suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

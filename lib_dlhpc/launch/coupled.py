@@ -1,4 +1,4 @@
-"""A coupled workflow on the ranks of this machine: a folder with its TOML goes in, result and timeline come out."""
+"""Run a coupled workflow on ranks of this machine; its folder holds the TOML, the result and the timeline."""
 
 import json
 import subprocess
@@ -23,18 +23,18 @@ WORKER = "lib_dlhpc.training.coupled.worker"
 
 @dataclass(frozen=True, eq=False)
 class CoupledResult:
-    """What came of a run on MPI ranks."""
+    """The result of a run on MPI ranks."""
 
     timeline: Timeline
     ranks: int
-    cores: int  # that the ranks had
+    cores: int  # available to the ranks
     seconds: float
-    costs: Costs  # as measured there, or as the workflow says
+    costs: Costs  # measured, or from the workflow
     steps: int  # of training
     losses: tuple[float, ...]
     errors: tuple[
         float, float
-    ]  # on unseen fields, before and after; 1: no better than to predict no change
+    ]  # on unseen fields, before and after; 1: no better than predicting no change
     diffusivity: float  # as learned, 1/s
     weights: NDArray[Any]
 
@@ -42,10 +42,9 @@ class CoupledResult:
 def run_coupled(
     workflow: Workflow, ranks: int, folder: Path | None = None, patience: float = PATIENCE
 ) -> CoupledResult:
-    """Run a workflow on so many MPI ranks; `folder` keeps its files, which are removed otherwise.
+    """Run a workflow on `ranks` MPI ranks; without `folder` its files are temporary.
 
-    Raises SpecError where the ranks are too few or MPI is missing, JobError when the run fails or has not ended
-    after `patience` s.
+    Raises SpecError for too few ranks or missing MPI, JobError if the run fails or has not ended after `patience` s.
     """
     workflow.sides(ranks)
     with ExitStack() as stack:
@@ -72,7 +71,7 @@ def _read(folder: Path) -> CoupledResult:
 
 
 def _last_words(text: str) -> str:
-    """Return the line that says what went wrong: the last one that names an error, or the last."""
+    """Return the last line that names an error, or else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line or "Diverged: " in line]
-    return (named or lines or ["it said nothing"])[-1]
+    return (named or lines or ["no output"])[-1]

@@ -1,7 +1,8 @@
-"""The engine of one rank: python -m lib_dlhpc.launch.engine FOLDER ARGUMENTS, with a parent that tells of its end.
+"""The engine of one rank: python -m lib_dlhpc.launch.engine FOLDER ARGUMENTS, with a parent that reports its end.
 
-Engines last as long as their job, so one that ends has failed, whatever its status. The parent ends by a signal
-then, which mpiexec does not miss (see mpi.Overdue): the other engines, which may wait for this one, end as well.
+Engines last as long as their job, so an engine that exits has failed, whatever its status. The parent then kills
+itself by a signal, which mpiexec does not miss (see mpi.Overdue), so that the other engines, which may wait for this
+one, end too.
 """
 
 import os
@@ -18,7 +19,7 @@ ENGINE = "ipyparallel.engine"
 
 
 def main(folder: Path, words: list[str]) -> None:
-    """Be the parent of an engine, or in the child the engine itself."""
+    """Fork: the parent watches, the child is the engine."""
     own = os.getpid()
     child = os.fork() if hasattr(os, "fork") else 0
     if child == 0:

@@ -1,4 +1,4 @@
-"""Cells on MPI ranks: an engine on each rank runs what a cell of a notebook says, `%%px` or by a client.
+"""Notebook cells on MPI ranks: an engine on each rank executes cells, by `%%px` or a client.
 
 crew = engines(4)                                    or engines(4, to="slurm", site=...)
 %%px                                                 at the head of a cell: on every rank
@@ -7,7 +7,7 @@ crew.end()
 
 with engines(4) as client: client[:].apply_sync(...)     in a program, or in a single cell
 
-Engines are a job like any other; none is left when they are ended, nor when the notebook's kernel is killed.
+Engines are a job like any other; they end with it, and when the notebook's kernel is killed.
 """
 
 import atexit
@@ -28,18 +28,18 @@ from lib_dlhpc.launch.site import Site, load_site
 from lib_dlhpc.launch.submit import submit_task
 from lib_dlhpc.launch.task import Task
 
-PAUSE = 0.1  # s between two looks
-GRACE = 60.0  # s that a job has to end when its line is closed
+PAUSE = 0.1  # s between two polls
+GRACE = 60.0  # s that a job has to end after its connection closes
 
 
 class Engines:
-    """Engines that are there. client: of ipyparallel, its engine n is MPI rank n; job: the job that they are."""
+    """Running engines. client: of ipyparallel, its engine n is MPI rank n; job: their job."""
 
     def __init__(self, job: BatchJob, own_folder: bool) -> None:
         self.job = job
         self.client: Any = None
         self._own_folder = own_folder
-        self._line: socket.socket | None = None
+        self._connection: socket.socket | None = None
         self._ended = False
         atexit.register(self.end)
 
@@ -59,17 +59,17 @@ class Engines:
         return f"Engines({self.job.ticket.ranks} ranks, {self.job.label}, {state})"
 
     def end(self) -> None:
-        """End the engines, and return when they have ended. What ran on them and has not come back is lost.
+        """End the engines, and return when they have ended. Pending results are lost.
 
-        Engines that have ended are left as they are.
+        Has no effect on ended engines.
         """
         if self._ended:
             return
         atexit.unregister(self.end)
         if self.client is not None:
             self.client.close()
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
             until = time.monotonic() + GRACE
             while self.job.state not in ENDS and time.monotonic() < until:
                 time.sleep(PAUSE)
@@ -79,26 +79,24 @@ class Engines:
         self._ended = True
 
     def _connect(self) -> None:
-        """Wait until all engines are there. Raises JobError if they end before."""
+        """Connect, and wait until all engines have registered. Raises JobError if they end before."""
         import ipyparallel
 
         work, state = self.job.folder / WORK, ""
         while not ((work / LINE).exists() and (work / CLIENT).exists()):
             state = self._poll(state)
         table = run_folder.read(work / LINE)
-        self._line = socket.create_connection((table["host"], table["port"]), GRACE)
-        self._line.sendall(table["word"].encode())
-        keep_alive(self._line)
+        self._connection = socket.create_connection((table["host"], table["port"]), GRACE)
+        self._connection.sendall(table["word"].encode())
+        keep_alive(self._connection)
         self.client = ipyparallel.Client(str(work / CLIENT), timeout=GRACE)
         while len(self.client.ids) < self.job.ticket.ranks:
             state = self._poll(state)
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
-            self.client.direct_view(
-                block=True
-            ).activate()  # %px and %%px, which wait for what they print
+            self.client.direct_view(block=True).activate()  # %px and %%px, blocking, with output
 
     def _poll(self, before: str) -> str:
-        """Look once how the job is; say so where one may have to wait for long."""
+        """Poll the job's state once; print it where the wait may be long."""
         if (state := self.job.state) in ENDS:
             raise JobError(self.job.why())
         if state != before and self.job.ticket.site.scheduler != "local":
@@ -114,11 +112,10 @@ def engines(
     folder: str | Path | None = None,
     time_limit: float | str | None = None,
 ) -> Engines:
-    """Start an engine on each of `ranks` MPI ranks, and return when all are there; `%%px` then means them.
+    """Start an engine on each of `ranks` MPI ranks, and return when all are connected; `%%px` then uses them.
 
-    to, site, time_limit: see `submit`; site may be a name or a file. folder: a private one below the current
-    folder by default, which is removed again. Raises SpecError for what cannot be, JobError for engines that
-    do not come up.
+    to, site, time_limit: see `submit`; site may be a name or a file. folder: by default a private temporary one below
+    the current folder. Raises SpecError for an illegal request, JobError if the engines do not start.
     """
     if site is not None and not isinstance(site, Site):
         site = load_site(site)

@@ -1,7 +1,7 @@
-"""Engines in a job: python -m lib_dlhpc.launch.engines_job FOLDER RANKS: a controller, and one engine a rank.
+"""Engines in a job, a controller and one engine a rank: python -m lib_dlhpc.launch.engines_job FOLDER RANKS.
 
-They last as long as whoever asked for them holds a line open: a connection whose other end is closed when that
-process ends, in whatever way, killed as well; the job hears of it at once, wherever it runs.
+They last as long as their owner holds a TCP connection open. However the owner ends, killed included, its end of the
+connection closes, and the job notices at once, on any node.
 """
 
 import hmac
@@ -22,24 +22,24 @@ from lib_dlhpc.launch.batch import launch_words
 from lib_dlhpc.launch.jobs import WORK, Ticket, read_ticket
 from lib_dlhpc.launch.task import done, failed
 
-LINE = "line.json"  # where the line is, and the word that is received first
-PROFILE = "profile"  # the controller's own folder, below the job's private one
+LINE = "line.json"  # address of the connection, and the secret that opens it
+PROFILE = "profile"  # the controller's folder, inside the job's private one
 CLIENT = f"{PROFILE}/security/ipcontroller-client.json"
 ENGINE = f"{PROFILE}/security/ipcontroller-engine.json"
-PATIENCE = 180.0  # s for someone to take the line; on a busy machine all of it may be needed
+PATIENCE = 180.0  # s for the owner to connect; a busy machine may need all of it
 BEAT, MISSED = (
     500,
     2400,
-)  # ms between two heartbeats; as many may be missed, for ranks that compute are not dead
+)  # ms between two heartbeats; how many may be missed, since computing ranks are alive
 TICK = 0.1
 ONE = "lib_dlhpc.launch.engine"  # on every rank
-WORD = 32  # characters that open the line
+WORD = 32  # characters of the secret
 
 
 def main(folder: Path, ranks: int) -> int:
-    """Keep the engines until the line is closed; 1 if they ended before, or nobody took it.
+    """Keep the engines until the connection closes; return 1 if they ended before, or no owner connected.
 
-    What it has started is ended by who has started it (batch.py).
+    Its children are ended by its parent (batch.py).
     """
     ticket, work, word = read_ticket(folder), folder / WORK, secrets.token_hex(WORD // 2)
     here = ticket.site.scheduler == "local"
@@ -65,14 +65,14 @@ def _keep(
             engines = _start(_engines(ticket, folder))
         for name, process in (("the controller", controller), ("the engines", engines)):
             if process is not None and process.poll() is not None:
-                if not run_folder.errors(folder):  # else an engine has received more
+                if not run_folder.errors(folder):  # else an engine has reported more
                     failed(folder, name, "Ended", f"with status {process.returncode}")
                 return 1
         ready = select.select([server if line is None else line], [], [], TICK)[0]
         if line is None:
             line = _accept(server, word) if ready else None
             if line is None and time.monotonic() > until:
-                failed(folder, "engines", "TimeoutError", "nobody came for them")
+                failed(folder, "engines", "TimeoutError", "no client connected")
                 return 1
         elif ready and not _read(line):
             done(folder, engines=ticket.ranks)
@@ -80,7 +80,7 @@ def _keep(
 
 
 def _controller(work: Path, host: str, here: bool) -> list[str]:
-    """Return the command of the controller; what passes over a network is encrypted."""
+    """Return the command of the controller; traffic between nodes is encrypted."""
     return [
         *[sys.executable, "-m", "ipyparallel.controller", f"--profile-dir={work / PROFILE}"],
         *[f"--ip={host if here else '*'}", f"--location={host}", "--usethreads", "--nodb"],
@@ -108,14 +108,14 @@ def _start(words: list[str]) -> "subprocess.Popen[bytes]":
 
 
 def _written(path: Path) -> bool:
-    """Whether all of a JSON file is there."""
+    """Whether a JSON file is complete."""
     with suppress(OSError, ValueError):
         return bool(json.loads(path.read_text("utf-8")))
     return False
 
 
 def _accept(server: socket.socket, word: str) -> socket.socket | None:
-    """Return the line, if it is opened with the right word."""
+    """Accept a connection; return it if it sends the secret."""
     line, _ = server.accept()
     line.settimeout(5.0)
     received = b""
@@ -130,14 +130,14 @@ def _accept(server: socket.socket, word: str) -> socket.socket | None:
 
 
 def _read(line: socket.socket) -> bytes:
-    """Return what is received; nothing where the other end is closed."""
+    """Return received data; empty if the other end is closed."""
     with suppress(OSError):
         return line.recv(1)
     return b""
 
 
 def keep_alive(line: socket.socket) -> None:
-    """Let a line be asked after now and then, so that it ends as well when the other machine is gone."""
+    """Enable TCP keepalive, so that the connection also ends when the other machine is gone."""
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options: dict[str, Any] = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
     for name, value in options.items():

@@ -1,6 +1,6 @@
 """Execute the notebook of a run folder, cell by cell: python -m lib_dlhpc.launch.execute FOLDER.
 
-The executed notebook is in the run folder, under its own name, as far as it came.
+The run folder holds the notebook under its own name, with the outputs of all executed cells.
 """
 
 import json
@@ -18,7 +18,7 @@ COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def execute(folder: Path) -> int:
-    """Execute the notebook of a run folder there; return 0, or 1 if a cell failed, which is then named."""
+    """Execute the notebook of a run folder; return 0, or 1 if a cell failed, after recording which one."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -42,7 +42,7 @@ def execute(folder: Path) -> int:
     def begins(cell_index: int, **_: Any) -> None:
         nonlocal at
         at = cell_index
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that of nbclient waits for the cell
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nbclient's handler waits for the cell
         if numbers[at]:
             print(f"cell {numbers[at]} of {len(own)}", flush=True)
 
@@ -66,19 +66,19 @@ def execute(folder: Path) -> int:
 
 
 def _numbers(own: list[Any], cells: list[Any]) -> list[int]:
-    """Return the number of each cell in the notebook that was submitted; 0 for one that a job has added."""
+    """Return each cell's number in the submitted notebook; 0 for a cell that the job added."""
     numbers = {id(cell): number for number, cell in enumerate(own, 1)}
     return [numbers.get(id(cell), 0) for cell in cells]
 
 
 def _plain(text: str) -> str:
-    """Return what a kernel says without the signs that colour it in a terminal."""
+    """Return a kernel's text without ANSI escape codes."""
     return COLOR.sub("", text)
 
 
 def main(folder: Path) -> int:
-    """Execute; kernel and ranks that it leaves behind are ended by who has started it (batch.py)."""
-    beside = str(Path(sys.executable).parent)  # its own mpiexec, for cells
+    """Execute; a leftover kernel and its ranks are ended by the parent (batch.py)."""
+    beside = str(Path(sys.executable).parent)  # this environment's mpiexec, for cells
     os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
     return execute(folder)
 

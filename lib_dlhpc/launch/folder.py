@@ -1,4 +1,4 @@
-"""A run folder: what may run there, one at a time, and what a run says of itself there, whoever started it."""
+"""A run folder: one run at a time, with its lock, status files and errors."""
 
 import json
 import shutil
@@ -12,12 +12,12 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
 STATUS, RESULT, LOG = "status.json", "result.json", "log.txt"
-LOST = "Its processes are gone; who started it was ended and could not say so."
-BLOCKS = 1 << 14  # B: with less space than that a rank may fail and not be able to say so
+LOST = "Its processes are gone; the launching process was killed before it could record why."
+BLOCKS = 1 << 14  # B: with less free space a rank may fail without writing an error file
 
 
 class JobError(RuntimeError):
-    """A run that did not come through; the text names rank and place."""
+    """A failed run; the text names rank and place."""
 
 
 def prepare(
@@ -27,9 +27,9 @@ def prepare(
     snapshot_every: str | int | None,
     origin: str | None,
 ) -> BinaryIO:
-    """Make a folder ready for a run, or for one to go on; return its log, open and locked for this run.
+    """Prepare a folder for a new or resumed run; return its log, open and locked for this run.
 
-    Raises SpecError for a folder that does not fit, or in which a run is going on; nothing is changed then.
+    Raises SpecError for an unsuitable folder, or one with a run in progress; the folder is then unchanged.
     """
     try:
         _check_folder(experiment, folder, resume)
@@ -51,7 +51,7 @@ def prepare(
 
 
 def clear(folder: Path) -> None:
-    """Remove what the run before said of its end, and what it had not finished to write."""
+    """Remove the previous run's result, error files and unfinished files."""
     remove_unfinished(folder)
     for old in (*folder.glob("error-*.json"), *folder.glob("rank-*.json")):
         old.unlink()
@@ -59,7 +59,7 @@ def clear(folder: Path) -> None:
 
 
 def lock(log: BinaryIO, folder: Path) -> None:
-    """Refuse a folder in which a run is going on: its mpiexec holds the log open, and with it the lock."""
+    """Lock the log. Raises SpecError if a run is in progress: its mpiexec holds the log open, and with it the lock."""
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
     except ImportError:  # Windows has no such lock
@@ -69,12 +69,12 @@ def lock(log: BinaryIO, folder: Path) -> None:
     except BlockingIOError:
         log.close()
         raise SpecError(
-            f"{folder}: a run is going on there; wait for it, or end its mpiexec, whose pid is in status.json."
+            f"{folder}: a run is in progress there; wait for it, or end its mpiexec, whose pid is in status.json."
         ) from None
 
 
 def ranks_held(folder: Path) -> int | None:
-    """Return on how many ranks the run of a folder was started last; None if it does not say."""
+    """Return the number of ranks of a folder's last run; None if unknown."""
     for name in ("job.json", STATUS, RESULT):
         if ranks := read(folder / name).get("ranks"):
             return int(ranks)
@@ -82,7 +82,7 @@ def ranks_held(folder: Path) -> int | None:
 
 
 def held(folder: Path) -> bool:
-    """Whether someone holds the log: ranks, what started them, or who submits. Raises ImportError on Windows."""
+    """Whether a process holds the log: ranks, their launcher, or the submitter. Raises ImportError on Windows."""
     from fcntl import LOCK_NB, LOCK_SH, flock
 
     try:
@@ -96,7 +96,7 @@ def held(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> dict[str, Any]:
-    """Return what the run of a folder says of itself; "failed" if its processes are gone and did not say so."""
+    """Return the status of a folder's run; "failed" if its processes are gone without a final status."""
     table = read(folder / STATUS)
     with suppress(ImportError):
         if table.get("state") == "running" and not held(folder):
@@ -106,26 +106,26 @@ def run_status(folder: Path) -> dict[str, Any]:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return what rank 0 has reported so far."""
+    """Return rank 0's metrics so far."""
     try:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         return []
     rows = []
-    for line in lines[:-1]:  # the last may be half written
-        with suppress(ValueError):  # as may one where a run was killed and went on
+    for line in lines[:-1]:  # the last may be incomplete
+        with suppress(ValueError):  # as may one where a run was killed and resumed
             rows.append(json.loads(line))
     return rows
 
 
 def errors(folder: Path) -> list[dict[str, Any]]:
-    """Return what the ranks that failed have said, the first to fail first: the others end because of it."""
+    """Return the failed ranks' errors, the root cause first: others end because of it."""
     found = [json.loads(path.read_text("utf-8")) for path in folder.glob("error-*.json")]
     return sorted(found, key=lambda error: (error["echo"], error["time"]))
 
 
 def why_failed(folder: Path, status: int | None) -> str:
-    """Say which rank failed first, and where; else how mpiexec ended, and the last that was printed."""
+    """Return which rank failed first, and where; else mpiexec's exit status and the last line of output."""
     failed = errors(folder)
     if failed:
         first = failed[0]
@@ -135,19 +135,19 @@ def why_failed(folder: Path, status: int | None) -> str:
         who = first.get("where") or f"rank {first['rank']}"
         return f"{who}: {first['kind']}: {first['text']}{place}"
     log = (folder / LOG).read_text("utf-8", "replace")
-    last = (log.strip() or _unsaid(folder)).splitlines()[-1]
+    last = (log.strip() or _no_output(folder)).splitlines()[-1]
     what = "it" if (folder / "task.json").exists() else "mpiexec"
     return f"{what} ended with status {status}: {last}"
 
 
-def _unsaid(folder: Path) -> str:
-    """Say why ranks may have said nothing at all."""
+def _no_output(folder: Path) -> str:
+    """Return why there may be no output at all."""
     full = shutil.disk_usage(folder).free < BLOCKS
-    return f"no output, for there is no space left for it in {folder}" if full else "no output"
+    return f"no output, because there is no space left in {folder}" if full else "no output"
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a table of a run folder, empty if there is none."""
+    """Read a JSON table of a run folder; empty if the file does not exist."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -158,14 +158,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, table: dict[str, Any], private: bool = False) -> None:
-    """Write a table at once or not at all, one that is there also on a full disk; private: for no one else to read.
+    """Write a JSON table atomically, even on a full disk; private: readable by the owner only.
 
-    Raises OSError that names the file.
+    Raises OSError with the file's name.
     """
     write_status(path, json.dumps(table), mode=0o600 if private else 0o666)
 
 
-# Fields of [strategy] that say who does what: a snapshot holds whole tensors, so any of them may change.
+# Fields of [strategy] for the parallel layout: a snapshot holds unsharded tensors, so any of them may change.
 LAYOUT = (
     "nodes", "devices_per_node", "batch", "data", "tensor", "pipeline", "spatial", "microbatches",
     "schedule", "chunks", "split", "sequence_parallel", "zero", "recompute", "offload", "allreduce",
@@ -200,13 +200,13 @@ def _check_batch(experiment: Experiment, held: Experiment, folder: Path) -> None
         return
     unit = "replica" if experiment.strategy.replica > 1 else "device"
     raise SpecError(
-        f"{folder}: its steps are of {before} samples, and these would be of {now}. Who has what part may change, the"
-        f" samples of a step may not; set strategy.batch, which is that of one {unit}, so that it stays {before}."
+        f"{folder}: its steps are of {before} samples, and these would be of {now}. The parallel layout may change, the"
+        f" global batch may not; set strategy.batch, the batch of one {unit}, so that it stays {before}."
     )
 
 
 def _what_lasts(experiment: Experiment) -> dict[str, Any]:
-    """Return what a run must keep from its start to its end: not how long it is, nor on whom it is shared out."""
+    """Return what a resumed run must not change: everything except its length and its parallel layout."""
     tables = to_tables(experiment)
     tables["run"] = {"seed": tables.get("run", {}).get("seed", 0)}
     strategy = tables.get("strategy", {})
@@ -216,7 +216,7 @@ def _what_lasts(experiment: Experiment) -> dict[str, Any]:
 
 
 def _refuse_a_job(folder: Path) -> None:
-    """Refuse a folder that a batch system is still to run a job in, or runs one in."""
+    """Raise SpecError for a folder with a queued or running batch job."""
     from lib_dlhpc.launch.jobs import TICKET, attach, read_ticket
 
     if not (folder / TICKET).exists() or read_ticket(folder).site.scheduler == "local":

@@ -1,7 +1,7 @@
-"""Jobs: what was handed to a batch system, how it is, and its end; found again by its run folder.
+"""Batch jobs: submission, state and end of a job, identified by its run folder.
 
-job.json      what was handed in, and the scheduler's name for it     job/   its script and output
-status.json   what the job says of itself, then how it ended
+job.json      the submission, and the scheduler's job id     job/   its script and output
+status.json   the job's own status, then its final state
 """
 
 import json
@@ -25,19 +25,19 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 STATES = ("queued", "running", "done", "failed", "cancelled", "out of memory", "out of time")
 ENDS = STATES[2:]
-TICKET, MARK = "job.json", "cancelled.json"  # MARK: someone has asked for its end
+TICKET, MARK = "job.json", "cancelled.json"  # MARK: cancellation was requested
 WORK = "job"  # a private folder for the script
-DETACH = b"."  # to a job on this machine: whoever submitted it ends, and was not killed
-PAUSE = 0.1  # s between two looks at the folder
-SOON = 0.5  # s between two questions to a scheduler about a job that is about to end
-GRACE = 10.0  # s that a job on this machine has to end when it is asked to
+DETACH = b"."  # to a job on this machine: the submitter exits normally
+PAUSE = 0.1  # s between two polls of the folder
+SOON = 0.5  # s between two scheduler queries for a job about to end
+GRACE = 10.0  # s that a job on this machine has to end after a signal
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """What was handed in. token: drawn for this submission; native: the scheduler's name for it, once known.
+    """One submission. token: its random id; native: the scheduler's job id, once known.
 
-    array, task: what the job array is called and the number in it, where the job is a task of one.
+    array, task: name and index of the job array, if the job is a task of one.
     """
 
     token: str
@@ -51,12 +51,12 @@ class Ticket:
 
     @property
     def name(self) -> str:
-        """What the job is called in the scheduler: nothing of the experiment, so nothing to quote."""
+        """The job's name in the scheduler: nothing from the experiment, so nothing to quote."""
         return self.array or f"dlhpc-{self.token}"
 
 
 def read_ticket(folder: Path) -> Ticket:
-    """Return what was handed in to run in a folder. Raises SpecError."""
+    """Return the submission of a run folder. Raises SpecError."""
     path = Path(folder) / TICKET
     table = run_folder.read(path)
     if not table:
@@ -69,17 +69,18 @@ def read_ticket(folder: Path) -> Ticket:
 
 
 def write_ticket(folder: Path, ticket: Ticket) -> None:
-    """Write what is handed in, for no one else to read."""
+    """Write the submission, readable by the owner only."""
     run_folder.write(folder / TICKET, asdict(ticket), private=True)
 
 
 def attach(folder: str | Path) -> "BatchJob":
-    """Return the job of a run folder, submitted by whomever and whenever. Raises SpecError."""
+    """Return the job of a run folder, from any submitting process. Raises SpecError."""
     return BatchJob(Path(folder))
 
 
 class BatchJob:
-    """A job in a batch system, or on this machine: watch it, wait for it, cancel it. It needs no one who waits."""
+    """A job in a batch system, or on this machine: watch it, wait for it, cancel it. It runs without a waiting
+    process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,7 +89,7 @@ class BatchJob:
 
     @property
     def native_id(self) -> str:
-        """The scheduler's name for the job, "" while it has none."""
+        """The scheduler's job id, "" while unknown."""
         if not self.ticket.native:
             ticket = read_ticket(self.folder)
             if ticket.token == self.ticket.token:
@@ -97,7 +98,7 @@ class BatchJob:
 
     @property
     def label(self) -> str:
-        """What to call the job in a sentence."""
+        """The job's name in messages."""
         return f"{self.ticket.site.scheduler} job {self.native_id or self.ticket.name}"
 
     @property
@@ -111,21 +112,25 @@ class BatchJob:
             answer = schedulers.Answer("running" if self._alive() else "")
             if answer.state:
                 return reported if reported not in ENDS else "running"
-            reported = run_folder.read(self.folder / STATUS).get("state", reported)  # its last word
+            reported = run_folder.read(self.folder / STATUS).get(
+                "state", reported
+            )  # its final status
         else:
             answer = self._ask(reported in ENDS or (self.folder / MARK).exists())
-        if answer.state is None:  # nobody answers: what was known holds
+        if answer.state is None:  # no answer: the last known state holds
             return reported if reported not in ENDS else "running"
         if answer.state in ("queued", "running"):
             return "running" if reported != "queued" else answer.state
-        return self._settle(_end(answer.state, reported, (self.folder / MARK).exists()), answer.reason)
+        return self._settle(
+            _end(answer.state, reported, (self.folder / MARK).exists()), answer.reason
+        )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return what rank 0 has reported so far."""
+        """Return rank 0's metrics so far."""
         return run_folder.metrics(self.folder)
 
     def wait(self) -> dict[str, Any]:
-        """Return the result when the job has ended. Raises JobError if it did not come through."""
+        """Wait for the end of the job; return its result. Raises JobError if it failed."""
         while (state := self.state) not in ENDS:
             time.sleep(PAUSE)
         if state != "done":
@@ -134,7 +139,7 @@ class BatchJob:
         return result
 
     def cancel(self) -> None:
-        """End the job, queued or running, and return when it has ended; what the last snapshot holds stays."""
+        """Cancel the job, queued or running, and return when it has ended; its last snapshot remains."""
         if self.state in ENDS:
             return
         run_folder.write(self.folder / MARK, {"time": time.time()}, private=True)
@@ -147,7 +152,7 @@ class BatchJob:
             time.sleep(PAUSE)
 
     def why(self) -> str:
-        """Say in a sentence how the job is; of a failed one which rank failed first, and where."""
+        """Return the job's state in a sentence; for a failed job, which rank failed first, and where."""
         state, status = self.state, run_folder.read(self.folder / STATUS)
         reason = str(status.get("reason") or self._answer.reason)
         if state == "queued":
@@ -162,7 +167,7 @@ class BatchJob:
         if state == "cancelled":
             return "The run was cancelled." + (f" {reason}" if status.get("by") else "")
         saved = (self.folder / "snapshot.npz").exists() or (self.folder / "snapshots").is_dir()
-        again = f" What was saved goes on with --resume {self.folder}." if saved else ""
+        again = f" Resume from its snapshot: --resume {self.folder}." if saved else ""
         if state == "out of time":
             limit = self.ticket.time_limit
             length = f" of {show(limit, 's')}" if limit else ""
@@ -171,12 +176,12 @@ class BatchJob:
         return f"The run had too little memory: {detail}" if state == "out of memory" else detail
 
     def _stuck(self) -> str:
-        """Say what to do about a job that waits for what its queue does not have."""
+        """Return advice for a job that its queue can never start."""
         if not exceeds(self.ticket.site.scheduler, self._answer.reason):
             return ""
         return (
-            " It asks for more than its queue or account allows, and waits until that is changed:"
-            f" dlhpc jobs cancel {self.folder}, and ask for less."
+            " It requests more than its queue or account allows, and waits until that changes:"
+            f" dlhpc jobs cancel {self.folder}, and request less."
         )
 
     def _failed(self, status: dict[str, Any], reason: str) -> str:
@@ -185,10 +190,10 @@ class BatchJob:
         lines = [_last(path) for path in (self.folder / WORK / "err.txt", self.folder / LOG)]
         last = next(filter(None, lines), "no output")
         detail = f" ({reason})" if reason and reason != "None" else ""
-        return f"{self.label} ended without a word of its run{detail}: {last}"
+        return f"{self.label} exited without writing a status file{detail}: {last}"
 
     def _native(self) -> str:
-        """Return the scheduler's name; if the submitter was ended before it wrote it down, ask for it."""
+        """Return the scheduler's job id; query it if the submitter ended before recording it."""
         if not self.native_id and self.ticket.site.scheduler != "local":
             native = schedulers.find(self.ticket.site.scheduler, self.ticket.name, self.ticket.task)
             if native:
@@ -197,7 +202,7 @@ class BatchJob:
         return self.ticket.native
 
     def _ask(self, soon: bool) -> schedulers.Answer:
-        """Return the scheduler's answer, at most as old as is fair to ask for: the longer it lasts, the rarer."""
+        """Return the scheduler's answer, cached to limit the query rate: long jobs are queried less often."""
         age = time.time() - self.ticket.submitted
         pause = SOON if soon else min(max(age / 20, 1.0), 15.0)
         if time.monotonic() - self._asked > pause:
@@ -205,13 +210,13 @@ class BatchJob:
             if native:
                 self._answer = schedulers.ask(self.ticket.site.scheduler, native)
             else:
-                lost = schedulers.Answer("", "it was never handed in")
+                lost = schedulers.Answer("", "it was never submitted")
                 self._answer = schedulers.Answer(None) if self._alive() else lost
             self._asked = time.monotonic()
         return self._answer
 
     def _settle(self, state: str, reason: str) -> str:
-        """Write down how the job ended, for a scheduler forgets."""
+        """Record the final state, since schedulers forget."""
         status = run_folder.read(self.folder / STATUS)
         if read_ticket(self.folder).token == self.ticket.token and not status.get("settled"):
             known = {"time": time.time(), "reason": reason, **status}
@@ -220,7 +225,7 @@ class BatchJob:
         return state
 
     def _alive(self) -> bool:
-        """Whether someone holds the log: the job on this machine, its ranks, or who submits."""
+        """Whether a process holds the log: the job on this machine, its ranks, or the submitter."""
         _reap(self.ticket.token)
         try:
             return run_folder.held(self.folder)
@@ -239,7 +244,7 @@ class BatchJob:
 
 
 def _end(scheduler: str, reported: str, cancelled: bool) -> str:
-    """Return how a job ended, of what the scheduler and the job itself say."""
+    """Return the final state from the scheduler's and the job's own reports."""
     if reported == "done" or (reported == "out of memory" and scheduler != "cancelled"):
         return reported
     if scheduler in ("cancelled", "out of memory", "out of time"):
@@ -250,14 +255,14 @@ def _end(scheduler: str, reported: str, cancelled: bool) -> str:
 
 
 def _is_ours(pid: int, token: str) -> bool:
-    """Whether a process is the job's, where that can be detail: process ids are used again."""
+    """Whether a process is the job's, where that can be checked: process ids are reused."""
     try:
         return token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return not Path("/proc/self").exists()
 
 
-# Jobs on this machine whose parent is this process; each has a pipe that tells it when we are killed.
+# Jobs on this machine whose parent is this process; each has a pipe that closes when we are killed.
 CHILDREN: dict[str, "subprocess.Popen[bytes]"] = {}
 
 
@@ -280,15 +285,15 @@ def _last(path: Path) -> str:
 
 
 def remember(folder: Path, token: str) -> None:
-    """Take a run folder into the list of this user's jobs."""
-    with suppress(OSError):  # a list is a comfort only
+    """Add a run folder to the list of this user's jobs."""
+    with suppress(OSError):  # the list is optional
         place = _place()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         run_folder.write(place / f"{token}.json", {"folder": str(folder)}, private=True)
 
 
 def remembered() -> Iterator[BatchJob]:
-    """Yield this user's jobs, the oldest first; those whose folder is gone, or another's now, are forgotten."""
+    """Yield this user's jobs, the oldest first; drop those whose folder is gone or reused."""
     found = []
     for path in _place().glob("*.json"):
         try:

@@ -1,7 +1,7 @@
-"""What a queue can ever run: a request above its limits is refused before it waits for ever.
+"""Queue limits: a request that a queue can never start is refused at submission.
 
-Slurm tells of its partitions: nodes, cores of a node, nodes and time of a job. What an account or a quality of
-service allows it tells only as the reason why a job waits: `exceeds` knows those. PBS, LSF and Flux are not asked.
+Slurm reports its partitions: nodes, cores of a node, nodes and time of a job. Limits of an account or QOS appear only
+as a pending job's reason, see `exceeds`. PBS, LSF and Flux are not queried.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from lib_dlhpc.launch.site import Site
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
-CHECKED = ("slurm", "local")  # schedulers of which it is known whether a request can start
-# Reasons of Slurm for a job that does not start however long it waits (man squeue, "Job reason codes").
+CHECKED = ("slurm", "local")  # schedulers with a check of requests
+# Slurm's reasons for a job that can never start (man squeue, "Job reason codes").
 EXCEEDED = (
     "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "TimeLimit",
     "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "QOSTimeLimit",
@@ -22,7 +22,7 @@ EXCEEDED = (
 
 @dataclass(frozen=True)
 class Partition:
-    """A queue: its nodes as (number, cores of each), nodes a job may have, and s it may take."""
+    """A partition: its nodes as (number, cores of each), limits of a job's nodes and time in s."""
 
     name: str
     nodes: tuple[tuple[int, int], ...]
@@ -32,7 +32,7 @@ class Partition:
 
 
 def check_limits(site: Site, ranks: int, limit: float) -> None:
-    """Raise SpecError for a request that none of a site's partitions can ever run. limit: s."""
+    """Raise SpecError for a request that no partition of the site can ever run. limit: s."""
     if site.scheduler != "slurm":
         return
     problems = [_problem(each, site, ranks, limit) for each in _partitions(site.partition)]
@@ -41,12 +41,12 @@ def check_limits(site: Site, ranks: int, limit: float) -> None:
 
 
 def exceeds(scheduler: str, reason: str) -> bool:
-    """Whether a job waits for what it can only get if someone changes the queue or the account."""
+    """Whether a job can start only after a change of the queue or the account."""
     return scheduler == "slurm" and (reason in EXCEEDED or reason.endswith("PerJobLimit"))
 
 
 def _problem(partition: Partition, site: Site, ranks: int, limit: float) -> str:
-    """Say why a partition can never run a request; "" if it can."""
+    """Return why a partition can never run a request; "" if it can."""
     nodes, cores = schedulers.places(site, ranks)
     seconds = 60 * schedulers.minutes(limit)
     where = f"partition {partition.name}"
@@ -69,7 +69,7 @@ def _problem(partition: Partition, site: Site, ranks: int, limit: float) -> str:
 
 
 def _partitions(names: str) -> list[Partition]:
-    """Return the partitions of these names ("a,b"), or the default one; none if Slurm does not say."""
+    """Return the partitions of these names ("a,b"), or the default one; empty if Slurm does not answer."""
     which = ["-p", names] if names else ["-a"]
     output = schedulers.run("sinfo", *which, "-e", "-h", "-o", "%P|%D|%c|%s|%l")
     found: dict[str, Partition] = {}
@@ -84,7 +84,7 @@ def _partitions(names: str) -> list[Partition]:
             bounds = float(least), _bound(most or least)
             nodes = (*nodes, (int(number), int(cores)))
             found[name] = Partition(name, nodes, *bounds, _seconds(seconds))
-    except ValueError:  # words that nobody foresaw: sbatch has the last one anyway
+    except ValueError:  # unknown format: sbatch decides anyway
         return []
     return list(found.values())
 

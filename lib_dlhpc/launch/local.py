@@ -1,10 +1,10 @@
-"""A run on this machine: mpiexec starts the ranks, and all they have to say comes back in a run folder.
+"""A run on this machine: mpiexec starts the ranks, which write to a run folder.
 
-experiment.toml   what is run              metrics.jsonl   loss and accuracy as they come
-status.json       running, done ...        result.json     the end of a run that came through
-timeline.npz      who did what, when       snapshot.npz    to go on from, or
-snapshots.json    where versions go, which else are in snapshots/
-log.txt           what the ranks printed   error-3.json    what went wrong on rank 3
+experiment.toml   the experiment           metrics.jsonl   loss and accuracy during the run
+status.json       running, done ...        result.json     the result of a completed run
+timeline.npz      the trace of all ranks   snapshot.npz    the checkpoint for --resume, or
+snapshots.json    location of the versioned checkpoints, by default snapshots/
+log.txt           output of the ranks      error-3.json    error of rank 3
 """
 
 import json
@@ -31,7 +31,7 @@ WORKER = "lib_dlhpc.training.worker"
 
 
 class Job:
-    """A run that has been started: watch it, wait for it, cancel it."""
+    """A started run: watch it, wait for it, cancel it."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes], ranks: int) -> None:
         self.folder, self._process, self._ranks = folder, process, ranks
@@ -55,11 +55,11 @@ class Job:
         return self._settled()
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return what rank 0 has reported so far."""
+        """Return rank 0's metrics so far."""
         return run_folder.metrics(self.folder)
 
     def wait(self) -> dict[str, Any]:
-        """Return the result when the run has ended. Raises JobError if it failed or was cancelled."""
+        """Wait for the end of the run; return its result. Raises JobError if it failed or was cancelled."""
         while (state := self.state) == "running":
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
@@ -69,18 +69,18 @@ class Job:
         return result
 
     def cancel(self) -> None:
-        """End all ranks; what the last snapshot holds stays."""
+        """End all ranks; the last snapshot remains."""
         if self._process.poll() is None:
             self._cancelled = True
             owned.end(self._process)
         self._settled()
 
     def why(self) -> str:
-        """Say which rank failed first, and where; the others are ended because of it."""
+        """Return which rank failed first, and where; the others end because of it."""
         return why_failed(self.folder, self._process.returncode)
 
     def _settled(self) -> str:
-        """Return how an ended run ended; the first time, write it down."""
+        """Return the final state of an ended run; record it the first time."""
         if not self._ended:
             whole = self._process.returncode == 0 and (self.folder / RESULT).exists()
             self._ended = "done" if whole else "cancelled" if self._cancelled else "failed"
@@ -108,26 +108,25 @@ def start(
     place: mpi.Place = mpi,
     beside: float = 0.0,
 ) -> Job:
-    """Start a run of `ranks` ranks on this machine; it goes on while the caller does other work, and ends with it.
+    """Start a run of `ranks` ranks on this machine, in the background; it ends with the calling process.
 
-    folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then
-    the run goes on from its snapshot; then only [machine], [storage], [calibration], run.epochs and
-    run.checkpoint_interval may differ from what the folder says. snapshot_every: steps, or "epoch": from
-    one version in the run's snapshot store to the next. origin: "RUN@VERSION", at which the run begins: its
-    versions are a branch in RUN's store. place: where its ranks run, such as a network laboratory, which
-    must be there until they are done. beside: s before and after it in which its ranks take steps of other
-    runs, which are in its result: they say at what pace the machine is. Raises SpecError for ranks that cannot
-    be, for a folder that does not fit, and where MPI is missing; nothing is changed then.
+    folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then the run
+    resumes from its snapshot, and only [machine], [storage], [calibration], run.epochs and run.checkpoint_interval may
+    differ from the folder's experiment. snapshot_every: steps between two versions in the run's snapshot store, or
+    "epoch". origin: "RUN@VERSION", from which the run starts, as a branch in RUN's store. place: where its ranks run,
+    such as a network laboratory, which must outlive them. beside: s of probe runs by its ranks before and after the
+    run, reported in its result, to measure the machine's slowdown. Raises SpecError for illegal ranks, an unsuitable
+    folder, and missing MPI; nothing is changed then.
     """
     mpi.check_here(ranks)
-    ranks = int(ranks)  # numpy's would not go into the status
+    ranks = int(ranks)  # numpy integers are not JSON
     worker = place.command(ranks, "-m", WORKER)
     try:
         if folder is None:
             folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
         log = prepare(experiment, folder, resume, snapshot_every, origin)
         clear(folder)
-        (folder / "job.json").unlink(missing_ok=True)  # no batch system's any more
+        (folder / "job.json").unlink(missing_ok=True)  # no longer a batch job
     except OSError as error:
         raise SpecError(f"{folder}: {error.strerror}.") from None
     with log:

@@ -1,7 +1,7 @@
-"""A notebook as a task, and its parameters; `execute` is what happens to it in the job.
+"""A notebook as a task, and its parameters; `execute` runs it in the job.
 
-Parameters are as papermill has them: a cell with the tag `parameters` holds the defaults, and a new one below
-it what was given.
+Parameters follow papermill: a cell with the tag `parameters` holds the defaults, and a new cell below it the given
+values.
 """
 
 import ast
@@ -17,13 +17,13 @@ from typing import Any
 from lib_dlhpc.launch.task import Task
 from lib_dlhpc.spec.errors import SpecError, suggest
 
-SOURCE = "notebook.json"  # in the private folder of the script: as it was when it was submitted
+SOURCE = "notebook.json"  # in the private script folder: as submitted
 TAG, INJECTED = "parameters", "injected-parameters"
 LARGEST_FILE = 50_000_000  # bytes
 
 
 def notebook(path: str | Path, parameters: Mapping[str, Any] | None = None) -> Task:
-    """Return a notebook, with values for its parameters, as a task. Raises SpecError for names that it has not."""
+    """Return a notebook, with values for its parameters, as a task. Raises SpecError for unknown parameters."""
     table = read_notebook(Path(path))
     if parameters:
         with_parameters(table, parameters, Path(path).name)
@@ -68,13 +68,13 @@ def with_parameters(table: dict[str, Any], given: Mapping[str, Any], name: str) 
 
 
 def keep_source(task: Task, folder: Path) -> None:
-    """Keep the notebook as it is now: it may be changed before its job begins."""
+    """Copy the notebook as submitted: it may change before its job starts."""
     shutil.copyfile(task.path, folder / "job" / SOURCE)
     (folder / "job" / SOURCE).chmod(0o600)
 
 
 def _assigned(text: str) -> list[str]:
-    """Return the names that a cell gives values to."""
+    """Return the names that a cell assigns."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -93,7 +93,7 @@ def _assigned(text: str) -> list[str]:
 
 
 def _literal(value: Any, key: str) -> str:
-    """Return a value as Python has it. Raises SpecError for what is no plain value."""
+    """Return a value as a Python literal. Raises SpecError for other than plain values."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if value is None or isinstance(value, bool | int | float | str):

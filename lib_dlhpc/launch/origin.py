@@ -1,4 +1,4 @@
-"""Where a run's snapshots go, and at whose version it begins: settled before any rank starts."""
+"""Where a run's snapshots go, and from which version it starts: checked before any rank starts."""
 
 from pathlib import Path
 
@@ -27,20 +27,20 @@ def check_snapshots(
     origin: str | None,
     done: bool = False,
 ) -> None:
-    """Raise SpecError if a run's snapshots cannot be as they are asked for; nothing is changed.
+    """Raise SpecError if the requested snapshots are impossible; nothing is changed.
 
-    done: whether a run that is resumed came to its end before.
+    done: whether a resumed run was already complete.
     """
     if every is not None:
         read_every(every)
     asynchronous = experiment.strategy.update == "asynchronous"
     if asynchronous and every is not None and read_every(every):
         raise SpecError(
-            f"--snapshot-every {every}: asynchronous updates are at rest only at the end of an epoch;"
+            f"--snapshot-every {every}: asynchronous updates are consistent only at the end of an epoch;"
             " give 'epoch'."
         )
     if origin is not None and resume:
-        raise SpecError(f"--from {origin}: a run that is resumed goes on from its own snapshots.")
+        raise SpecError(f"--from {origin}: a resumed run starts from its own snapshots.")
     if resume:
         check_kept(folder, done)
     if not resume and any((folder / name).exists() for name in (FILE, FOLDER)):
@@ -53,7 +53,7 @@ def check_snapshots(
 def settle_snapshots(
     folder: Path, resume: bool, every: str | int | None, origin: str | None
 ) -> None:
-    """Write into a run folder where its snapshots go, if any are asked for."""
+    """Record in a run folder where its snapshots go, if any are requested."""
     steps = None if every is None else read_every(every)
     if origin is not None:
         _, store, plan, version = version_of(origin)
@@ -67,10 +67,12 @@ def settle_snapshots(
 def _check_origin(
     experiment: Experiment, origin: str, store: SnapshotStore, version: Version
 ) -> None:
-    """Raise SpecError unless a run can begin at a version: its network, and the rest of its epoch, are the same."""
+    """Raise SpecError unless a run can start from a version: same network, and same rest of its epoch."""
     text = experiment_text(store, version)
     if not text:
-        raise SpecError(f"--from {origin}: {version.name} is no run's: it holds no experiment.")
+        raise SpecError(
+            f"--from {origin}: {version.name} belongs to no run: it holds no experiment."
+        )
     theirs = loads(text)
     mine, other = to_tables(experiment), to_tables(theirs)
     if mine.get("model") != other.get("model"):
@@ -84,6 +86,6 @@ def _check_origin(
         if not all(same.values()):
             names = ", ".join(name for name, equal in same.items() if not equal)
             raise SpecError(
-                f"--from {origin}: {version.name} is within an epoch, and the rest of it would be another:"
-                f" {names}; begin at the end of an epoch."
+                f"--from {origin}: {version.name} is within an epoch, whose rest would differ:"
+                f" {names}; start at the end of an epoch."
             )

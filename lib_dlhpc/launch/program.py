@@ -1,4 +1,4 @@
-"""One rank of a program: python -m lib_dlhpc.launch.program FOLDER RANKS; which one is in the run folder."""
+"""One rank of a program that the run folder names: python -m lib_dlhpc.launch.program FOLDER RANKS."""
 
 import runpy
 import sys
@@ -11,7 +11,7 @@ from lib_dlhpc.launch.task import failed, read_task
 
 
 def main(folder: Path, expected: int) -> None:
-    """Be one rank of a program. An error of one rank ends all: the others would wait for it."""
+    """Run one rank of a program. An error of one rank aborts all: the others would wait for it."""
     task = read_task(folder)
     assert task is not None
     comm: Any = None
@@ -34,7 +34,7 @@ def main(folder: Path, expected: int) -> None:
             print(trace, end="", file=sys.stderr, flush=True)
             sys.exit(1)
         with open(folder / LOG, "a", encoding="utf-8") as log:
-            log.write(trace)  # by way of the launcher it would be lost, in part, when that ends all
+            log.write(trace)  # through the launcher, part of it would be lost in the abort
         comm.Abort(1)
 
 

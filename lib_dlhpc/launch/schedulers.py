@@ -1,8 +1,7 @@
-"""Batch systems: hand in a job, ask how it is, end it. PSI/J writes the script and submits; we ask ourselves.
+"""Batch systems: submit, query, cancel. PSI/J writes the script and submits; queries are our own.
 
-PSI/J's own watch takes a time limit and a lack of memory for plain failures, and a reason that it does not know
-for an error. So its queue thread sleeps, and the scheduler's own words are read here. Nothing reaches a script
-that a shell could take for more than a word: see `site`.
+PSI/J reports a time limit or lack of memory as a plain failure, and raises on unknown reasons. So its polling thread
+sleeps, and we parse the scheduler's output. Only shell-safe words reach a script: see `site`.
 """
 
 import importlib
@@ -23,17 +22,17 @@ from lib_dlhpc.launch.site import Site
 from lib_dlhpc.spec.errors import SpecError
 
 PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "flux": "flux"}
-# The option that names a job: PSI/J 0.9.11 leaves JobSpec.name out of its scripts.
+# The option for the job name: PSI/J 0.9.11 omits JobSpec.name from its scripts.
 NAMES = {"slurm": "job-name", "pbs": "N", "lsf": "J", "flux": "job-name"}
-ARRAYS = ("slurm",)  # whose job arrays were tried
-PATIENCE = 60  # s for a command of a scheduler
-NEVER = 10**8  # s between two looks of PSI/J's own thread
-DEFAULT_LIMIT = 600.0  # s, where neither submission nor site name a limit
+ARRAYS = ("slurm",)  # with tested job arrays
+PATIENCE = 60  # s for a scheduler command
+NEVER = 10**8  # s between two polls of PSI/J's thread
+DEFAULT_LIMIT = 600.0  # s, if neither submission nor site sets a limit
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a scheduler says of a job: one of jobs.STATES, "" if it knows none, None if it does not answer."""
+    """A scheduler's answer: one of jobs.STATES, "" for an unknown job, None for no answer."""
 
     state: str | None
     reason: str = ""
@@ -79,16 +78,18 @@ FLUX = {
 
 
 def check_here(scheduler: str) -> None:
-    """Raise SpecError where a scheduler's commands, or PSI/J, are not."""
+    """Raise SpecError if a scheduler's commands or PSI/J are missing."""
     program = PROGRAMS[scheduler]
     if shutil.which(program) is None:
         raise SpecError(
-            f"{scheduler}: there is no {program} here; submit where it is (on a login node), or --to local."
+            f"{scheduler}: there is no {program} here; submit from a login node, or --to local."
         )
     try:
         _psij()
     except ImportError:
-        raise SpecError(f"{scheduler}: psij-python is not installed; it submits to it.") from None
+        raise SpecError(
+            f"{scheduler}: psij-python, which submits to it, is not installed."
+        ) from None
 
 
 def submit_job(
@@ -100,34 +101,34 @@ def submit_job(
     work: Path,
     tasks: int = 0,
 ) -> str:
-    """Give a scheduler a job that runs `words`, and return the scheduler's name for it.
+    """Submit a job that runs `words`; return the scheduler's job id.
 
-    work: a private folder for its script. tasks: it is a job array, which runs `words` once for each, with its
-    number from 0 in the scheduler's variable. The time limit is rounded up to a minute. Raises SpecError with
-    what the scheduler says against it.
+    work: a private folder for its script. tasks: size of a job array that runs `words` once per task, with its index
+    from 0 in the scheduler's variable. The time limit is rounded up to a minute. Raises SpecError with the scheduler's
+    message.
     """
     psij = _psij()
     job = psij.Job(_spec(site, ranks, limit, name, words, work, tasks))
     try:
         _executor(site.scheduler, work).submit(job)
-        if job.native_id is None:  # Flux tells it later
+        if job.native_id is None:  # Flux assigns it later
             seconds = timedelta(seconds=PATIENCE)
             job.wait(seconds, [psij.JobState.QUEUED, psij.JobState.ACTIVE])
     except (psij.SubmitException, psij.InvalidJobException, ImportError, OSError) as error:
         message = " ".join(str(error).split())
-        raise SpecError(f"{site.scheduler} does not take the job: {message}") from None
+        raise SpecError(f"{site.scheduler} rejects the job: {message}") from None
     finally:
-        for path in work.rglob("*"):  # the folder is private already; so is what is moved out of it
+        for path in work.rglob("*"):  # the folder is private; make its files private too
             path.chmod(0o700 if path.is_dir() else 0o600)
     if job.native_id is None:
-        raise SpecError(f"{site.scheduler} does not say what it calls the job.")
+        raise SpecError(f"{site.scheduler} returns no job id.")
     return str(job.native_id)
 
 
 def find(scheduler: str, name: str, task: int | None = None) -> str:
-    """Return the scheduler's name for the job that we called `name`, "" if there is none or nobody says.
+    """Return the scheduler's id of the job named `name`, "" if unknown.
 
-    task: of a job array, the number of one of its tasks.
+    task: index of a task in a job array.
     """
     if scheduler != "slurm":
         return ""
@@ -137,7 +138,7 @@ def find(scheduler: str, name: str, task: int | None = None) -> str:
 
 
 def ask(scheduler: str, native: str) -> Answer:
-    """Return how a job is, as the scheduler has it."""
+    """Return the scheduler's state of a job."""
     try:
         return ASK[scheduler](native)
     except (
@@ -145,12 +146,12 @@ def ask(scheduler: str, native: str) -> Answer:
         LookupError,
         TypeError,
         AttributeError,
-    ) as error:  # words that nobody foresaw
-        return Answer(None, f"{scheduler} says what is not understood: {error!r}")
+    ) as error:  # unknown format
+        return Answer(None, f"{scheduler} gives an unknown answer: {error!r}")
 
 
 def end(scheduler: str, native: str) -> None:
-    """End a job, queued or running. A job that has ended stays as it is. Raises SpecError."""
+    """Cancel a job, queued or running; no effect on an ended job. Raises SpecError."""
     words = {
         "slurm": ["scancel", "-Q", native],
         "pbs": ["qdel", native],
@@ -160,18 +161,18 @@ def end(scheduler: str, native: str) -> None:
     done = run(*words)
     if done is None or (done.returncode and ask(scheduler, native).state in ("queued", "running")):
         message = done.stderr.strip() if done else "no answer"
-        raise SpecError(f"{scheduler}: job {native} cannot be ended: {message}")
+        raise SpecError(f"{scheduler}: job {native} cannot be cancelled: {message}")
 
 
 def places(site: Site, ranks: int) -> tuple[int, int]:
-    """Return on how many nodes a job's ranks are, and how many cores it asks for on each."""
+    """Return a job's nodes, and the cores that it requests on each."""
     per_node = site.ranks_per_node or ranks
     nodes = math.ceil(ranks / per_node)
     return nodes, ranks if nodes == 1 else per_node
 
 
 def minutes(limit: float | None) -> int:
-    """Return the time limit that a scheduler is given, of one in s."""
+    """Return the time limit in minutes for the scheduler, from s."""
     return math.ceil((limit or DEFAULT_LIMIT) / 60)
 
 
@@ -187,8 +188,10 @@ def _spec(
     psij = _psij()
     nodes, per_node = places(site, ranks)
     if nodes > 1 and site.scheduler == "flux":
-        raise SpecError(f"flux: {nodes} nodes; PSI/J gives a job one, so ranks_per_node is all.")
-    if site.scheduler == "flux":  # where PSI/J knows tasks only: one, that has a core for each rank
+        raise SpecError(f"flux: {nodes} nodes; PSI/J supports one node, so omit ranks_per_node.")
+    if (
+        site.scheduler == "flux"
+    ):  # PSI/J supports only tasks there: one task, with a core for each rank
         resources = psij.ResourceSpecV1(process_count=1, cpu_cores_per_process=ranks)
     else:
         resources = psij.ResourceSpecV1(node_count=nodes, processes_per_node=per_node)
@@ -215,9 +218,9 @@ def _spec(
 
 
 def _psij() -> Any:
-    """Import PSI/J; it takes the signal of ended children for itself, which is others' as well."""
+    """Import PSI/J, and restore the SIGCHLD handler, which it replaces."""
     kept = signal.getsignal(signal.SIGCHLD)
-    logging.getLogger("psij.executors.local").setLevel(logging.ERROR)  # of threads that may not
+    logging.getLogger("psij.executors.local").setLevel(logging.ERROR)  # it warns about threads
     import psij
 
     importlib.import_module("psij.executors.local")
@@ -240,7 +243,7 @@ def _executor(scheduler: str, work: Path) -> Any:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str] | None:
-    """Return what came of a scheduler's command, None if it cannot be had."""
+    """Run a scheduler command; return its completed process, None if it fails to run."""
     try:
         return subprocess.run(
             words, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
@@ -256,14 +259,14 @@ def _ask_slurm(native: str) -> Answer:
     if shown.returncode == 0:
         fields = dict(word.split("=", 1) for word in shown.stdout.split() if "=" in word)
         return Answer(SLURM[fields["JobState"]], fields.get("Reason", ""))
-    output = (
-        f"{shown.stdout}\n{shown.stderr}"  # of a task that was cancelled before it began: not found
-    )
+    output = f"{shown.stdout}\n{shown.stderr}"  # a task cancelled before its start is not found
     if "Invalid job id" not in output and "not found" not in output:
         return Answer(None, shown.stderr.strip())
-    kept = run("sacct", "-n", "-X", "-P", "-j", native, "-o", "State")  # it forgets nothing
+    kept = run(
+        "sacct", "-n", "-X", "-P", "-j", native, "-o", "State"
+    )  # accounting keeps ended jobs
     if kept and kept.returncode == 0 and kept.stdout.strip():
-        return Answer(SLURM[kept.stdout.split()[0]], "as sacct has it")
+        return Answer(SLURM[kept.stdout.split()[0]], "from sacct")
     return Answer("", "Slurm no longer knows it")
 
 
@@ -276,7 +279,7 @@ def _ask_pbs(native: str) -> Answer:
     if job["job_state"] in PBS:
         return Answer(PBS[job["job_state"]], message)
     code = job.get("Exit_status")
-    if code is None:  # ended before it began
+    if code is None:  # ended before its start
         return Answer("cancelled", message)
     return Answer(PBS_ENDS.get(int(code), "failed"), message)
 

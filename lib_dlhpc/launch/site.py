@@ -1,8 +1,8 @@
-"""Site: what a batch system wants to know that is not the run's: account, partition, modules, launcher.
+"""Site: settings of a batch system that do not depend on the run: account, partition, modules, launcher.
 
-It is a TOML file; `catalog/sites` has examples to copy. Every text of it ends in a job script, so every text
-must consist of words of letters, digits and @ % + = : , . / - _ only: none of these means anything to a shell
-or starts a new line. A value of "?" is the user's to fill in.
+It is a TOML file; `catalog/sites` has examples to copy. Every text of it goes into a job script, so every text must
+consist of letters, digits and @ % + = : , . / - _ only, none of which is special to a shell. A value of "?" is for the
+user to fill in.
 """
 
 import re
@@ -22,15 +22,15 @@ LAUNCHERS = ("mpiexec", "mpirun", "srun", "ibrun", "jsrun")
 MODULE_VERBS = ("load", "unload", "swap", "use", "purge", "reset", "restore")
 FILL_IN = "?"
 ROOT = catalog.ROOT / "sites"
-LARGEST_FILE = 100_000  # bytes; a real one has a few hundred
+LARGEST_FILE = 100_000  # bytes; real ones have a few hundred
 LONGEST = 500  # characters of one text
 
-# The same characters that Python's shlex.quote leaves as they are; no text begins as an option does.
+# The characters that Python's shlex.quote leaves unquoted; no text begins like an option.
 SIGNS = "only letters, digits and @ % + = : , . / - _, and begins with a letter, a digit, / or _"
 _WORD = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9@%+=:,./_-]*")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-# Options of a scheduler that come from the run itself, or that would have it run something else.
+# Scheduler options that the run sets itself, or that would run another program.
 OURS = (
     "account", "array", "bcast", "chdir", "error", "export", "get-user-env", "input", "job-name", "nodes",
     "ntasks", "ntasks-per-node", "output", "partition", "parsable", "prolog", "epilog", "task-prolog",
@@ -40,13 +40,13 @@ OURS = (
 
 @dataclass(frozen=True)
 class Site:
-    """One machine room, and one user's place in it.
+    """The settings of one user on one cluster.
 
-    modules: lines `module load NAME ...` (or only NAME). setup: lines `export NAME=VALUE` or `source FILE`, done
-    after them. launcher: what starts the ranks; "mpiexec" is that of the Python environment. ranks_per_node: None
-    puts all ranks on one node. time_limit: s, if a submission names none. extra: options of the scheduler by
-    their long names, such as {qos = "debug"}. python: the interpreter of the ranks; "": the one that submits.
-    Raises SpecError for what a job script must not contain.
+    modules: lines `module load NAME ...` (or only NAME). setup: lines `export NAME=VALUE` or `source FILE`, run after
+    the modules. launcher: the command that starts ranks; "mpiexec" is that of the Python environment. ranks_per_node:
+    None puts all ranks on one node. time_limit: s, default of submissions. extra: scheduler options by their long
+    names, such as {qos = "debug"}. python: the interpreter of the ranks; "": the submitting one. Raises SpecError for
+    texts that a job script must not contain.
     """
 
     name: str = "site"
@@ -86,11 +86,11 @@ class Site:
         _check_extra(self.extra)
 
     def missing(self) -> list[str]:
-        """Return the fields that are still the user's to fill in."""
+        """Return the fields that the user must still fill in."""
         return [each.name for each in fields(self) if getattr(self, each.name) == FILL_IN]
 
     def lines(self) -> list[str]:
-        """Return what a job script does before the run: each a line for a shell, every word quoted."""
+        """Return the lines of a job script before the run, every word quoted."""
         words = [module_words(line, "site.modules") for line in self.modules]
         words += [setup_words(line, "site.setup") for line in self.setup]
         return [shlex.join(line) for line in words]
@@ -140,7 +140,7 @@ def site_names() -> tuple[str, ...]:
 
 
 def check_word(value: Any, what: str, empty: bool = False) -> str:
-    """Return a text that a shell takes as one word that means itself. Raises SpecError."""
+    """Return a text that a shell reads as one literal word. Raises SpecError."""
     if not isinstance(value, str):
         raise SpecError(f"{what} = {value!r}: expected text in quotes.")
     legal = len(value) <= LONGEST and (_WORD.fullmatch(value) or value == FILL_IN)

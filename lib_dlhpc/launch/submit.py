@@ -1,8 +1,7 @@
-"""Hand an experiment to a batch system, or to this machine in the same way; a BatchJob comes back.
+"""Submit an experiment to a batch system, or to this machine in the same way, as a BatchJob.
 
-A sweep is one job array where the scheduler is Slurm, else one job for each experiment. Either way each
-experiment has a run folder of its own, can be cancelled and resumed alone, and one that fails takes no other
-with it.
+A sweep is one job array with Slurm, else one job for each experiment. Each experiment has its own run folder, is
+cancelled and resumed independently, and fails independently.
 """
 
 import atexit
@@ -58,14 +57,14 @@ def submit(
     snapshot_every: str | int | None = None,
     origin: str | None = None,
 ) -> BatchJob:
-    """Hand in a run of `ranks` ranks; it runs when its turn comes, whether or not anyone waits.
+    """Submit a run of `ranks` ranks; it runs without a waiting process.
 
-    to: a scheduler, that of the site by default, or "local": this machine. folder: the run folder, on a file
-    system that the nodes see; a new one below the current folder by default. A new one is made private (0700),
-    one that is there keeps its mode.
-    time_limit: s, or a text such as "10min": the run is ended then, and can be resumed. resume, snapshot_every,
-    origin: see `start`. A job on this machine goes on when the program that submitted it ends, and is
-    cancelled when that is killed. Raises SpecError for what cannot be; nothing is handed in then.
+    to: a scheduler, by default that of the site, or "local": this machine. folder: the run folder, on a file system
+    visible to the nodes; by default a new one below the current folder. A new folder is private (0700), an existing
+    one keeps its mode.
+    time_limit: s, or a text such as "10min": the run ends then, and can be resumed. resume, snapshot_every,
+    origin: see `start`. A job on this machine continues when the submitting program exits, and is cancelled when that
+    is killed. Raises SpecError for an illegal request, before submitting.
     """
 
     def ready(folder: Path) -> BinaryIO:
@@ -82,7 +81,7 @@ def submit_task(
     folder: str | Path | None = None,
     time_limit: float | str | None = None,
 ) -> BatchJob:
-    """Hand in a program, a notebook, or engines for one, in a new run folder; the rest as of `submit`."""
+    """Submit a program, a notebook, or engines, in a new run folder; other arguments are those of `submit`."""
 
     def more(folder: Path) -> None:
         if task.kind == "notebook":
@@ -102,7 +101,7 @@ def _submit_prepared(
     folder: str | Path | None,
     time_limit: float | str | None,
 ) -> BatchJob:
-    """Hand in what is to be done in a folder. ready: makes it ready, and returns its log, locked. more: the rest."""
+    """Submit a prepared folder. ready: prepares it and returns its locked log. more: further preparation."""
     site, limit = _settle(ranks, to, site, time_limit)
     if folder is not None and not os.fspath(folder):
         raise SpecError(
@@ -133,7 +132,7 @@ def submit_sweep(
     time_limit: float | str | None = None,
     snapshot_every: str | int | None = None,
 ) -> list[BatchJob]:
-    """Hand in a run of each experiment, in folders below `folder` of their names; all of them or none.
+    """Submit a run of each experiment, in folders of their names below `folder`; all of them or none.
 
     With Slurm they are the tasks of one job array, else one job each. The options are those of `submit`.
     Raises SpecError.
@@ -169,9 +168,9 @@ def _submit_array(
     limit: float | None,
     snapshot_every: str | int | None,
 ) -> list[BatchJob]:
-    """Hand in one job array, each task of which does the run of one folder."""
+    """Submit one job array with one task for each run folder."""
     array = f"dlhpc-{secrets.token_hex(4)}"
-    work, there = top / array, top.is_dir()  # one script folder an array: another may be queued
+    work, there = top / array, top.is_dir()  # one script folder per array: another may be queued
     tickets = {
         place: Ticket(secrets.token_hex(4), site, ranks, limit, time.time(), array=array, task=task)
         for task, place in enumerate(runs)
@@ -203,7 +202,7 @@ def _submit_array(
 def _settle(
     ranks: int, to: str | None, site: Site | None, time_limit: float | str | None
 ) -> tuple[Site, float | None]:
-    """Return the site and the time limit in s of a submission. Raises SpecError for what cannot be run there."""
+    """Return the site and the time limit in s of a submission. Raises SpecError for an illegal request."""
     site = settle_site(to, site)
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise SpecError(f"ranks = {ranks!r}: expected a whole number, at least 1.")
@@ -223,7 +222,7 @@ def _settle(
 def _staged(
     ready: Callable[[Path], BinaryIO], more: Callable[[Path], None], folder: Path, ticket: Ticket
 ) -> Iterator[BinaryIO]:
-    """Hold a run folder, its log locked, while its job is handed in; leave it as it was if that fails."""
+    """Lock a run folder during the submission; restore it if that fails."""
     before = None if not folder.exists() else _held(folder)
     log = ready(folder)
     with log, _as_before(folder, before):
@@ -238,7 +237,7 @@ def _staged(
 
 
 def settle_site(to: str | None, site: Site | None) -> Site:
-    """Return the site to submit to. Raises SpecError if `to` is another scheduler, or fields are to be filled in."""
+    """Return the site to submit to. Raises SpecError if `to` is another scheduler, or fields are not filled in."""
     if site is None:
         return Site(name=to or "local", scheduler=to or "local")
     if to not in (None, site.scheduler):
@@ -246,14 +245,14 @@ def settle_site(to: str | None, site: Site | None) -> Site:
     if site.missing():
         fields = ", ".join(site.missing())
         raise SpecError(
-            f"site {site.name}: {fields} = {FILL_IN!r}: yours to fill in, in a copy of its file"
+            f"site {site.name}: {fields} = {FILL_IN!r}: fill in, in a copy of its file"
             f" or on the command line (--account NAME)."
         )
     return site
 
 
 def _check_path(folder: Path) -> None:
-    """Refuse a run folder that could not stand in a job script as it is."""
+    """Raise SpecError for a run folder whose path is illegal in a job script."""
     try:
         check_word(str(folder), "run folder")
     except SpecError:
@@ -263,7 +262,7 @@ def _check_path(folder: Path) -> None:
 
 
 def _script(folder: Path, ticket: Ticket) -> list[str]:
-    """Write what a job does before the run, every word quoted; return the command that does it."""
+    """Write the job script, every word quoted; return the command that runs it."""
     site = ticket.site
     run = [*_program(site), str(folder), ticket.token]
     if os.name != "posix":
@@ -274,7 +273,7 @@ def _script(folder: Path, ticket: Ticket) -> list[str]:
 
 
 def _array_script(work: Path, site: Site, tickets: Mapping[Path, Ticket]) -> list[str]:
-    """Write what each task of a job array does: the run of its own folder."""
+    """Write the script of a job array: each task runs its own folder."""
     lines = ['case "$SLURM_ARRAY_TASK_ID" in']
     for folder, ticket in tickets.items():
         mine = f"dlhpc_run={shlex.quote(str(folder))} dlhpc_token={ticket.token}"
@@ -290,7 +289,7 @@ def _program(site: Site) -> list[str]:
 
 
 def _write_script(work: Path, site: Site, first: list[str], run: str) -> list[str]:
-    """Write a script into a private folder: `first`, the site's lines, then `run`; return how it is started."""
+    """Write a script into a private folder: `first`, the site's lines, then `run`; return its command."""
     lines = [f"#!{SHELL}", "umask 077", *first, f"cd -- {shlex.quote(os.getcwd())} || exit 96"]
     for line in site.lines():
         message = shlex.quote(f"dlhpc: failed: {line}")
@@ -300,12 +299,12 @@ def _write_script(work: Path, site: Site, first: list[str], run: str) -> list[st
     path.touch(mode=0o700)
     path.chmod(0o700)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    login = ["-l"] if site.modules else []  # which tells the shell of `module`
+    login = ["-l"] if site.modules else []  # which defines `module`
     return [SHELL, *login, str(path)]
 
 
 def _start_here(words: list[str], ticket: Ticket, log: BinaryIO) -> str:
-    """Start a job on this machine. Its standard input is a pipe that says when this process is killed."""
+    """Start a job on this machine. Its standard input is a pipe that closes when this process is killed."""
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=os.name == "posix"
     )
@@ -315,7 +314,7 @@ def _start_here(words: list[str], ticket: Ticket, log: BinaryIO) -> str:
 
 @atexit.register
 def _leave() -> None:
-    """Tell the jobs on this machine that they go on without us."""
+    """Detach the jobs on this machine, so that they survive this process."""
     for process in CHILDREN.values():
         with suppress(OSError, ValueError):
             assert process.stdin is not None
@@ -329,14 +328,14 @@ def _make_work(folder: Path) -> None:
 
 
 def _held(folder: Path) -> dict[str, bytes]:
-    """Return what a submission may change of a run folder."""
+    """Return the files of a run folder that a submission may change."""
     names = (TICKET, STATUS, MARK, TASK, "experiment.toml", "snapshots.json")
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
 
 
 @contextmanager
 def _as_before(folder: Path, before: dict[str, bytes] | None) -> Iterator[None]:
-    """Leave a run folder, locked by us, as it was if nothing comes of a submission; None: it was not there."""
+    """Restore a run folder, locked by us, if a submission fails; None: the folder did not exist."""
     try:
         yield
     except BaseException:

@@ -1,7 +1,7 @@
-"""A task: what a job may do other than train: a program on ranks, a notebook, engines for one.
+"""A task: a job other than training: a program on ranks, a notebook, engines for one.
 
-What a learner typed is in task.json of the run folder, for no one else to read. The job's script and the
-launcher get the folder's name and no more, so nothing of it is ever a word for a shell.
+task.json of the run folder, readable by the owner only, holds the user's input. The job script and the launcher get
+only the folder's name, so the input never reaches a shell.
 """
 
 import os
@@ -17,7 +17,7 @@ from lib_dlhpc.spec.errors import SpecError
 
 TASK = "task.json"
 PROGRAM = "lib_dlhpc.launch.program"  # on every rank
-ONCE = {  # what is started once, on the first node
+ONCE = {  # started once, on the first node
     "notebook": "lib_dlhpc.launch.execute",
     "engines": "lib_dlhpc.launch.engines_job",
 }
@@ -34,20 +34,20 @@ class Task:
 
 
 def program(path: str | Path, *arguments: str) -> Task:
-    """Return `python PATH ARGUMENTS` on all ranks as a task. Raises SpecError for what is no file."""
+    """Return `python PATH ARGUMENTS` on all ranks as a task. Raises SpecError for a missing file."""
     if not Path(path).is_file():
         raise SpecError(f"{path}: no such program.")
     return Task("program", os.path.abspath(path), tuple(map(str, arguments)))
 
 
 def ready(task: Task, folder: Path) -> BinaryIO:
-    """Make a folder ready for a task; return its log, open and locked. Raises SpecError if it holds a run."""
+    """Prepare a folder for a task; return its log, open and locked. Raises SpecError if it holds a run."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _holds_a_run(folder):
             log = open(folder / LOG, "ab")  # noqa: SIM115
             run_folder.lock(log, folder)
-            if not _holds_a_run(folder):  # nor has it come to one meanwhile
+            if not _holds_a_run(folder):  # checked again under the lock
                 run_folder.write(folder / TASK, asdict(task), private=True)
                 return log
             log.close()
@@ -65,7 +65,7 @@ def read_task(folder: Path) -> Task | None:
 
 
 def printed(folder: Path) -> str:
-    """Return what a task has printed so far."""
+    """Return a task's output so far."""
     try:
         return (folder / LOG).read_text("utf-8", "replace")
     except OSError:
@@ -73,14 +73,14 @@ def printed(folder: Path) -> str:
 
 
 def done(folder: Path, **more: Any) -> None:
-    """Write down that a task has come to its end."""
+    """Record that a task has completed."""
     run_folder.write(folder / RESULT, more, private=True)
 
 
 def failed(
     folder: Path, where: str, kind: str, text: str, rank: int = 0, echo: bool = False
 ) -> None:
-    """Write down what went wrong, and where. echo: because of another's failure."""
+    """Record an error, and where. echo: caused by another rank's failure."""
     place = {"rank": rank, "where": where, "step": -1, "layer": ""}
     error = {**place, "kind": kind, "text": text, "echo": echo, "time": time.time()}
     run_folder.write(folder / f"error-{rank}.json", error, private=True)

@@ -1,4 +1,4 @@
-"""A run in a terminal: a line that says how far it is, Ctrl-C, and what came of it."""
+"""A run in a terminal: progress line, Ctrl-C, and the result."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotError
 from lib_dlhpc.storage.snapshots.plan import FILE, FOLDER, newest_whole, read_plan, store_of
 
-PAUSE = 0.1  # s between two looks
+PAUSE = 0.1  # s between two polls
 
 
 def run_here(
@@ -27,10 +27,10 @@ def run_here(
     snapshot_every: str | int | None = None,
     origin: str | None = None,
 ) -> str:
-    """Run an experiment to its end and return what came of it, in words.
+    """Run an experiment to its end and return its result as text.
 
-    beside: makes lines that stand beside the result, of the result. snapshot_every, origin: see `start`.
-    Raises SpecError for mistakes, JobError if the run failed, KeyboardInterrupt that says what is left.
+    beside: returns further lines for a result. snapshot_every, origin: see `start`. Raises SpecError for illegal
+    input, JobError if the run failed, KeyboardInterrupt with a message on what was saved.
     """
     job = start(experiment, ranks, folder, resume, snapshot_every, origin)
     try:
@@ -56,15 +56,15 @@ def as_text(
     result: dict[str, Any],
     where: str = "of this machine",
 ) -> str:
-    """Return the result of a run: how well it learned, how fast, and where a step's time went."""
+    """Return the result of a run as text: accuracy, rate, and time of a step by cause."""
     model = experiment.model.name or experiment.model.family
     ranks = f"{result['ranks']} rank{'s' * (result['ranks'] != 1)}"
     head = f"{model} on {experiment.dataset.name}, {ranks} {where}:"
     if not result["samples"]:
-        head = f"{head} nothing was left to do;"
+        head = f"{head} already complete;"
         loss, share = result["test_loss"], result["accuracy"]
         shown = f"test loss {loss:.4g}" if share is None else f"test accuracy {share:.1%}"
-        return f"{head} {shown}\n  all of it is in {job.folder}"
+        return f"{head} {shown}\n  run folder: {job.folder}"
     rate = result["samples"] / max(result["seconds"], 1e-9)
     lines = [
         f"{head} {result['samples']:,} samples in {show(result['seconds'], 's')},"
@@ -77,19 +77,19 @@ def as_text(
     lines.append(f"  one step {show(sum(terms.values()), 's')}, of which")
     lines += [f"    {name:<25} {show(seconds, 's'):>10}" for name, seconds in terms.items()]
     lines += _exchanged(result)
-    lines.append(f"  all of it is in {job.folder}")
+    lines.append(f"  run folder: {job.folder}")
     return "\n".join(lines)
 
 
 def _exchanged(result: dict[str, Any]) -> list[str]:
-    """Say how much a rank sends, and how stale its gradients are where updates are asynchronous."""
+    """Return the bytes that a rank sends, and the staleness of asynchronous updates."""
     sent, whole, stale = result["sent"], result["gradients"], result["staleness"]
     if not sent or result["ranks"] == 1:
         return []
     share = f", {sent / whole:.1%} of the gradients' {show(whole, 'B')}" if sent < whole else ""
     lines = [f"  a rank sends {show(sent, 'B')} in a mean step{share}"]
     if stale:
-        lines[0] += ", and gets as much back"
+        lines[0] += ", and receives as much"
         lines.append(
             f"  staleness of {sum(stale['histogram']):,} updates: mean {stale['mean']:.1f}, largest"
             f" {stale['largest']}"
@@ -98,7 +98,7 @@ def _exchanged(result: dict[str, Any]) -> list[str]:
 
 
 def _damaged(job: Job) -> str:
-    """Say from which version to go on if the newest is damaged; "" if it is not."""
+    """Return from which version to resume if the newest is damaged; "" if it is not."""
     try:
         store, plan = store_of(job.folder)
         whole = newest_whole(store, plan)
@@ -109,23 +109,21 @@ def _damaged(job: Job) -> str:
     except SnapshotError as error:
         return f"{error}" if (job.folder / FILE).exists() else ""
     if whole is None:
-        return (
-            f"No version of {job.folder} is whole: dlhpc snapshots verify {job.folder} tells why."
-        )
+        return f"No version of {job.folder} is intact: dlhpc snapshots verify {job.folder} reports why."
     return (
         f"The newest version in {job.folder} is damaged; --from {job.folder}@{whole.number}, the newest"
-        f" that is whole, goes on in a new folder: dlhpc run --from {job.folder}@{whole.number}"
+        f" intact version, resumes in a new folder: dlhpc run --from {job.folder}@{whole.number}"
     )
 
 
 def _left(job: Job) -> str:
     if (job.folder / "snapshot.npz").exists() or _versions(job):
-        return f"What was saved is in {job.folder}; --resume {job.folder} goes on from there."
+        return f"The snapshot is in {job.folder}; resume with --resume {job.folder}."
     return f"Nothing was saved yet; the log is in {job.folder}."
 
 
 def _versions(job: Job) -> list[str]:
-    """Say how many versions of the state a run has, and where they are listed."""
+    """Return how many versions of its state a run has, and how to list them."""
     try:
         store, plan = store_of(job.folder)
         newest = store.newest(plan.branch)
@@ -134,7 +132,7 @@ def _versions(job: Job) -> list[str]:
         return []
     if newest is None:
         return []
-    if not own:  # none yet, or all are bit by bit those of another branch
+    if not own:  # none yet, or all are identical to those of another branch
         return _elsewhere(job)
     written = show(float(sum(version.written for version in own)), "B")
     return [
@@ -145,13 +143,13 @@ def _versions(job: Job) -> list[str]:
 
 
 def _elsewhere(job: Job) -> list[str]:
-    """Say where the versions lie, if not in the run's own folder."""
+    """Return where the versions are stored, if not in the run's own folder."""
     plan = read_plan(job.folder)
     if plan is None or plan.store == FOLDER:
         return []
     where = os.path.normpath(plan.where(job.folder))
     return [
-        f"  they lie in {where}, as branch {plan.branch}, with those of the run it began at: keep that folder"
+        f"  stored in {where}, as branch {plan.branch} of the run it started from: keep that folder"
     ]
 
 

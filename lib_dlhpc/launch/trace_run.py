@@ -1,4 +1,4 @@
-"""Start a program on ranks, traced, and put together what they took down: also where some of them failed."""
+"""Run a program on ranks, traced, and assemble the ranks' records, even if some ranks failed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ IGNORE_INTERRUPT = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"] if os.name 
 
 @dataclass(frozen=True, eq=False)
 class TracedRun:
-    """What came of it. lost: in sentences, what is not in the timeline; status: of the program."""
+    """The result. lost: sentences on missing parts of the timeline; status: of the program."""
 
     timeline: Timeline
     status: int
@@ -39,8 +39,8 @@ class TracedRun:
 def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> TracedRun:
     """Run `words` (a script or `-m MODULE`, and arguments) on ranks; its input and output are this process's.
 
-    folder: for what the ranks write as they go, kept; by default one beside the system's temporary files,
-    which is gone afterwards. Raises SpecError for no program, ranks that cannot be, and where MPI is missing.
+    folder: for the ranks' records; temporary by default. Raises SpecError for no program, illegal ranks, and missing
+    MPI.
     """
     check_here(ranks)
     if not words or (words[0] == "-m" and len(words) < 2):
@@ -52,14 +52,16 @@ def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> Trace
             folder = stack.enter_context(owned.temporary_folder("dlhpc-trace-"))
         folder.mkdir(parents=True, exist_ok=True)
         *launcher, python = command(ranks)
-        status = _run([*launcher, *IGNORE_INTERRUPT, python, "-m", WORKER, str(folder.resolve()), *words])
+        status = _run(
+            [*launcher, *IGNORE_INTERRUPT, python, "-m", WORKER, str(folder.resolve()), *words]
+        )
         return _gather(folder, ranks, status)
 
 
 def gather(folder: Path) -> TracedRun:
-    """Return what is in the folder of a run that was started by other means, such as a batch system.
+    """Assemble the records of a run that was started by other means, such as a batch system.
 
-    Raises SpecError if there is nothing.
+    Raises SpecError if there are none.
     """
     first = next(iter(sorted(folder.glob("rank-*.words"))), None)
     try:
@@ -71,9 +73,9 @@ def gather(folder: Path) -> TracedRun:
 
 
 def _run(words: list[str]) -> int:
-    """Run to the end, also where that is told from outside: the ranks end then, and what they wrote is there.
+    """Run to the end; on an external signal the ranks end, and their records remain.
 
-    At a terminal the program can read, and Ctrl-C reaches it without us.
+    At a terminal the program can read input, and Ctrl-C reaches it directly.
     """
     apart = os.name == "posix" and not (sys.stdin and sys.stdin.isatty())
     process = owned.start(words, env=environment(), start_new_session=apart)
@@ -91,7 +93,7 @@ def _run(words: list[str]) -> int:
 
 
 def _gather(folder: Path, ranks: int, status: int) -> TracedRun:
-    """mpiexec's status has in it how it ended the other ranks; where one of them said why it ended, that counts."""
+    """Assemble the ranks' records; a rank's own exit takes precedence over mpiexec's status."""
     parts: list[Part] = []
     lost: list[str] = []
     for rank in range(ranks):
@@ -104,13 +106,11 @@ def _gather(folder: Path, ranks: int, status: int) -> TracedRun:
         lost += [f"rank {rank}: {sentence}" for sentence in part.lost]
     interrupted = any(part.ended == INTERRUPTED for part in parts)
     if interrupted:
-        lost.append("Interrupted: what the ranks were doing then is not here.")
+        lost.append("Interrupted: the operations in progress are not recorded.")
         status = status and INTERRUPTED_STATUS
     for part in parts:
         if part.ended is None and not interrupted:
-            lost.append(
-                f"rank {part.rank} was ended from outside: what it was doing then is not here."
-            )
+            lost.append(f"rank {part.rank} was killed: its operation in progress is not recorded.")
         elif part.ended not in (None, "done", INTERRUPTED):
             lost.append(f"rank {part.rank} ended with {part.ended}")
             if not (interrupted or part.ended.startswith(EXITED)):

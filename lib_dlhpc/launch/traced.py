@@ -1,7 +1,7 @@
 """Run an unmodified mpi4py program with its calls recorded: python -m lib_dlhpc.launch.traced FOLDER SCRIPT ...
 
-Each rank writes its rows into files of FOLDER as it goes, so they are there however it ends; nothing is sent
-to anybody. `-m MODULE` may stand in place of SCRIPT. Started by trace_run, once a rank.
+Each rank appends its rows to files in FOLDER, so they survive any end of the rank; nothing is sent to other ranks. `-m
+MODULE` may replace SCRIPT. Started by trace_run on each rank.
 """
 
 import os
@@ -21,35 +21,33 @@ from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.recorder import HERE
 
-PATIENCE = (
-    5.0  # s that a rank which has ended waits for the others to end, to compare clocks once more
-)
+PATIENCE = 5.0  # s that an ended rank waits for the others, to compare clocks a second time
 MPI_MODULE = "mpi4py.MPI"
-INTERRUPTED = "KeyboardInterrupt"  # how a rank ends that was told Ctrl-C
+INTERRUPTED = "KeyboardInterrupt"  # how a rank ends after Ctrl-C
 INTERRUPTED_STATUS = 130  # as of a shell: 128 + SIGINT
 EXITED = "exit status"
 RAISED_STATUS = 1  # Python's own
 
 
 def part_of(folder: Path, rank: int) -> Path:
-    """Return where a rank keeps its rows."""
+    """Return a rank's file of rows."""
     return folder / f"rank-{rank}.rows"
 
 
 class Traced:
-    """The world of a program that is traced, from when it takes up MPI to its end.
+    """The traced MPI world of a program, from MPI initialization to its end.
 
-    The program says when that is and how: it may set mpi4py.rc, call MPI.Init itself, or fork before.
+    The program controls the initialization: it may set mpi4py.rc, call MPI.Init itself, or fork before.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ended = folder, False
         self.mpi: Any = None
-        self.own: Any = None  # a communicator: what the tracer says is no message of the program
+        self.own: Any = None  # a private communicator: the tracer's messages are not the program's
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Be asked for a module that is imported; see that MPI is traced when it is there."""
+        """Import hook: trace MPI once it is imported."""
         if name != MPI_MODULE:
             return None
         sys.meta_path.remove(self)
@@ -95,7 +93,7 @@ class Traced:
         return finalize_traced
 
     def end(self, how: str) -> None:
-        """Note how the program ended on this rank, and what its clock says by now."""
+        """Record how the program ended on this rank, and its clock offset."""
         if self.ended:
             return
         self.ended, HERE.on = True, False
@@ -108,7 +106,7 @@ class Traced:
             HERE.clock(offset(self.own))
 
     def _meet(self) -> None:
-        """Wait for the other ranks to end, as MPI's own end does: asleep, for they may need the core."""
+        """Wait for the other ranks to end, as MPI_Finalize does, but asleep: they may need the core."""
         request = self.own.Ibarrier()
         while not request.Test():
             time.sleep(1e-3)
@@ -125,7 +123,7 @@ def main(words: list[str]) -> None:
     except SystemExit as error:
         how = "done" if error.code in (None, 0) else f"{EXITED} {error.code}"
         raise
-    except KeyboardInterrupt:  # who pressed the keys knows why: no traceback of each rank
+    except KeyboardInterrupt:  # by the user: no traceback from each rank
         how = INTERRUPTED
         _abort(traced, how, INTERRUPTED_STATUS)
         raise SystemExit(INTERRUPTED_STATUS) from None
@@ -149,7 +147,7 @@ def _run(program: str, arguments: list[str]) -> None:
 
 
 def _abort(traced: Traced, how: str, status: int = RAISED_STATUS) -> None:
-    """End all ranks where one has failed, as `python -m mpi4py` does: they would wait for it for ever."""
+    """Abort all ranks if one has failed, as `python -m mpi4py` does: they would wait for it forever."""
     if traced.own is not None and traced.own.size > 1 and not traced.mpi.Is_finalized():
         HERE.told(ended=how)
         if how != INTERRUPTED:

@@ -1,4 +1,4 @@
-"""`dlhpc calibrate io`: what it prints is a tier that a machine takes, and mistakes are told before it starts."""
+"""`dlhpc calibrate io`: prints a tier that a machine accepts, and reports errors before it starts."""
 
 import json
 import tomllib
@@ -39,8 +39,8 @@ def test_what_it_prints_goes_into_a_machine_and_predicts(tmp_path, capsys):
     halved = experiment.set({"machine.storage.tmp.read_latency": 10.0})
     assert predict(halved).step_time > predict(experiment).step_time
     assert "# Measured by `dlhpc calibrate io` on 2" in printed
-    for said in ("cores", "Python", "1, 2 readers", "all in the page cache", "median of"):
-        assert said in printed
+    for text in ("cores", "Python", "1, 2 readers", "all in the page cache", "median of"):
+        assert text in printed
     assert str(tmp_path) not in printed
     assert list(tmp_path.iterdir()) == []
 
@@ -48,16 +48,16 @@ def test_what_it_prints_goes_into_a_machine_and_predicts(tmp_path, capsys):
 def test_a_file_and_json(tmp_path, capsys):
     out = tmp_path / "tier.toml"
     assert main(["calibrate", "io", str(tmp_path), *TINY, "--json", "--out", str(out)]) == 0
-    told = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+    output = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     written = tomllib.loads(out.read_text())["machine"]["storage"]["memory"]
-    assert set(written) <= set(told["tier"])
-    assert told["intervals"]["operation_latency"][0] <= told["tier"]["operation_latency"]
-    for point in told["points"]:
+    assert set(written) <= set(output["tier"])
+    assert output["intervals"]["operation_latency"][0] <= output["tier"]["operation_latency"]
+    for point in output["points"]:
         spread = point["seconds_each"]
         assert spread["p10"] <= spread["p50"] <= spread["p90"]
         assert len(point["seconds"]) == len(point["samples"]) >= 3
-    assert {point["readers"] for point in told["points"]} == {1, 2}
-    assert told["how"] == "all in the page cache"
+    assert {point["readers"] for point in output["points"]} == {1, 2}
+    assert output["how"] == "all in the page cache"
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_file_and_json(tmp_path, capsys):
         (["--out", "."], "--out .: a folder"),
     ],
 )
-def test_mistakes_are_told_at_once(tmp_path, monkeypatch, capsys, words, message):
+def test_errors_are_reported_at_once(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     assert main(["calibrate", "io", str(tmp_path), *words]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Reading in" not in told
+    output = capsys.readouterr().err
+    assert message in output and "Reading in" not in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_folder_is_told(tmp_path, capsys):
+def test_a_missing_folder_is_reported(tmp_path, capsys):
     assert main(["calibrate", "io", str(tmp_path / "gone")]) == 2
-    told = capsys.readouterr().err
-    assert "gone: no such folder; name one on the file system" in told
-    assert "Reading in" not in told
+    output = capsys.readouterr().err
+    assert "gone: no such folder; name one on the file system" in output
+    assert "Reading in" not in output

@@ -79,7 +79,7 @@ def test_readers_that_do_not_wait_for_each_other_leave_no_lower_limit():
     assert fit.bound
 
 
-def test_a_bandwidth_that_no_point_tells_is_the_largest_rate_that_was_measured():
+def test_an_undetermined_bandwidth_is_the_largest_measured_rate():
     points = [replace(point, seconds=(2.0,) * 9) for point in planted(DISK)[:-1]]
     fit = fit_io(points)
     largest = max(point.size for point in points) * 1000 / 2.0
@@ -102,7 +102,7 @@ def test_nothing_is_negative():
 
 
 @pytest.mark.parametrize("what", ["file", "random"])
-def test_too_few_sizes_say_so(what):
+def test_too_few_sizes_report_it(what):
     some = [point for point in planted(DISK) if point.what != what]
     with pytest.raises(CalibrationError, match=f"'{what}': 0 sizes; a fit needs at least 2"):
         fit_io(some)

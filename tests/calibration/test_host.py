@@ -1,4 +1,4 @@
-"""What a measurement says of where it was made."""
+"""The description of a measurement's host."""
 
 import shutil
 
@@ -16,7 +16,7 @@ def test_the_longest_mount_point_names_the_file_system(tmp_path, monkeypatch):
     assert host.file_system(tmp_path) == "ext4"
 
 
-def test_what_the_system_does_not_say_is_left_out(tmp_path, monkeypatch):
+def test_what_the_system_does_not_report_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "MOUNTS", tmp_path / "none")
     monkeypatch.setattr(host, "memory_size", lambda: 0)
     assert set(host.host(tmp_path)) == {"date", "cores", "kernel", "python"}

@@ -1,4 +1,4 @@
-"""A calibration measures what it says, and leaves the folder as it was, however it ends."""
+"""A calibration measures its settings, and restores the folder, however it ends."""
 
 import os
 import signal
@@ -73,7 +73,7 @@ def test_a_whole_one_gives_a_tier(folder):
 def test_dropping_empties_the_page_cache_of_the_files(tmp_path):
     """Seen by preadv2(RWF_NOWAIT), which reads only what is in memory."""
     if not hasattr(os, "RWF_NOWAIT"):
-        pytest.skip("This system does not tell what is in memory.")
+        pytest.skip("This system does not report cached pages.")
     (path,) = make_files(tmp_path, {("random", 1): (PARTITION, 1)})["random", 1]
 
     def in_memory():
@@ -83,7 +83,7 @@ def test_dropping_empties_the_page_cache_of_the_files(tmp_path):
         except BlockingIOError:
             return False
         except OSError:
-            pytest.skip("This file system does not tell what is in memory.")
+            pytest.skip("This file system does not report cached pages.")
         finally:
             os.close(handle)
 
@@ -93,7 +93,7 @@ def test_dropping_empties_the_page_cache_of_the_files(tmp_path):
     assert not in_memory()
 
 
-def test_files_take_the_bytes_asked_for():
+def test_files_take_the_requested_bytes():
     shape = amounts(300e6, default_settings([1]))
     assert set(shape) == set(KINDS)
     assert 0.9 * 300e6 < sum(size * count for size, count in shape.values()) <= 300e6
@@ -153,7 +153,7 @@ LIMITED = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit of a file's size to be had")
-def test_a_write_that_fails_says_why_and_leaves_nothing(folder):
+def test_a_write_that_fails_reports_why_and_leaves_nothing(folder):
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LIMITED), str(folder)],
         capture_output=True, text=True, timeout=PATIENCE,
@@ -202,12 +202,12 @@ def test_values_that_make_no_sense_are_refused(folder, values, message):
 
 def test_where_nothing_can_be_dropped_only_warm_is_measured(folder, monkeypatch):
     monkeypatch.setattr(cold, "ways", lambda: (cold.NONE,))
-    with pytest.raises(CalibrationError, match="only what is warm can be measured here"):
+    with pytest.raises(CalibrationError, match="only warm reads can be measured here"):
         measure_io(folder, **TINY)
     assert measure_io(folder, state="warm", settings=SOME, **TINY)
 
 
-def test_a_reader_that_fails_says_so(tmp_path):
+def test_a_reader_that_fails_reports_it(tmp_path):
     task = {"what": "stat", "size": 1, "budget": 1.0, "again": False, "paths": []}
     with Readers(1) as pool, pytest.raises(CalibrationError, match="gone: No such file"):
         pool.run([{**task, "places": [str(tmp_path / "gone")]}])

@@ -1,4 +1,4 @@
-"""A calibration finds the machine that its numbers come from, says how sure it is, and refuses what makes no sense."""
+"""A calibration recovers a planted machine with intervals, and refuses illegal input."""
 
 import json
 import tomllib
@@ -13,9 +13,9 @@ import pytest
 from planted import Planted
 
 from lib_dlhpc.calibration.fit import Fit
-from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
 from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
+from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.messages import protocol_step
 from lib_dlhpc.calibration.robust import Points
 from lib_dlhpc.calibration.worker import APART, MOST_TURNS, _in_turn, _turns
@@ -75,14 +75,14 @@ def test_noise_and_a_disturbed_round_move_it_little_and_stay_within_the_interval
         assert value(machine, key) == pytest.approx(true, rel=0.25), key
 
 
-def test_a_lone_rank_says_nothing_of_messages():
+def test_a_single_rank_measures_no_messages():
     found = fit_machine(Planted(ranks=1).raw())
     assert not [key for key in found.machine.measured.intervals if key.startswith("intra_node")]
     assert found.machine.jitter == 0
-    assert any("no messages were measured" in line for line in as_lines(found))
+    assert any("messages not measured" in line for line in as_lines(found))
 
 
-def test_where_nothing_can_wait_on_disk_nothing_is_said_of_the_way_there():
+def test_without_offload_there_is_no_host_link():
     raw = Planted().raw()
     raw[PROBE]["away"] = []
     found = fit_machine(raw)
@@ -149,7 +149,7 @@ def test_bytes_that_seem_to_cost_nothing_leave_a_machine_that_is_legal(tmp_path)
     assert 0 < machine.device.efficiency <= 1
 
 
-def test_a_machine_that_was_busy_meanwhile_is_told():
+def test_a_machine_that_was_busy_meanwhile_is_reported():
     planted_one = Planted()
     assert not any("NOTE" in line for line in as_lines(fit_machine(planted_one.raw())))
     planted_one.others = [1.5] * planted_one.rounds
@@ -175,18 +175,18 @@ def test_storage_that_was_measured_beside_it_is_a_tier_of_the_machine(tmp_path):
 def test_what_is_shown_names_step_errors_and_intervals():
     found = fit_machine(Planted(step=8192).raw())
     text = "\n".join(as_lines(found))
-    assert "messages take another way from 8.19 kB on" in text
+    assert "eager to rendezvous switch at 8.19 kB" in text
     assert "message: latency" in text and "median error  gemm" in text
     assert "90 % interval" in text and "22 networks" in text
-    assert "messages and collectives from 4.1 kB on: one line for all is off by" in text
-    assert "held to the largest rate" not in text
-    told = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
-    assert told["protocol_step"]["size"] == 8192
-    assert told["machine"]["intra_node"]["latency"] == found.machine.intra_node.latency
-    low, high = told["machine"]["measured"]["intervals"]["intra_node.latency"]
-    assert low <= told["machine"]["intra_node"]["latency"] <= high
-    assert set(told["raw"]) == {PROBE, WORKER}
-    assert len(told["networks"]) == 22
+    assert "messages and collectives from 4.1 kB on: linear fit off by" in text
+    assert "capped at the GEMM peak rate" not in text
+    result = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
+    assert result["protocol_step"]["size"] == 8192
+    assert result["machine"]["intra_node"]["latency"] == found.machine.intra_node.latency
+    low, high = result["machine"]["measured"]["intervals"]["intra_node.latency"]
+    assert low <= result["machine"]["intra_node"]["latency"] <= high
+    assert set(result["raw"]) == {PROBE, WORKER}
+    assert len(result["networks"]) == 22
 
 
 def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():
@@ -201,7 +201,7 @@ def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():
     for kind in found.layers.held:
         pace = found.machine.device.layers[kind]
         assert pace.rate <= peak * 1.0001 and pace.backward_rate <= peak * 1.0001, kind
-    assert any(line.startswith("dense, conv") and "held to" in line for line in as_lines(found))
+    assert any(line.startswith("dense, conv") and "capped at" in line for line in as_lines(found))
 
 
 def test_a_layer_that_is_little_of_its_network_counts_little():
@@ -213,7 +213,7 @@ def test_a_layer_that_is_little_of_its_network_counts_little():
     assert np.abs(fit_machine(raw).layers.steps).max() < 0.02
 
 
-def test_what_is_added_up_and_exchanged_is_another_array_each_time():
+def test_reductions_and_messages_use_another_array_each_time():
     seen = []
     call = _in_turn([partial(seen.append, number) for number in range(3)])
     call(2)
@@ -243,7 +243,7 @@ def answering(asked=None, **changes):
             with open(file, "w", encoding="utf-8") as out:
                 json.dump(raw[module], out)
         status = changes.get("status", 0)
-        return CompletedProcess(arguments, status, "", changes.get("said", ""))
+        return CompletedProcess(arguments, status, "", changes.get("stdout", ""))
 
     return run
 
@@ -258,15 +258,15 @@ def test_all_programs_are_asked_on_all_ranks_and_whole_steps_at_moments_that_lie
     assert asked == [PROBE, WORKER]  # there is no time for more
 
 
-def test_given_time_all_take_several_turns_and_what_they_tell_is_one():
+def test_given_time_all_take_several_turns_with_merged_results():
     asked, once = [], Planted().raw()
     raw = measure_machine(2, 60.0, answering(asked))
     assert asked == [STEPS, *[PROBE, STEPS, WORKER, STEPS] * 3]
     assert len(raw[PROBE]["others"]) == 3 * len(once[PROBE]["others"])
-    for told, one in zip(raw[PROBE]["cases"], once[PROBE]["cases"], strict=True):
-        assert told["rounds"] == [3 * of_rank for of_rank in one["rounds"]]
-    for told, one in zip(raw[WORKER]["points"], once[WORKER]["points"], strict=True):
-        assert told == {**one, "seconds": 3 * one["seconds"]}
+    for result, one in zip(raw[PROBE]["cases"], once[PROBE]["cases"], strict=True):
+        assert result["rounds"] == [3 * of_rank for of_rank in one["rounds"]]
+    for result, one in zip(raw[WORKER]["points"], once[WORKER]["points"], strict=True):
+        assert result == {**one, "seconds": 3 * one["seconds"]}
     assert raw[PROBE]["run"]["seconds"] == [
         3 * of_rank for of_rank in once[PROBE]["run"]["seconds"]
     ]
@@ -277,7 +277,7 @@ def test_given_time_all_take_several_turns_and_what_they_tell_is_one():
 
 
 @pytest.mark.parametrize("seconds", [2.0, 10.0, 60.0, 600.0])
-def test_however_many_turns_there_are_their_seconds_are_those_asked_for(seconds):
+def test_all_turns_together_take_the_requested_seconds(seconds):
     spans = []
 
     def run(ranks, *arguments, patience):
@@ -290,25 +290,25 @@ def test_however_many_turns_there_are_their_seconds_are_those_asked_for(seconds)
     assert 0.4 * seconds < sum(spans) < 0.75 * seconds  # the rest is for starting
 
 
-def test_a_turn_that_could_put_nothing_away_says_nothing_of_the_way_out():
-    told = Planted().raw()[PROBE]
-    assert merged([told, {**told, "away": []}])["away"] == []
+def test_a_turn_without_offload_measures_no_host_link():
+    result = Planted().raw()[PROBE]
+    assert merged([result, {**result, "away": []}])["away"] == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"started": 1}, "2 ranks were asked for, and 1 started"),
-        ({"status": 1, "said": "first\nno room"}, "on 2 ranks failed: no room"),
+        ({"status": 1, "stdout": "first\nno room"}, "on 2 ranks failed: no room"),
         ({"writes": False}, "failed: no output"),
     ],
 )
-def test_what_goes_wrong_on_ranks_is_told(changes, said):
-    with pytest.raises(CalibrationError, match=said):
+def test_what_goes_wrong_on_ranks_is_reported(changes, message):
+    with pytest.raises(CalibrationError, match=message):
         measure_machine(2, 10.0, answering(**changes))
 
 
-def test_ranks_that_hang_are_told():
+def test_ranks_that_hang_are_reported():
     def hangs(ranks, *arguments, patience):
         raise TimeoutExpired(arguments, patience)
 
@@ -322,15 +322,15 @@ def test_numbers_that_make_no_sense_are_refused(ranks, seconds):
         measure_machine(ranks, seconds, answering())
 
 
-def test_a_prediction_says_which_of_its_numbers_were_measured(repository):
+def test_a_prediction_reports_which_of_its_numbers_were_measured(repository):
     found = fit_machine(Planted().raw())
     experiment = load(repository / "labs" / "experiments" / "digits.toml")
     laid = replace(experiment, machine=measured_on(experiment.machine, found.machine))
-    (told,) = (each for each in explain(predict(laid)) if each.name == "compute")
-    inputs = {name: (shown, source) for name, shown, source in told.inputs}
+    (result,) = (each for each in explain(predict(laid)) if each.name == "compute")
+    inputs = {name: (shown, source) for name, shown, source in result.inputs}
     assert inputs["memory bandwidth"][1].startswith("measured on 2")
     assert "(calibration)" in inputs["a pass outside the layers"][1]
     assert inputs["kinds at a measured pace"][0].startswith("conv, dense, flatten")
-    assert "whose pace was measured" in told.formula
+    assert "whose pace was measured" in result.formula
     (plain,) = (each for each in explain(predict(experiment)) if each.name == "compute")
     assert "pace" not in plain.formula and "calibration" not in str(plain.inputs)

@@ -1,4 +1,4 @@
-"""`dlhpc calibrate`: mistakes are told before anything is measured; what is measured goes where it is asked to."""
+"""`dlhpc calibrate`: errors are reported before any measurement; results go to the requested file."""
 
 import json
 
@@ -28,9 +28,9 @@ def measured(monkeypatch, tmp_path):
 def test_without_a_word_more_it_is_the_user_s_own(measured, capsys):
     assert main(["calibrate", "-n", "2", "--seconds", "30"]) == 0
     assert measured == [(2, 30.0)]
-    told = capsys.readouterr()
-    assert "message: latency" in told.out
-    assert "machine.toml: this machine, for `dlhpc compare FILE` and" in told.err
+    output = capsys.readouterr()
+    assert "message: latency" in output.out
+    assert "machine.toml: this machine, for `dlhpc compare FILE` and" in output.err
     assert default_machine().measured.ranks == 2
 
 
@@ -39,12 +39,12 @@ def test_a_file_that_is_named_is_the_only_one_written(measured, tmp_path, capsys
     assert main(["calibrate", "machine", "--ranks", "1", "--out", str(out), "--json"]) == 0
     assert load_measured(out).measured.ranks == 1
     assert default_machine() is None
-    told = json.loads(capsys.readouterr().out)
-    assert told["machine"]["measured"]["ranks"] == 1
+    output = json.loads(capsys.readouterr().out)
+    assert output["machine"]["measured"]["ranks"] == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here.toml"]
 
 
-def test_more_ranks_than_cores_are_told(measured, monkeypatch, capsys):
+def test_more_ranks_than_cores_are_reported(measured, monkeypatch, capsys):
     monkeypatch.setattr(calibrate_machine, "cores", lambda: 1)
     assert main(["calibrate", "--seconds", "30"]) == 0
     assert "share" not in capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_more_ranks_than_cores_are_told(measured, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (["--seconds", "0"], "--seconds 0: legal: 2 s to 3600 s"),
         (["--seconds", "1e9"], "--seconds 1e9: legal: 2 s to 3600 s"),
@@ -66,9 +66,9 @@ def test_more_ranks_than_cores_are_told(measured, monkeypatch, capsys):
         (["--io", "missing"], "--io missing: no such folder"),
     ],
 )
-def test_mistakes_are_told_at_once(measured, tmp_path, monkeypatch, capsys, words, said):
+def test_errors_are_reported_at_once(measured, tmp_path, monkeypatch, capsys, words, text):
     monkeypatch.chdir(tmp_path)
     for before in (["calibrate"], ["calibrate", "machine"]):
         assert main([*before, *words]) == 2
-        assert said in capsys.readouterr().err
+        assert text in capsys.readouterr().err
     assert measured == [] and list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from lib_dlhpc.calibration.points import Point, as_dicts
 SECONDS, SAMPLES = (1.0, 8.0, 2.0, 9.0, 3.0), (1, 1, 2, 1, 1)  # 1, 8, 1, 9, 3 s each
 
 
-def test_repeats_that_others_disturbed_do_not_count():
+def test_disturbed_repeats_do_not_count():
     point = Point("file", "cold", 2, 4096, SECONDS, SAMPLES, others=(0.1, 2.0, 0.2, 1.9, 0.3))
     assert sorted(point.calm) == [1, 1, 3]
     assert point.quantile(0.5) == 1
@@ -48,7 +48,7 @@ def test_tables_hold_the_spread():
     assert table["operations"] == 3
 
 
-@pytest.mark.skipif(not other_processes.COUNTERS.exists(), reason="this system does not say")
+@pytest.mark.skipif(not other_processes.COUNTERS.exists(), reason="unknown on this system")
 def test_the_cores_work_counts_up_with_ours(monkeypatch, tmp_path):
     before, mine = other_processes.busy(), sum(os.times()[:2])
     while sum(os.times()[:2]) < mine + 0.2:

@@ -1,4 +1,4 @@
-"""What the printed tier says, and what it says of numbers that it leaves out."""
+"""The printed tier, and its notes on omitted numbers."""
 
 import tomllib
 from dataclasses import replace
@@ -51,7 +51,7 @@ def test_what_was_found_needs_no_note():
     assert "NOTE" not in text
 
 
-def test_a_bandwidth_that_no_point_tells_is_a_number_that_a_machine_takes_and_said_to_be_a_bound():
+def test_an_undetermined_bandwidth_is_a_number_and_reported_as_a_bound():
     points = [
         Point(what, WARM, readers, size, (2.0,) * 5, (1000,) * 5)
         for (what, size), readers in [(kind, count) for kind in KINDS for count in (1, 2)]

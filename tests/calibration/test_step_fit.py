@@ -1,4 +1,4 @@
-"""StepFit steps tell what their parts leave out, and how far one run is from the next."""
+"""Whole steps: slowdown over the sum of the parts, and the spread from run to run."""
 
 from dataclasses import replace
 
@@ -24,10 +24,10 @@ def parts():
 
 
 def moment(machine, slowdown=1.0, efficiency=1.0, others=0.1, ranks=2, alone=None):
-    """What a moment tells in which all computing takes longer, and messages get part of the bandwidth.
+    """The results of a moment with slower compute and a fraction of the bandwidth.
 
-    alone: how much longer a rank by itself computes, told as well. Tiny runs take what the parts say: what is
-    outside of their layers comes of such runs.
+    alone: compute slowdown of an isolated rank, also reported. Tiny runs take the sum of their parts, since their
+    overhead is fitted to such runs.
     """
     runs = []
     tables = [(table, slowdown) for table in experiments(ranks)] + [(tiny(ranks), 1.0)]
@@ -63,19 +63,19 @@ def test_what_slows_all_steps_has_slowed_the_tiny_run_s_and_does_not_count_twice
 
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
-def test_computing_and_bandwidth_in_a_step_are_told_apart(parts, share):
+def test_compute_slowdown_and_bandwidth_in_a_step_are_distinguished(parts, share):
     """A rank by itself has no exchange, others have more or less of it; shares are tried in steps of 2.8 %."""
     machine = found([moment(parts, 1.2, share, alone=1.2)] * 3).machine
     assert machine.intra_node.efficiency == pytest.approx(share, rel=0.03)
     assert machine.device.slowdown == pytest.approx(1.2, rel=0.01)
 
 
-def test_runs_whose_layers_are_shared_out_belong_to_the_interval_alone(parts):
-    told = moment(parts, 1.1)
-    for run in told["runs"]:
+def test_tensor_parallel_runs_only_widen_the_interval(parts):
+    results = moment(parts, 1.1)
+    for run in results["runs"]:
         if "tensor" in run["experiment"]["strategy"]:
             run["wait"] = [wait + 0.2 * np.median(run["busy"]) for wait in run["wait"]]
-    machine = found([told] * 3).machine
+    machine = found([results] * 3).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     assert machine.intra_node.efficiency == 1.0
     assert machine.measured.intervals["device.slowdown"][1] == pytest.approx(1.32)
@@ -83,11 +83,11 @@ def test_runs_whose_layers_are_shared_out_belong_to_the_interval_alone(parts):
 
 def test_an_exchange_that_is_priced_too_low_does_not_pass_for_computing(parts):
     """A rank by itself has none: it and the runs with a small one outvote one with a large one."""
-    told = moment(parts, 1.1, alone=1.08)
-    told["runs"][0]["wait"] = [
-        wait + 0.3 * np.median(told["runs"][0]["busy"]) for wait in told["runs"][0]["wait"]
+    results = moment(parts, 1.1, alone=1.08)
+    results["runs"][0]["wait"] = [
+        wait + 0.3 * np.median(results["runs"][0]["busy"]) for wait in results["runs"][0]["wait"]
     ]
-    machine = found([told] * 3).machine
+    machine = found([results] * 3).machine
     assert 1.08 <= machine.device.slowdown <= 1.1
     low, high = machine.measured.intervals["device.slowdown"]
     assert low <= 1.08 and high >= 1.35
@@ -103,12 +103,12 @@ def test_intervals_hold_the_runs_of_all_moments(parts):
     assert machine.measured.intervals["intra_node.efficiency"] == pytest.approx((0.3, 0.6))
 
 
-def test_moments_in_which_others_had_the_cores_do_not_count(parts):
+def test_moments_with_load_by_other_processes_do_not_count(parts):
     machine = found([moment(parts, 1.1), moment(parts, 3.0, 0.1, others=1.0)]).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     none = found([moment(parts, 3.0, 0.1, others=1.0)])
     assert none.machine == parts and not none.whole.errors
-    assert any("the parts stand for the whole" in line for line in as_lines(none))
+    assert any("fitted to the parts alone" in line for line in as_lines(none))
 
 
 def test_what_cannot_be_the_step_s_own_doing_is_not_believed(parts):
@@ -117,7 +117,7 @@ def test_what_cannot_be_the_step_s_own_doing_is_not_believed(parts):
     assert machine.measured.intervals["intra_node.efficiency"][0] == pytest.approx(0.2)
 
 
-def test_a_lone_rank_says_nothing_of_messages(parts):
+def test_a_single_rank_measures_no_messages(parts):
     assert [table["strategy"].get("zero") for table in experiments(1)] == [None] * 3
     machine = found([moment(parts, 1.1, ranks=1)], ranks=1).machine
     assert machine.device.slowdown == pytest.approx(1.1)
@@ -129,19 +129,19 @@ def test_a_lone_rank_says_nothing_of_messages(parts):
     ("work", "calls"),
     [(1.0, 1.0), (1.3, 1.3), (0.8, 0.8), (1.0, 2.0), (1.5, 1.0), (1.0, 0.6), (1.2, 2.5)],
 )
-def test_the_pace_of_a_moment_is_that_of_work_and_that_of_calls(parts, work, calls, ranks):
-    """To 3 %: a tiny run's overhead is told once more beside a slowdown."""
+def test_slowdown_factors_of_a_moment_are_those_of_work_and_of_calls(parts, work, calls, ranks):
+    """To 3 %: a tiny run's overhead enters a second time beside a slowdown."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
-    told = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
-    assert slowdown_factors(told, machine, ranks) == pytest.approx((work, calls), rel=0.03)
+    results = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
+    assert slowdown_factors(results, machine, ranks) == pytest.approx((work, calls), rel=0.03)
 
 
-def test_ranks_side_by_side_have_a_pace_of_their_own(parts):
+def test_concurrent_ranks_have_their_own_slowdown_factors(parts):
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     slow = moment(at_pace(parts, 1.25, 1.0), 1.2, ranks=1)["runs"]
-    told = moment(parts, 1.2)["runs"] + slow
-    assert slowdown_factors(told, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
-    assert slowdown_factors(told, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
+    results = moment(parts, 1.2)["runs"] + slow
+    assert slowdown_factors(results, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
+    assert slowdown_factors(results, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))
@@ -190,10 +190,10 @@ def test_updates_are_timed_and_move_nothing(number):
     assert np.shares_memory(one["first"], other["velocity"])
 
 
-def with_core_wait(told, share, of=0):
+def with_core_wait(results, share, of=0):
     """Return runs whose ranks had no core for some of each step from the `of`-th on, longer by that."""
     runs = []
-    for run in told["runs"]:
+    for run in results["runs"]:
         lost = np.zeros(len(run["busy"]))
         lost[of:] = share * np.add(run["busy"], run["wait"])[of:]
         runs.append({**run, "busy": list(run["busy"] + lost), "core_wait": list(lost)})
@@ -204,24 +204,24 @@ def alone_and_together(parts, ranks=2):
     return moment(at_pace(parts, 1.3, 1.1), ranks=ranks, alone=1.0)
 
 
-def test_slowdown_factors_hold_no_time_in_which_a_lone_rank_had_no_core(parts):
+def test_slowdown_factors_hold_no_time_in_which_a_single_rank_had_no_core(parts):
     idle = slowdown_factors(moment(at_pace(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
     for share in (0.0, 0.5, 3.0):
-        told = moment(at_pace(parts, 1.3, 1.1), ranks=1)
-        assert slowdown_factors(with_core_wait(told, share), parts, 1) == pytest.approx(idle)
+        results = moment(at_pace(parts, 1.3, 1.1), ranks=1)
+        assert slowdown_factors(with_core_wait(results, share), parts, 1) == pytest.approx(idle)
 
 
-def test_of_several_ranks_only_undisturbed_steps_tell_them(parts):
+def test_of_several_ranks_only_undisturbed_steps_count(parts):
     idle = slowdown_factors(alone_and_together(parts)["runs"], parts, 2)
     for disturbed_from in (LEAST, 19, 20):
-        told = with_core_wait(alone_and_together(parts), 5.0, disturbed_from)
-        assert slowdown_factors(told, parts, 2) == pytest.approx(idle)
+        results = with_core_wait(alone_and_together(parts), 5.0, disturbed_from)
+        assert slowdown_factors(results, parts, 2) == pytest.approx(idle)
 
 
-def test_where_those_are_too_few_a_rank_by_itself_tells_them_or_none_does(parts):
-    told = with_core_wait(alone_and_together(parts), 5.0, LEAST - 1)
-    assert slowdown_factors(told, parts, 2) == slowdown_factors(told, parts, 1) is not None
-    together = [run for run in told if int(read_experiment(run["experiment"]).devices) == 2]
+def test_with_too_few_of_them_a_single_rank_counts_or_none(parts):
+    results = with_core_wait(alone_and_together(parts), 5.0, LEAST - 1)
+    assert slowdown_factors(results, parts, 2) == slowdown_factors(results, parts, 1) is not None
+    together = [run for run in results if int(read_experiment(run["experiment"]).devices) == 2]
     assert slowdown_factors(together, parts, 2) is None
 
 
@@ -233,6 +233,6 @@ def test_steps_of_a_run_have_the_core_waits_of_all_ranks():
         for kind, start, stop in (("forward", 0.0, 0.5), ("update", 0.5, 1.0))
     ]
     waits = [[float(step) for step in range(10)], [0.5] * 10]
-    told = by_step(from_rows(rows, 2, "measured"), waits)
-    assert told["core_wait"] == pytest.approx([step + 0.5 for step in range(1 + WARM_UP, 10)])
+    results = by_step(from_rows(rows, 2, "measured"), waits)
+    assert results["core_wait"] == pytest.approx([step + 0.5 for step in range(1 + WARM_UP, 10)])
     assert by_step(from_rows(rows, 2, "measured"))["core_wait"] == [0.0] * (9 - WARM_UP)

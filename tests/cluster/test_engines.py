@@ -1,4 +1,4 @@
-"""Engines on a real Slurm: cells on ranks of several nodes; a notebook that is killed takes them along."""
+"""Engines on a real Slurm: cells on ranks of several nodes; they end with a killed notebook."""
 
 import json
 import os
@@ -38,15 +38,15 @@ def test_ranks_of_two_nodes_answer_and_end_with_whoever_asked(tmp_path, monkeypa
         [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
     try:
-        told = json.loads(asks.stdout.readline())
-        assert [each[:3] for each in told] == [[0, 2, "0"], [1, 2, "1"]]
+        output = json.loads(asks.stdout.readline())
+        assert [each[:3] for each in output] == [[0, 2, "0"], [1, 2, "1"]]
         job = attach(tmp_path / "run")
-        assert job.state == "running" and all(psutil.pid_exists(each[3]) for each in told)
+        assert job.state == "running" and all(psutil.pid_exists(each[3]) for each in output)
     finally:
         os.kill(asks.pid, signal.SIGKILL)
         asks.communicate()
     eventually(lambda: job.state in ENDS, job.why)
-    eventually(lambda: not left(tmp_path / "run", [each[3] for each in told]), "the end of all")
+    eventually(lambda: not left(tmp_path / "run", [each[3] for each in output]), "the end of all")
 
 
 def left(folder, pids):

@@ -1,4 +1,4 @@
-"""Labs on a cluster: what their READMEs tell to type, typed, with the solution in the learner's place."""
+"""Labs on a cluster: the commands of their READMEs, run with the solutions."""
 
 import shlex
 import shutil
@@ -16,7 +16,7 @@ CHOICE = """
 def choice():
     return '[run]\\ncheckpoint = "synchronous"\\ncheckpoint_interval = "1 min"\\n'
 """
-TOLD = {  # status, and words of what is printed
+PRINTED = {  # status, and words of what is printed
     "01": (0, ["2 real ranks", "All 4 hold."]),
     "02": (0, ["2 real ranks", "All 5 hold."]),
     "03": (0, ["2 ranks, batch 1024", "on the test samples"]),
@@ -29,7 +29,7 @@ TOLD = {  # status, and words of what is printed
 
 
 def lines(repository, lab):
-    """The folder of a lab, and the lines that it says to type on a cluster."""
+    """The folder of a lab, and its commands for a cluster."""
     (folder,) = (repository / "labs").glob(f"{lab}_*")
     text = (folder / "README.md").read_text(encoding="utf-8").partition("## On a cluster\n")[2]
     found = [line.strip() for line in text.splitlines() if line.startswith("    dlhpc ")]
@@ -39,8 +39,8 @@ def lines(repository, lab):
 LEVELS = ("(0, 1, 3)", "(3,)")  # one of three trainings of lab 6 shows it as well
 
 
-@pytest.mark.parametrize("lab", TOLD)
-def test_what_a_lab_says_to_type_on_a_cluster_checks_the_solution(
+@pytest.mark.parametrize("lab", PRINTED)
+def test_a_lab_s_commands_on_a_cluster_check_the_solution(
     repository, lab, tmp_path, monkeypatch, capsys
 ):
     folder, typed = lines(repository, lab)
@@ -59,15 +59,15 @@ def test_what_a_lab_says_to_type_on_a_cluster_checks_the_solution(
         choice = load(repository / "labs/experiments/large_batch.toml")
         dump(choice.set({"run.epochs": 1}), "choice.toml")
     line = typed[-1].replace("-n 4", "-n 2").replace("/a/shared/folder", str(tmp_path))
-    status, words = TOLD[lab]
+    status, words = PRINTED[lab]
     assert main(shlex.split(line)[1:]) == status
     out, err = capsys.readouterr()
     assert all(word in out for word in words), (out, err)
     assert "Traceback" not in out + err
 
 
-def test_every_lab_says_what_to_type(repository):
-    for lab in TOLD:
+def test_every_lab_lists_its_commands(repository):
+    for lab in PRINTED:
         folder, typed = lines(repository, lab)
         for line in typed:
             assert line.startswith("dlhpc submit --site ../site.toml -n "), folder

@@ -31,7 +31,7 @@ def executed(cells, folder):
     return notebook
 
 
-def said(cell):
+def text_of(cell):
     """The text of a cell's result."""
     return next(out["data"]["text/plain"] for out in cell["outputs"] if "data" in out)
 
@@ -67,7 +67,7 @@ run
 def test_from_the_cell_to_the_chart_and_again_after_a_restart(tmp_path):
     before = jobs()
     notebook = executed([CELL, "run.wait().step['measured']"], tmp_path)
-    assert float(said(notebook.cells[1])) > 0
+    assert float(text_of(notebook.cells[1])) > 0
     (folder,) = tmp_path.glob("dlhpc-*")
     job = attach(folder)
     assert job.state == "done" and jobs() - before == {job.native_id}
@@ -77,7 +77,7 @@ def test_from_the_cell_to_the_chart_and_again_after_a_restart(tmp_path):
     assert "test accuracy" in state and "2 nodes were asked for" in state
 
     again = executed([CELL, "run.job.native_id, run.wait().step['measured']"], tmp_path)
-    assert said(again.cells[1]) == f"('{job.native_id}', {said(notebook.cells[1])})"
+    assert text_of(again.cells[1]) == f"('{job.native_id}', {text_of(notebook.cells[1])})"
     assert jobs() - before == {job.native_id}
 
 
@@ -106,5 +106,5 @@ def test_a_notebook_is_a_job_and_its_cells_have_the_ranks(tmp_path, monkeypatch,
     assert main([*line, "--out", "run", "--wait", "--set", "ranks=2"]) == 0
     assert "cell 2 of 2" in capsys.readouterr().out
     last = json.loads((tmp_path / "run/two.ipynb").read_text())["cells"][-1]["outputs"]
-    told = "".join("".join(out.get("text", "")) for out in last)
-    assert "ranks on nodes ['0', '1']" in told, last
+    output = "".join("".join(out.get("text", "")) for out in last)
+    assert "ranks on nodes ['0', '1']" in output, last

@@ -187,7 +187,7 @@ Dense.backward = failing
     assert json.loads((job.folder / "status.json").read_text())["exit"] != 0
 
 
-def test_a_job_that_never_comes_to_its_run_says_what_it_said(tmp_path):
+def test_a_job_that_never_comes_to_its_run_reports_what_it_printed(tmp_path):
     site = Site(setup=(f"source {tmp_path}/not-there.sh",))
     job = submit(SHORT, 1, "slurm", site, tmp_path / "run")
     assert ended(job) == "failed"
@@ -195,7 +195,7 @@ def test_a_job_that_never_comes_to_its_run_says_what_it_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_time_limit_ends_a_job_that_then_goes_on_to_the_same_bits(
+def test_a_time_limit_ends_a_job_that_then_resumes_to_the_same_bits(
     tmp_path, mischief, monkeypatch
 ):
     """Slurm rounds limits up to minutes; the end of a running job is moved instead, and noticed within 30 s."""
@@ -236,7 +236,7 @@ def test_a_limit_shorter_than_a_minute_is_kept(tmp_path, to):
 
 
 @pytest.mark.parametrize("to", ["slurm", "local"])
-def test_too_little_memory_is_told_from_a_failure(tmp_path, mischief, to):
+def test_too_little_memory_is_distinguished_from_a_failure(tmp_path, mischief, to):
     mischief("""
 from lib_dlhpc.training.layers.dense import Dense
 backward = Dense.backward
@@ -294,9 +294,9 @@ def test_one_may_stop_waiting(tmp_path, to):
     )
     eventually((folder / "snapshot.npz").exists, what="a snapshot")
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=PATIENCE)[1]
-    assert process.returncode == 130 and f"dlhpc jobs cancel {folder} ends it" in told
-    assert "Traceback" not in told
+    message = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 130 and f"dlhpc jobs cancel {folder} ends it" in message
+    assert "Traceback" not in message
     job = attach(folder)
     assert job.state == "running"
     job.cancel()
@@ -324,7 +324,7 @@ def test_a_submitter_killed_before_it_wrote_the_jobs_name_down(tmp_path, closed)
     assert again.native_id == "" and again.state == "queued" and again.native_id == native
     path.write_text(json.dumps({**json.loads(path.read_text()), "native": "", "token": "0" * 8}))
     lost = attach(job.folder)
-    assert lost.state == "failed" and "never handed in" in lost.why()
+    assert lost.state == "failed" and "never submitted" in lost.why()
     subprocess.run(["scancel", native], check=True)
 
 
@@ -339,7 +339,7 @@ def test_a_local_job_ends_with_a_submitter_that_is_killed(tmp_path):
     assert not living(pids)
 
 
-def test_a_local_job_goes_on_without_its_submitter_and_is_found(tmp_path):
+def test_a_local_job_continues_without_its_submitter_and_is_found(tmp_path):
     folder = tmp_path / "run"
     subprocess.run(command(folder, "--to", "local"), check=True, timeout=PATIENCE)
     job = attach(folder)
@@ -351,12 +351,12 @@ def test_a_local_job_goes_on_without_its_submitter_and_is_found(tmp_path):
 
 @pytest.mark.parametrize("to", ["slurm", "local"])
 def test_no_rank_outlives_what_watches_over_it(tmp_path, to):
-    """The process that starts the ranks is killed on its node, so that nobody can write the end down."""
+    """The launcher is killed on its node, so that nothing records the end."""
     job = submit(LONG, 2, to, folder=tmp_path / "run")
     saved(job)
     pids = ranks_of(job)
     os.kill(json.loads((job.folder / "status.json").read_text())["pid"], signal.SIGKILL)
-    assert ended(job) == "failed" and "ended without a word" in job.why()
+    assert ended(job) == "failed" and "exited without writing a status file" in job.why()
     assert not living(pids)
 
 
@@ -379,7 +379,7 @@ def test_two_submissions_of_one_folder_do_not_mix(tmp_path, closed):
 
 
 def test_a_job_whose_folder_is_anothers_by_now_leaves_it_alone(tmp_path, closed):
-    """As where two log in on two machines, and the file system between them knows no locks."""
+    """As on two login nodes with a file system without locks."""
     job = submit(SHORT, 2, "slurm", SLURM, tmp_path / "run")
     path = job.folder / TICKET
     path.write_text(json.dumps({**json.loads(path.read_text()), "token": "other", "native": "1"}))
@@ -414,7 +414,7 @@ def batches_of(folder):
 
 
 def test_tasks_of_an_array_end_each_in_its_own_way(tmp_path, closed):
-    """One is cancelled while it is queued, one while it runs, one fails, one is done; none takes another along."""
+    """One is cancelled while queued, one while running, one fails, one is done; all independently."""
     bad = SHORT.set({"training.rate": 1e30})
     runs = {"queued": SHORT, "long": LONG, "bad": bad, "good": SHORT}
     jobs = {job.folder.name: job for job in submit_sweep(runs, 2, tmp_path / "s", site=SLURM)}
@@ -445,20 +445,20 @@ def test_a_task_is_found_again_whose_number_nobody_wrote_down(tmp_path, closed):
     again[1].cancel()
 
 
-def test_a_task_that_never_comes_to_its_run_says_what_it_said(tmp_path):
+def test_a_task_that_never_comes_to_its_run_reports_what_it_printed(tmp_path):
     site = Site(setup=(f"source {tmp_path}/not-there.sh",))
     for job in submit_sweep({"a": SHORT, "b": SHORT}, 1, tmp_path / "s", site=site):
         assert ended(job) == "failed"
         assert f"failed: source {tmp_path}/not-there.sh" in job.why()
 
 
-def test_of_a_sweep_all_are_handed_in_or_none(tmp_path, closed):
+def test_of_a_sweep_all_are_submitted_or_none(tmp_path, closed):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "experiment.toml").write_text("")
     with pytest.raises(SpecError, match="holds a run already"):
         submit_sweep({"a": SHORT, "b": SHORT}, 2, tmp_path, site=SLURM)
     assert not (tmp_path / "a").exists() and not list(tmp_path.glob("dlhpc-*"))
-    with pytest.raises(SpecError, match="slurm does not take the job"):
+    with pytest.raises(SpecError, match="slurm rejects the job"):
         none = Site(partition="no-such")
         submit_sweep({"a": SHORT, "c": SHORT}, 2, tmp_path / "new", site=none)
     assert not (tmp_path / "new").exists()
@@ -486,12 +486,12 @@ def test_what_can_never_start_is_refused_and_what_can_is_not(tmp_path, narrow, c
     def site(per_node):
         return Site(partition=partition, ranks_per_node=per_node)
 
-    for ranks, per_node, limit, told in TOO_MUCH:
+    for ranks, per_node, limit, message in TOO_MUCH:
         for hand_in in (
             lambda place, **more: submit(SHORT, folder=place, **more),
             lambda place, **more: submit_sweep({"a": SHORT}, folder=place, **more),
         ):
-            with pytest.raises(SpecError, match=told):
+            with pytest.raises(SpecError, match=message):
                 hand_in(tmp_path / "r", ranks=ranks, site=site(per_node), time_limit=limit)
             assert not (tmp_path / "r").exists()
     # The largest that is legal waits for its turn: nodes that are down or busy are no limit.
@@ -533,7 +533,7 @@ def test_a_run_that_is_resumed_asks_for_what_it_had(tmp_path, ranks):
 
 
 def test_what_slurm_refuses_leaves_nothing(tmp_path):
-    with pytest.raises(SpecError, match=r"slurm does not take the job: .*invalid partition"):
+    with pytest.raises(SpecError, match=r"slurm rejects the job: .*invalid partition"):
         submit(SHORT, 2, site=Site(partition="no-such"), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     start(SHORT, 1, tmp_path / "run").wait()
@@ -545,9 +545,9 @@ def test_what_slurm_refuses_leaves_nothing(tmp_path):
 
 def test_what_is_legal_reaches_slurm_and_the_shell_as_it_is(tmp_path, monkeypatch):
     odd = "a@b%c+d=e:f.g-h_i"
-    told, sourced = tmp_path / "told", tmp_path / "told.sh"
-    sourced.write_text(f"echo sourced >>{told}\n")
-    body = f'() {{ printf "%s|" "$@" >>{told}; echo >>{told}; }}'
+    message, sourced = tmp_path / "message", tmp_path / "told.sh"
+    sourced.write_text(f"echo sourced >>{message}\n")
+    body = f'() {{ printf "%s|" "$@" >>{message}; echo >>{message}; }}'
     monkeypatch.setenv("BASH_FUNC_module%%", body)
     site = Site(
         account=odd,
@@ -563,5 +563,5 @@ def test_what_is_legal_reaches_slurm_and_the_shell_as_it_is(tmp_path, monkeypatc
     assert (
         "TimeLimit=00:02:00" in shown and f"JobName=dlhpc-{read_ticket(job.folder).token}" in shown
     )
-    assert told.read_text().splitlines() == ["load|intel/19.1.1|", "use|/opt/own|", "sourced"]
+    assert message.read_text().splitlines() == ["load|intel/19.1.1|", "use|/opt/own|", "sourced"]
     assert shlex.quote(odd) == odd

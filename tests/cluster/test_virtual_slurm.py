@@ -1,4 +1,4 @@
-"""The Slurm of the tests itself: two stand side by side, and nothing of one is left, however its owner ends."""
+"""The tests' own Slurm: two run side by side, and neither leaves anything behind, however its owner ends."""
 
 import json
 import os

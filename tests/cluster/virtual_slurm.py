@@ -138,7 +138,7 @@ def _daemon(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
 
 
 def _idle() -> int:
-    """How many nodes can take a job; 0 while nobody answers."""
+    """Return how many nodes can take a job; 0 without an answer."""
     asked = subprocess.run(
         ["sinfo", "-h", "-N", "-o", "%t"], capture_output=True, text=True, timeout=PATIENCE
     )
@@ -155,7 +155,7 @@ def _until(holds, children) -> None:
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that nobody has; all are held at once, so that no two are the same."""
+    """Return free ports; all are held at once, so that no two are the same."""
     sockets = [socket.socket() for _ in range(number)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -173,7 +173,7 @@ def _adopt() -> None:
 
 
 def _reap(children: list[subprocess.Popen[bytes]]) -> None:
-    """Take leave of processes that were left to this one and have ended; daemons tell of their end elsewhere."""
+    """Reap ended processes inherited by this one; daemons are reaped elsewhere."""
     with suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             daemon = next((child for child in children if child.pid == ended.si_pid), None)

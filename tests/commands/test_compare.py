@@ -54,7 +54,7 @@ def test_a_sweep_has_a_row_for_each_setting(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--sweep", "strategy.batch"], "expected KEY=A,B"),
         (["--sweep", "strategy.bach=1"], "Did you mean 'batch'"),
@@ -66,11 +66,11 @@ def test_a_sweep_has_a_row_for_each_setting(capsys):
         (["--set", "dataset.name=words"], "sequences of words"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(words, told, capsys):
+def test_an_error_is_reported_in_one_line(words, message, capsys):
     assert main(["compare", DIGITS, *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert told in err and err.count("\n") == 1
+    assert message in err and err.count("\n") == 1
 
 
 def test_a_run_that_fails_exits_1(capsys):

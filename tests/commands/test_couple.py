@@ -1,4 +1,4 @@
-"""`dlhpc couple` puts three engines side by side, says who waits, and runs the better placement."""
+"""`dlhpc couple` compares three engines, reports wait states, and runs the better placement."""
 
 import json
 from dataclasses import replace
@@ -40,32 +40,32 @@ def test_three_engines_who_waits_and_the_better_placement(file, capsys, tmp_path
     assert "as described" in text
     assert "shared: 2 do both" in text
     assert "Before" in text
-    assert "What was trained is the same" in text
+    assert "Training is unchanged" in text
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["after", "before"]
 
 
 def test_json_has_the_same_terms_of_all_three(file, capsys):
     assert main(["couple", str(file), "-n", "2", "--once", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["after"] is None
-    terms = told["before"]["terms"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["after"] is None
+    terms = output["before"]["terms"]
     assert {"simulate", "train", "exchange", "wait for samples", "wait for room"} <= set(terms)
     for engines in terms.values():
         assert set(engines) == {"predicted", "simulated", "measured"}
-    assert told["placements"][0]["seconds"] <= told["before"]["predicted"]["seconds"]
-    assert told["before"]["costs"]["point"] == pytest.approx(1e-5)
+    assert output["placements"][0]["seconds"] <= output["before"]["predicted"]["seconds"]
+    assert output["before"]["costs"]["point"] == pytest.approx(1e-5)
 
 
 @pytest.mark.parametrize(
     ("who", "named"), [("shared", "shared: 2 do both"), ("1", "separate: 1 + 1")]
 )
-def test_another_placement_can_be_asked_for(file, capsys, who, named):
+def test_another_placement_can_be_requested(file, capsys, who, named):
     assert main(["couple", str(file), "-n", "2", "--once", "--placement", who]) == 0
     text = capsys.readouterr().out
     assert named in text.split("predicted   simulated")[0]
 
 
-def test_more_ranks_than_cores_are_said_to_be_so(file, capsys, monkeypatch):
+def test_more_ranks_than_cores_are_reported(file, capsys, monkeypatch):
     read = coupled._read
 
     def few_cores(folder):
@@ -103,11 +103,11 @@ def test_a_file_that_is_not_there_is_refused(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("samples", "room", "first"),
     [
-        (1.1, 0.4, "Rank 1 waits 1.1 s for samples: the simulation sets the pace."),
-        (0.4, 1.1, "Rank 0 waits 1.1 s for room: the training sets the pace, and"),
+        (1.1, 0.4, "Rank 1 waits 1.1 s for samples: the simulation is the bottleneck."),
+        (0.4, 1.1, "Rank 0 waits 1.1 s for room: training is the bottleneck, and"),
     ],
 )
-def test_one_side_sets_the_pace_the_one_that_is_waited_for_longer(samples, room, first):
+def test_one_side_is_the_bottleneck_the_one_with_the_longer_waits(samples, room, first):
     from types import SimpleNamespace
 
     from lib_dlhpc.commands.couple import _table, _waits
@@ -125,11 +125,11 @@ def test_one_side_sets_the_pace_the_one_that_is_waited_for_longer(samples, room,
     way = SimpleNamespace(result=result, predicted=predicted, terms=terms)
     lines = _waits(way)
     assert lines[0].startswith(first)
-    assert "waits 0.4 s" in lines[1] and "\n".join(lines).count("sets the pace") == 1
+    assert "waits 0.4 s" in lines[1] and "\n".join(lines).count("is the bottleneck") == 1
     assert _table(way)[0] == "Mean of the ranks:"
 
 
-def test_a_placement_that_was_not_quicker_is_said_to_be_so():
+def test_a_placement_that_was_not_faster_is_reported():
     from types import SimpleNamespace
 
     import numpy as np
@@ -144,6 +144,6 @@ def test_a_placement_that_was_not_quicker_is_said_to_be_so():
         result = SimpleNamespace(seconds=seconds, steps=3, weights=np.zeros(2))
         return SimpleNamespace(terms=terms, result=result, waited=0.0)
 
-    assert "not quicker" not in _gain(way(5.0, 1.0), way(4.0, 9.0))
-    told = _gain(way(5.0, 1.0), way(6.0, 9.0))
-    assert "not quicker: exchange took 8 s more than predicted" in told
+    assert "not faster" not in _gain(way(5.0, 1.0), way(4.0, 9.0))
+    output = _gain(way(5.0, 1.0), way(6.0, 9.0))
+    assert "not faster: exchange took 8 s more than predicted" in output

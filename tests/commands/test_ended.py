@@ -1,4 +1,5 @@
-"""However a command is ended, and when: no process, file or segment of it is left, no traceback, and its status tells.
+"""However a command is ended, and when: no process, file or segment of it is left, no traceback, and its exit status
+is right.
 
 Moments are drawn from seeds; DLHPC_ENDINGS=20 draws twenty for each command in place of one.
 """
@@ -70,7 +71,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
 RANKED = list(COMMANDS)[:7]
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a process is"),
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the owner of a process"),
     pytest.mark.slow,
 ]
 
@@ -110,7 +111,7 @@ def test_nothing_is_left_of_a_command(name, way, moment, late, repository, tmp_p
 
 
 def cancelled(folder):
-    """A job goes on when nobody waits for it any more, until it is cancelled."""
+    """A job continues without a waiting process, until it is cancelled."""
     with suppress(SpecError):
         attach(folder / "job").cancel()
 

@@ -91,7 +91,7 @@ def test_a_command_names_the_file_that_it_cannot_write(name, limited, tmp_path):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_failed_for_a_reason_and_goes_on_where_there_is_space(name, limited, tmp_path):
+def test_a_run_fails_for_a_reason_and_resumes_where_there_is_space(name, limited, tmp_path):
     (tmp_path / "patch").mkdir()
     (tmp_path / "patch" / "sitecustomize.py").write_text(FULL)
     marker, folder = str(tmp_path / "full"), tmp_path / "folder"

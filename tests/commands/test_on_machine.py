@@ -1,4 +1,4 @@
-"""`dlhpc predict` and `dlhpc simulate` on a machine that was measured: what they may be off by, and by whose word."""
+"""`dlhpc predict` and `dlhpc simulate` on a machine that was measured: uncertainty bands and their source."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.experiment import load
 
 CALIBRATED = str(SHIPPED / MACHINE)
 COMMANDS = ("predict", "simulate")
-FROM = "90 % bands: by the intervals of the machine's numbers, calibrated on 2026-"
+FROM = "90 % bands: from the intervals of the machine's numbers, calibrated on 2026-"
 
 
 @pytest.fixture(autouse=True)
@@ -43,24 +43,24 @@ def prints(capsys: Any) -> Any:
 def test_a_machine_that_was_not_measured_has_no_bands(
     command: str, digits: str, prints: Any
 ) -> None:
-    told = json.loads(prints(command, digits, "--json"))
-    assert not {"bands", "predicted_bands", "calibration"} & set(told)
+    output = json.loads(prints(command, digits, "--json"))
+    assert not {"bands", "predicted_bands", "calibration"} & set(output)
     assert "90 %" not in prints(command, digits)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_step_and_each_term_have_a_band_and_one_line_says_from_where(
+def test_the_step_and_each_term_have_a_band_and_one_line_reports_from_where(
     command: str, digits: str, prints: Any
 ) -> None:
     words = (command, digits, "--machine", CALIBRATED, "--set", "strategy.devices_per_node=2")
-    told = json.loads(prints(*words, "--json"))
-    assert set(told["bands"]) == {"one step", *told["terms"]}
-    for name, seconds in {"one step": told["step_time"], **told["terms"]}.items():
-        low, high = told["bands"][name]
+    output = json.loads(prints(*words, "--json"))
+    assert set(output["bands"]) == {"one step", *output["terms"]}
+    for name, seconds in {"one step": output["step_time"], **output["terms"]}.items():
+        low, high = output["bands"][name]
         assert low * (1 - 1e-9) <= seconds <= high * (1 + 1e-9), name
-    assert told["bands"]["one step"][0] < told["step_time"] < told["bands"]["one step"][1]
+    assert output["bands"]["one step"][0] < output["step_time"] < output["bands"]["one step"][1]
     text = prints(*words)
-    assert text.count(FROM) == 1 and told["calibration"] in text
+    assert text.count(FROM) == 1 and output["calibration"] in text
     (forward,) = [line for line in text.splitlines() if line.startswith("    forward")]
     assert " µs to " in forward or " ms to " in forward
 
@@ -69,10 +69,10 @@ def test_a_simulation_that_agrees_has_the_bands_of_the_prediction(digits: str, p
     still = ("--machine", CALIBRATED, "--set", "machine.jitter=0", "strategy.devices_per_node=2")
     predicted = json.loads(prints("predict", digits, *still, "--json"))["bands"]
     for fidelity in ("rounds", "events"):
-        told = json.loads(prints("simulate", digits, *still, "--fidelity", fidelity, "--json"))
-        assert told["predicted_bands"] == predicted
+        output = json.loads(prints("simulate", digits, *still, "--fidelity", fidelity, "--json"))
+        assert output["predicted_bands"] == predicted
         for name, band in predicted.items():
-            assert told["bands"][name] == pytest.approx(band, rel=1e-9), (fidelity, name)
+            assert output["bands"][name] == pytest.approx(band, rel=1e-9), (fidelity, name)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -95,7 +95,7 @@ def test_what_is_set_is_set_on_the_measured_machine(digits: str, prints: Any) ->
     assert all(low > 5 * before["step_time"] for low in slower["bands"]["one step"])
 
 
-def test_the_users_own_calibration_is_taken_where_it_is_asked_for(
+def test_the_users_own_calibration_is_taken_where_it_is_requested(
     digits: str, prints: Any, capsys: Any, tmp_path: Path
 ) -> None:
     bare = prints("predict", digits)
@@ -104,21 +104,21 @@ def test_the_users_own_calibration_is_taken_where_it_is_asked_for(
     (tmp_path / "config" / "dlhpc").mkdir(parents=True)
     shutil.copy(CALIBRATED, tmp_path / "config" / "dlhpc" / "machine.toml")
     assert prints("predict", digits) == bare
-    told = json.loads(prints("predict", digits, "--machine", "own", "--json"))
+    output = json.loads(prints("predict", digits, "--machine", "own", "--json"))
     named = json.loads(prints("predict", digits, "--machine", CALIBRATED, "--json"))
-    assert told["bands"] == named["bands"]
+    assert output["bands"] == named["bands"]
     # Versions and processor of the shipped one are not those of whoever runs this test.
-    assert all("the calibration may not hold" in note for note in told["notes"])
+    assert all("the calibration may not hold" in note for note in output["notes"])
 
 
 def test_a_rate_of_another_machine_is_no_rate_of_the_measured_one(prints: Any) -> None:
     words = ("goyal-2017", "--machine", CALIBRATED, "--set", "strategy.nodes=2")
-    told = json.loads(prints("predict", *words, "--json"))
-    assert told["experiment"].get("calibration", {}).get("rate", 0.0) == 0.0
-    assert told["bands"]["one step"][0] < told["step_time"] < told["bands"]["one step"][1]
+    output = json.loads(prints("predict", *words, "--json"))
+    assert output["experiment"].get("calibration", {}).get("rate", 0.0) == 0.0
+    assert output["bands"]["one step"][0] < output["step_time"] < output["bands"]["one step"][1]
 
 
-def test_numbers_that_contradict_a_rate_are_told_in_place_of_bands(
+def test_numbers_that_contradict_a_rate_are_reported_in_place_of_bands(
     prints: Any, tmp_path: Path, repository: Path
 ) -> None:
     text = (repository / "labs" / "experiments" / "digits.toml").read_text()
@@ -129,24 +129,26 @@ def test_numbers_that_contradict_a_rate_are_told_in_place_of_bands(
     prints("predict", str(fast), "--machine", CALIBRATED, "--set", *many, "--save", str(saved))
     rate = 128 / (float(predict(load(saved)).communication.total) * 1.2)
     calibrated = ("--set", f"calibration.rate={rate}", "calibration.devices=2")
-    told = prints("predict", str(saved), *calibrated)
-    assert "no bands: calibration.rate" in told and FROM not in told
+    output = prints("predict", str(saved), *calibrated)
+    assert "no bands: calibration.rate" in output and FROM not in output
 
 
 def test_bands_of_the_command_are_those_of_compare(
     digits: str, prints: Any, tmp_path: Path
 ) -> None:
     saved = tmp_path / "saved.toml"
-    told = prints("predict", digits, "--machine", CALIBRATED, "--json", "--save", str(saved))
+    output = prints("predict", digits, "--machine", CALIBRATED, "--json", "--save", str(saved))
     known = {name: list(band) for name, band in bands(load(saved)).items()}
-    assert json.loads(told)["bands"] == {name: pytest.approx(band) for name, band in known.items()}
+    assert json.loads(output)["bands"] == {
+        name: pytest.approx(band) for name, band in known.items()
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_said(
+def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_reported(
     command: str, capsys: Any
 ) -> None:
     few = ("--set", "strategy.nodes=1", "strategy.devices_per_node=2", "storage.tier=")
     assert main([command, "goyal-2017", "--machine", CALIBRATED, *few]) == 0
-    told = capsys.readouterr().err
-    assert "calibration.rate = 1089.4 is dropped: it was measured on bigbasin" in told
+    output = capsys.readouterr().err
+    assert "calibration.rate = 1089.4 is dropped: it was measured on bigbasin" in output

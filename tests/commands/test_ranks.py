@@ -28,21 +28,21 @@ SPLIT = {"strategy.devices_per_node": 4, "strategy.pipeline": 4, "strategy.micro
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that makes the folder of a run: its experiment, and what says on how many ranks it was."""
+    """A function that makes the folder of a run: its experiment, and the file with its number of ranks."""
 
-    def make(experiment, said, ranks):
+    def make(experiment, text, ranks):
         dump(experiment, tmp_path / "experiment.toml")
-        if said:
-            (tmp_path / said).write_text(json.dumps({"state": "done", "ranks": ranks}))
+        if text:
+            (tmp_path / text).write_text(json.dumps({"state": "done", "ranks": ranks}))
         return str(tmp_path)
 
     return make
 
 
-@pytest.mark.parametrize("said", ["job.json", "status.json", "result.json"])
+@pytest.mark.parametrize("text", ["job.json", "status.json", "result.json"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_a_resumed_run_has_the_ranks_it_had(run, said, ranks):
-    folder = run(RUN, said, ranks)
+def test_a_resumed_run_has_the_ranks_it_had(run, text, ranks):
+    folder = run(RUN, text, ranks)
     assert ranks_of(RUN, None, folder) == ranks
     assert ranks_of(RUN.set({"run.epochs": 9}), None, folder) == ranks
     assert ranks_of(RUN, 4, folder) == 4  # whoever names a number has the last word
@@ -51,7 +51,7 @@ def test_a_resumed_run_has_the_ranks_it_had(run, said, ranks):
     assert ranks_of(RUN.set(SPLIT), None, folder) == 4
 
 
-def test_without_a_run_that_says_it_there_is_a_rank_for_each_device(run, tmp_path):
+def test_without_a_run_that_reports_it_there_is_a_rank_for_each_device(run, tmp_path):
     assert ranks_of(RUN, None) == 2
     assert ranks_of(RUN, None, run(RUN, "", 0)) == 2
     assert ranks_of(RUN, None, str(tmp_path / "nowhere")) == 2
@@ -59,7 +59,7 @@ def test_without_a_run_that_says_it_there_is_a_rank_for_each_device(run, tmp_pat
         ranks_of(RUN, 0)
 
 
-def test_a_run_here_says_on_how_many_ranks_it_is_from_its_start(tmp_path):
+def test_a_run_here_reports_on_how_many_ranks_it_is_from_its_start(tmp_path):
     job = start(RUN, 1, tmp_path / "run")
     assert ranks_held(job.folder) == 1
     job.cancel()

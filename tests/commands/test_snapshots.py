@@ -1,4 +1,4 @@
-"""`dlhpc snapshots`: what it prints is what the store holds; mistakes are told in one line, with status 2."""
+"""`dlhpc snapshots`: prints the store's content; errors are one line, with status 2."""
 
 import re
 
@@ -74,7 +74,7 @@ def test_a_version_shows_all_it_holds(dlhpc, folder):
         assert f"{name} = {value:.6g}" in text
 
 
-def test_a_difference_says_how_far_apart(dlhpc):
+def test_a_difference_reports_how_far_apart(dlhpc):
     text = dlhpc("diff", "main", "slow")
     assert re.search(r"weights +changed .*\|b - a\| / \|a\| = 0\.\d+", text)
     assert re.search(r"place +shared", text) and re.search(r"accuracy +0\.\d+ -> 0\.\d+", text)
@@ -97,11 +97,11 @@ def test_versions_are_found_tagged_branched_and_forgotten(dlhpc, folder):
 
 def test_what_is_forgotten_is_swept(dlhpc, folder):
     dlhpc("forget", "slow")
-    told = dlhpc("gc", "--dry-run")
-    assert "version 3" in told and "1 version would go" in told and "2 stay" in told
+    message = dlhpc("gc", "--dry-run")
+    assert "version 3" in message and "1 version would go" in message and "2 stay" in message
     assert len(open_snapshots(folder / "snapshots").log()) == 3
-    assert dlhpc("gc").replace("is gone", "would go") == told
-    assert "2 versions, every byte as it was written" in dlhpc("verify")
+    assert dlhpc("gc").replace("is gone", "would go") == message
+    assert "2 versions, every byte intact" in dlhpc("verify")
     assert "1 version is gone" in dlhpc("gc", "--keep-last", 1)
     assert "what came before was removed" in dlhpc("log")
 
@@ -131,7 +131,7 @@ def test_a_version_becomes_a_run_folder(dlhpc, folder, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_flipped_bit_is_told_with_version_array_and_object(dlhpc, folder):
+def test_a_flipped_bit_is_reported_with_version_array_and_object(dlhpc, folder):
     (path,) = list((folder / "snapshots/objects").iterdir())[:1]
     data = bytearray(path.read_bytes())
     data[200] ^= 1
@@ -140,7 +140,7 @@ def test_a_flipped_bit_is_told_with_version_array_and_object(dlhpc, folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["show", 9], "no such version"),
         (["show", "mian"], "Did you mean 'main'"),
@@ -158,38 +158,41 @@ def test_a_flipped_bit_is_told_with_version_array_and_object(dlhpc, folder):
         (["gc", "--keep-last", 0], "expected a whole number, at least 1"),
     ],
 )
-def test_mistakes_are_told(dlhpc, folder, words, told):
+def test_errors_are_reported(dlhpc, folder, words, message):
     before = sorted(folder.rglob("*"))
     text = dlhpc(*words, status=2)
-    assert told in text and text.startswith("dlhpc: ") and text.count("\n") == 1
+    assert message in text and text.startswith("dlhpc: ") and text.count("\n") == 1
     assert sorted(folder.rglob("*")) == before
 
 
-def test_where_there_are_none_it_is_said(dlhpc, tmp_path):
+def test_where_there_are_none_it_is_reported(dlhpc, tmp_path):
     (tmp_path / "empty").mkdir()
     for run in (tmp_path / "empty", tmp_path / "nowhere"):
         assert "a run makes some with --snapshot-every" in dlhpc("log", status=2, run=run)
 
 
-def test_nothing_found_is_said(dlhpc, capsys, folder):
-    for words, told in (
-        (("find", "accuracy > 1"), "None of 3 versions meets that."),
+def test_nothing_found_is_reported(dlhpc, capsys, folder):
+    for words, message in (
+        (("find", "accuracy > 1"), "None of 3 versions matches."),
         (("tag",), "no tags"),
     ):
         assert main(["snapshots", words[0], str(folder), *words[1:]]) == 0
         printed = capsys.readouterr()
-        assert printed.out == "" and told in printed.err
+        assert printed.out == "" and message in printed.err
 
 
-def test_what_is_forgotten_says_what_it_takes(dlhpc, folder):
+def test_what_is_forgotten_reports_what_it_takes(dlhpc, folder):
     dlhpc("tag", 3, "kept")
     text = dlhpc("forget", "main")
-    assert "1 version was reached by it alone" in text and f"{folder} went on from it" in text
+    assert (
+        "1 version was reachable only from it" in text and f"{folder} continues this branch" in text
+    )
     text = dlhpc("forget", "slow")
     assert (
-        "no version was reached by it alone" in text and f"{folder.parent / 'slow'} went on" in text
+        "no version was reachable only from it" in text
+        and f"{folder.parent / 'slow'} continues" in text
     )
-    assert "2 versions were reached by it alone" in (text := dlhpc("forget", "kept"))
+    assert "2 versions were reachable only from it" in (text := dlhpc("forget", "kept"))
     assert "went on" not in text
 
 
@@ -235,7 +238,7 @@ def test_a_damaged_version_is_not_called_removed(dlhpc, folder):
     assert f"version {first.short}, the one before, is damaged" in text and "removed" not in text
 
 
-def test_a_store_that_cannot_be_changed_is_told(dlhpc, folder):
+def test_a_store_that_cannot_be_changed_is_reported(dlhpc, folder):
     (folder / "snapshots/lock").unlink()
     (folder / "snapshots/lock").mkdir()  # nobody can open it, not even who may do all
     for words in (["gc"], ["tag", 1, "x"], ["forget", "slow"], ["branch", 1, "--name", "x"]):

@@ -1,4 +1,4 @@
-"""`dlhpc store` as a user meets it: what it prints, what it says of mistakes, how it exits."""
+"""`dlhpc store` for a user: output, error messages, exit status."""
 
 import os
 import subprocess
@@ -30,13 +30,13 @@ def store(folder, capsys):
 
 
 @pytest.mark.parametrize("codec", ["none", "zlib", "zstd"])
-def test_pack_tells_what_it_made(folder, capsys, codec):
+def test_pack_prints_a_summary(folder, capsys, codec):
     made = ["store", "pack", str(folder), "out", "--partitions", "2", "--codec", codec]
     assert main(made) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("out: 4 files, 4 folders, 5.26 kB; stored as ")
-    assert " in 2 partitions" in told
-    assert (f" to 1 with {codec}" in told) is (codec != "none")
+    result = capsys.readouterr().out
+    assert result.startswith("out: 4 files, 4 folders, 5.26 kB; stored as ")
+    assert " in 2 partitions" in result
+    assert (f" to 1 with {codec}" in result) is (codec != "none")
 
 
 def test_ls_lists_like_ls(store, capsys):
@@ -75,10 +75,10 @@ def test_cat_is_byte_exact(folder, capfdbinary):
 
 def test_verify_is_silent_about_nothing(store, capsys):
     assert main(["store", "verify", store]) == 0
-    assert "all right; 4 files" in capsys.readouterr().out
+    assert "no problems; 4 files" in capsys.readouterr().out
 
 
-def test_verify_tells_every_problem_with_file_and_partition_and_exits_1(folder, tmp_path, capsys):
+def test_verify_reports_every_problem_with_file_and_partition_and_exits_1(folder, tmp_path, capsys):
     main(["store", "pack", str(folder), "plain", "--partitions", "1"])
     [partition] = [file for file in (tmp_path / "plain").iterdir() if file.stat().st_size > 5000
                    and file.suffix not in (".json", ".npz")]  # fmt: skip
@@ -88,13 +88,13 @@ def test_verify_tells_every_problem_with_file_and_partition_and_exits_1(folder, 
     partition.write_bytes(content)
     capsys.readouterr()
     assert main(["store", "verify", "plain"]) == 1
-    told = capsys.readouterr()
+    result = capsys.readouterr()
     for name in ("cats/1.txt", "cats/old/2.bin"):
-        assert any(name in line and partition.name in line for line in told.out.splitlines())
-    assert "Öffnung" not in told.out and "problem" in told.err
+        assert any(name in line and partition.name in line for line in result.out.splitlines())
+    assert "Öffnung" not in result.out and "problem" in result.err
     assert main(["store", "cat", "plain", "cats/1.txt"]) == 2
-    told = capsys.readouterr()
-    assert "cats/1.txt" in told.err and partition.name in told.err and not told.out
+    result = capsys.readouterr()
+    assert "cats/1.txt" in result.err and partition.name in result.err and not result.out
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_verify_tells_every_problem_with_file_and_partition_and_exits_1(folder, 
         (["cat", "nowhere", "cats/1.txt"], "nowhere"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_exits_2(folder, store, arguments, words, capsys):
+def test_an_error_is_reported_in_one_line_and_exits_2(folder, store, arguments, words, capsys):
     before = sorted(os.listdir())
     assert main(["store", *arguments]) == 2
-    told = capsys.readouterr()
-    assert words in told.err and told.err.startswith("dlhpc: ") and told.err.count("\n") == 1
-    assert not told.out and sorted(os.listdir()) == before
+    result = capsys.readouterr()
+    assert words in result.err and result.err.startswith("dlhpc: ") and result.err.count("\n") == 1
+    assert not result.out and sorted(os.listdir()) == before
 
 
 @pytest.mark.parametrize("made", [[], ["nothing"]])
@@ -138,7 +138,7 @@ def test_an_empty_folder_and_one_with_an_empty_file_are_stores_too(tmp_path, mad
     assert capsys.readouterr().out.split() == made
 
 
-def test_verify_tells_of_a_lost_partition_and_of_a_folder_that_is_no_store(folder, store, capsys):
+def test_verify_reports_a_lost_partition_and_a_folder_that_is_no_store(folder, store, capsys):
     lost = sorted(file for file in os.listdir(store) if "partition" in file)[0]
     os.remove(f"{store}/{lost}")
     assert main(["store", "verify", store]) == 1
@@ -173,7 +173,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder, tmp_path):
 @pytest.mark.parametrize(
     "action", ["cat data.store cats/1.txt", "ls data.store", "verify data.store"]
 )
-def test_output_that_cannot_be_written_is_told_in_one_line(store, action, require):
+def test_output_that_cannot_be_written_is_reported_in_one_line(store, action, require):
     require(os.path.exists("/dev/full"), "no device that is always full")
     words = [sys.executable, "-m", "lib_dlhpc.cli", "store", *action.split()]
     with open("/dev/full", "wb") as full:

@@ -47,7 +47,7 @@ def test_a_job_is_waited_for_and_told_as_a_run_is(tmp_path, capsys):
     assert main(["submit", "e.toml", "--to", "local", "-n", "2", "--out", "run", "--wait"]) == 0
     out, err = capsys.readouterr()
     assert "mlp-digits on digits, 2 ranks in local job" in out and "test accuracy" in out
-    assert "one step" in out and f"all of it is in {tmp_path}/run" in out
+    assert "one step" in out and f"run folder: {tmp_path}/run" in out
     assert "is done." in err and "Traceback" not in err
     assert main(["jobs"]) == 0
     out = capsys.readouterr().out
@@ -104,7 +104,7 @@ def test_what_is_piped_is_no_terminal_and_nothing_else_is_listed(capsys, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["submit"], "name an experiment"),
         (["submit", "no.toml"], "no such file"),
@@ -127,17 +127,19 @@ def test_what_is_piped_is_no_terminal_and_nothing_else_is_listed(capsys, tmp_pat
         (["jobs", "list", "nowhere"], "no such folder"),
     ],
 )
-def test_mistakes_are_one_line(words, told, capsys, tmp_path):
+def test_errors_are_one_line(words, message, capsys, tmp_path):
     assert main(words) == 2
     out, err = capsys.readouterr()
-    assert told in err and err.count("\n") == 1 and not out
+    assert message in err and err.count("\n") == 1 and not out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.toml"]
 
 
 def test_help_is_light():
     import subprocess
 
-    told = "import sys; from lib_dlhpc.cli import main\ntry:\n    main(['submit', '--help'])\n"
-    told += "except SystemExit:\n    print([m for m in ('psij', 'mpi4py', 'simpy') if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    message = "import sys; from lib_dlhpc.cli import main\ntry:\n    main(['submit', '--help'])\n"
+    message += "except SystemExit:\n    print([m for m in ('psij', 'mpi4py', 'simpy') if m in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", message], capture_output=True, text=True, check=True
+    )
     assert run.stdout.endswith("[]\n") and "--site" in run.stdout

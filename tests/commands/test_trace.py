@@ -1,4 +1,4 @@
-"""`dlhpc trace` as a user meets it: what it prints, what it says of mistakes, how it exits."""
+"""`dlhpc trace` for a user: output, error messages, exit status."""
 
 import json
 
@@ -24,12 +24,12 @@ def trace(request, tmp_path, monkeypatch):
     return request.param
 
 
-def test_show_tells_what_it_is(trace, capsys):
+def test_show_prints_an_overview(trace, capsys):
     assert main(["trace", "show", trace]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("measured: 3 ranks, 5 events in 2.5 s, from 0 s to 2.5 s.\n")
-    assert "No events of 1 rank: 2." in told
-    tables = [line.split() for line in told.splitlines()]
+    result = capsys.readouterr().out
+    assert result.startswith("measured: 3 ranks, 5 events in 2.5 s, from 0 s to 2.5 s.\n")
+    assert "No events of 1 rank: 2." in result
+    tables = [line.split() for line in result.splitlines()]
     assert ["region", "3", "5", "s"] in tables
     assert ["send", "1", "250", "ms", "4.1", "kB"] in tables
     assert ["step", "compute", "2", "4.5", "s", "2.5", "s", "1"] in tables
@@ -38,8 +38,8 @@ def test_show_tells_what_it_is(trace, capsys):
 
 def test_show_in_numbers(trace, capsys):
     assert main(["trace", "show", trace, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["span"] == 2.5 and told["events"] == 5 and told["ranks without events"] == [2]
+    result = json.loads(capsys.readouterr().out)
+    assert result["span"] == 2.5 and result["events"] == 5 and result["ranks without events"] == [2]
     step = {
         "name": "step",
         "stream": "compute",
@@ -48,8 +48,8 @@ def test_show_in_numbers(trace, capsys):
         "most": 2.5,
         "rank": 1,
     }
-    assert told["names"][0] == step
-    assert sum(kind["events"] for kind in told["kinds"]) == 5
+    assert result["names"][0] == step
+    assert sum(kind["events"] for kind in result["kinds"]) == 5
 
 
 @pytest.mark.parametrize("out", ["out.npz", "out.json", "out.json.gz"])
@@ -72,7 +72,7 @@ def refused(capsys, *arguments):
     return error
 
 
-def test_mistakes_are_told_with_the_file(trace, tmp_path, capsys):
+def test_errors_are_reported_with_the_file(trace, tmp_path, capsys):
     assert "none.npz: no such file" in refused(capsys, "show", "none.npz")
     assert "expected a name that ends in .npz" in refused(capsys, "convert", trace, "out.txt")
     assert "'crome': formats: columns, chrome" in refused(
@@ -88,7 +88,7 @@ def test_mistakes_are_told_with_the_file(trace, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "folder.json", trace]
 
 
-def test_run_names_the_file_that_was_asked_for(tmp_path, monkeypatch, capsys):
+def test_run_names_the_requested_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     error = refused(capsys, "run", "--out", "k.foo", "program.py")
     assert error.startswith("dlhpc: k.foo: expected a name that ends in .npz")
@@ -104,10 +104,10 @@ def test_an_otf2_archive_there_and_back(trace, capsys):
         assert sorted(read(out)) == sorted(read(trace))
 
 
-def test_the_command_line_says_all_that_there_is_to_do_with_traces(capsys):
+def test_the_command_line_lists_all_actions_on_traces(capsys):
     for words in (["--help"], ["trace", "run", "--help"]):
         with pytest.raises(SystemExit):
             main(words)
-    told = " ".join(capsys.readouterr().out.split())
-    assert "trace record, show, analyse and convert traces" in told
-    assert "[--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]" in told
+    result = " ".join(capsys.readouterr().out.split())
+    assert "trace record, show, analyze and convert traces" in result
+    assert "[--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]" in result

@@ -1,4 +1,4 @@
-"""`dlhpc trace analyse`: what limits a run comes first; a file that is none is said so."""
+"""`dlhpc trace analyse`: what limits a run comes first; an invalid file is reported."""
 
 import json
 
@@ -29,7 +29,7 @@ def uneven(tmp_path):
     return str(tmp_path / "uneven.npz")
 
 
-def test_the_first_sentence_says_what_limits_the_run(uneven, capsys):
+def test_the_first_sentence_reports_what_limits_the_run(uneven, capsys):
     assert main(["trace", "analyse", uneven]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[0].startswith("Load imbalance limits this run: on average a rank comp")
@@ -39,17 +39,17 @@ def test_the_first_sentence_says_what_limits_the_run(uneven, capsys):
         assert part in text
 
 
-def test_json_says_the_same(uneven, capsys):
+def test_json_reports_the_same(uneven, capsys):
     assert main(["trace", "analyse", uneven, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    first = told["findings"][0]
+    output = json.loads(capsys.readouterr().out)
+    first = output["findings"][0]
     assert (first["kind"], first["rank"]) == ("load imbalance", 2)
     assert first["seconds"] == pytest.approx(0.1)
-    assert told["pairs"] and all(pair["bytes"] == 200_000 for pair in told["pairs"])
-    assert sum(size["messages"] for size in told["message sizes"]) == 80
+    assert output["pairs"] and all(pair["bytes"] == 200_000 for pair in output["pairs"])
+    assert sum(size["messages"] for size in output["message sizes"]) == 80
 
 
-def test_of_a_balanced_run_nothing_is_said_to_be_wrong(tmp_path, capsys):
+def test_of_a_balanced_run_nothing_is_reported_to_be_wrong(tmp_path, capsys):
     save(trace(more=0.0), tmp_path / "even.npz")
     assert main(["trace", "analyse", str(tmp_path / "even.npz")]) == 0
     text = capsys.readouterr().out

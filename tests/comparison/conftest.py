@@ -1,4 +1,4 @@
-"""What tests of compare share: experiments of one step's worth of work, and a machine that was measured."""
+"""Fixtures for tests of compare: small experiments, and a measured machine."""
 
 from dataclasses import replace
 from datetime import date

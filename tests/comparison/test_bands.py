@@ -1,4 +1,4 @@
-"""Bands: 90 % of what a prediction may be where its machine's numbers lie in their intervals."""
+"""Bands: 90 % uncertainty of a prediction from the intervals of its machine's numbers."""
 
 from dataclasses import replace
 
@@ -130,6 +130,6 @@ def test_what_is_not_predicted_may_be_off_by_as_many_seconds():
     assert carried({"a": (0.0, 2.0)}, {"a": 0.0}, {"a": 3.0}) == {"a": (3.0, 5.0)}
 
 
-def test_only_a_measured_machine_says_where_its_numbers_come_from(digits, calibrated):
+def test_only_a_measured_machine_reports_where_its_numbers_come_from(digits, calibrated):
     assert calibration_of(digits.machine) == ""
     assert calibration_of(calibrated).startswith("calibrated on 2")

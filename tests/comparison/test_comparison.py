@@ -1,4 +1,4 @@
-"""compare(experiment): one step every way, on real ranks; what is said of it, and what is refused."""
+"""compare(experiment): one step every way, on real ranks; its text, and what is refused."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ SPLITS = {
 }
 
 
-def _told(experiment, steps=12, factor=1.0):
+def _compared(experiment, steps=12, factor=1.0):
     """Return a comparison whose run is the simulated one, `factor` times as long."""
     expected = estimated(placed(experiment))
     timeline = simulate(expected.placed.experiment, steps=steps)
@@ -39,7 +39,7 @@ def _told(experiment, steps=12, factor=1.0):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_way_tells_of_the_same_step_term_by_term(mpi, digits, calibrated, split):
+def test_every_way_has_the_same_terms(mpi, digits, calibrated, split):
     two = digits.set({"strategy.devices_per_node": 2, **SPLITS[split]})
     found = compare(two, machine=calibrated, steps=12)
     assert tuple(found.step) == WAYS
@@ -56,7 +56,7 @@ def test_every_way_tells_of_the_same_step_term_by_term(mpi, digits, calibrated, 
     assert all(name in text for name in found.terms)
 
 
-def test_the_run_is_kept_where_it_is_told_to_be_and_gone_otherwise(mpi, digits, tmp_path):
+def test_the_run_folder_is_stored_where_requested_and_removed_otherwise(mpi, digits, tmp_path):
     folders = []
     compare(digits, steps=4, look=lambda job: folders.append(job.folder))
     assert folders and not folders[0].exists()
@@ -67,7 +67,7 @@ def test_the_run_is_kept_where_it_is_told_to_be_and_gone_otherwise(mpi, digits, 
         compare(digits, steps=4, folder=tmp_path / "run")
 
 
-def test_whoever_looks_can_end_the_run(mpi, digits):
+def test_a_look_can_end_the_run(mpi, digits):
     jobs = []
 
     def look(job):
@@ -80,7 +80,7 @@ def test_whoever_looks_can_end_the_run(mpi, digits):
     assert not jobs[0].folder.exists()
 
 
-def test_who_looks_sees_a_run_that_waits_in_a_queue(digits, tmp_path):
+def test_a_look_sees_a_queued_run(digits, tmp_path):
     class Queued:
         """A job of a batch system: it waits, it runs, it is done."""
 
@@ -91,7 +91,7 @@ def test_who_looks_sees_a_run_that_waits_in_a_queue(digits, tmp_path):
             return self.left[0] if self.left else "done"
 
         def wait(self):
-            assert not self.left, "whoever waits here cannot look"
+            assert not self.left, "a blocked caller cannot poll"
             return {}
 
         def cancel(self):
@@ -107,7 +107,7 @@ def test_who_looks_sees_a_run_that_waits_in_a_queue(digits, tmp_path):
     assert seen == ["queued", "queued", "running"]
 
 
-def test_a_run_that_fails_says_why(mpi, digits):
+def test_a_run_that_fails_reports_why(mpi, digits):
     with pytest.raises(JobError, match="not finite"):
         compare(digits.set({"training.rate": 1e30}), steps=20)
 
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_refused_before_a_rank_starts(digits):
         compare(wide, begin=begin)
 
 
-def test_ranks_share_out_the_samples_of_a_step(digits):
+def test_ranks_split_the_global_batch(digits):
     four = placed(digits.set({"strategy.batch": 64}), 4)
     assert int(four.experiment.devices) == 4 == four.ranks
     assert int(four.experiment.global_batch) == 64
@@ -150,9 +150,9 @@ def test_a_run_of_many_nodes_is_placed_on_this_one(digits):
     assert (here.strategy.nodes, int(here.devices), here.global_batch) == (1, 4, two.global_batch)
 
 
-def test_a_network_that_is_shared_out_has_its_own_number_of_ranks(digits):
+def test_a_network_that_is_partitioned_has_its_own_number_of_ranks(digits):
     piped = digits.set({"strategy.devices_per_node": 2, "strategy.pipeline": 2})
-    with pytest.raises(SpecError, match="shared out over the 2 devices"):
+    with pytest.raises(SpecError, match="partitioned over the 2 devices"):
         placed(piped, 3)
     with pytest.raises(SpecError, match="ranks = 0: expected at least 1"):
         placed(digits, 0)
@@ -166,33 +166,33 @@ def test_the_numbers_of_the_machine_are_those_that_were_measured(digits, calibra
         assert here.notes == ()
 
 
-def test_when_and_where_they_were_measured_is_said(digits, calibrated):
+def test_when_and_where_they_were_measured_is_reported(digits, calibrated):
     known = beside(
         estimated(placed(digits, machine=calibrated)), [steps_of(simulate(digits, steps=9))]
     )
     where = f"calibrated on {date.today().isoformat()} with 2 ranks: {host_class()}"
     assert where in known.as_text()
     assert known.as_dict()["calibration"] == where
-    assert _told(digits).as_dict()["calibration"] is None
+    assert _compared(digits).as_dict()["calibration"] is None
 
 
-def test_without_a_calibration_the_stand_in_is_said(digits):
-    said = " ".join(placed(digits).notes)
-    assert "this machine was not measured" in said and "dlhpc calibrate" in said
+def test_without_a_calibration_the_stand_in_is_reported(digits):
+    message = " ".join(placed(digits).notes)
+    assert "this machine is not calibrated" in message and "dlhpc calibrate" in message
 
 
-def test_that_no_storage_is_read_is_said(digits):
-    said = " ".join(placed(digits.set({"storage.tier": "ssd"})).notes)
-    assert "all samples in memory" in said and "'ssd'" in said
+def test_that_no_storage_is_read_is_reported(digits):
+    message = " ".join(placed(digits.set({"storage.tier": "ssd"})).notes)
+    assert "all samples in memory" in message and "'ssd'" in message
     assert "in memory" not in " ".join(placed(digits).notes)
 
 
-def test_a_foreign_or_stale_calibration_is_said(digits, calibrated):
+def test_a_foreign_or_stale_calibration_is_reported(digits, calibrated):
     old = (date.today() - timedelta(days=90)).isoformat()
     where = replace(calibrated.measured, host="another", date=old)
-    said = " ".join(placed(digits, machine=replace(calibrated, measured=where)).notes)
-    assert "another machine: another" in said
-    assert "90 days ago" in said
+    message = " ".join(placed(digits, machine=replace(calibrated, measured=where)).notes)
+    assert "another machine: another" in message
+    assert "90 days ago" in message
 
 
 def test_the_users_own_calibration_is_taken_up(digits, calibrated):
@@ -205,13 +205,13 @@ def test_the_users_own_calibration_is_taken_up(digits, calibrated):
 
 def test_more_ranks_than_cores_are_flagged_at_the_top_and_not_judged(digits):
     many = digits.set({"machine.devices_per_node": 999, "strategy.devices_per_node": cores() + 1})
-    found = _told(many)
+    found = _compared(many)
     assert found.oversubscribed
     assert found.as_text().startswith("OVERSUBSCRIBED")
     assert found.verdict[0].startswith("No verdict") and "share" in found.no_verdict
     assert found.inside() is None
     assert len(found.verdict) == 1
-    assert not _told(digits).oversubscribed
+    assert not _compared(digits).oversubscribed
 
 
 def test_where_ranks_share_cores_few_steps_do(digits):
@@ -221,14 +221,14 @@ def test_where_ranks_share_cores_few_steps_do(digits):
 
 
 def test_a_run_as_predicted_has_no_term_that_is_off(digits):
-    found = _told(digits.set({"machine.jitter": 0.0}))
+    found = _compared(digits.set({"machine.jitter": 0.0}))
     assert abs(found.error("predicted")) < 1e-9
     assert "No term is off by more than" in found.verdict[-1]
 
 
 @pytest.mark.parametrize("seconds", [5.68e-16, 5.68e-12, 1e-3, 3e7, 4.07e24])
 def test_columns_stand_apart_whatever_is_in_them(digits, seconds):
-    found = _told(digits)
+    found = _compared(digits)
     ways = dict.fromkeys(WAYS, seconds)
     odd = replace(found, terms={"forward": ways, "other": ways}, step=ways)
     lines = odd.as_text().splitlines()
@@ -243,7 +243,7 @@ def test_columns_stand_apart_whatever_is_in_them(digits, seconds):
 
 
 def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits):
-    found = _told(digits.set({"machine.jitter": 0.0}), factor=3.0)
+    found = _compared(digits.set({"machine.jitter": 0.0}), factor=3.0)
     assert found.error("predicted") == pytest.approx(1 / 3 - 1)
     expected, advice = found.verdict[1:]
     assert expected.startswith("Off most: backward")
@@ -263,7 +263,7 @@ def test_steps_that_differ_much_get_no_verdict_where_core_waits_are_not_known(di
         assert not beside(expected, [known]).no_verdict
 
 
-def test_whether_the_measured_step_is_in_the_band_is_said(digits, calibrated):
+def test_whether_the_measured_step_is_in_the_band_is_reported(digits, calibrated):
     here = replace(digits, machine=calibrated)
     expected = estimated(placed(here, machine=calibrated))
     for factor, inside in ((1.0, True), (50.0, False)):
@@ -279,12 +279,12 @@ def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(
     steps = steps_of(simulate(expected.placed.experiment, steps=8))
     plain = beside(expected, [steps])
     assert plain.slowdown is None and not any("Right before" in words for words in plain.verdict)
-    told_of = (((1.5, 1.5), (1.6, 1.5)), ((1.5 * 1.5 / 1.6, 1.5), (1.5, 1.5)), ())
-    runs = [replace(steps, slowdowns=paces) for paces in told_of]
+    factors = (((1.5, 1.5), (1.6, 1.5)), ((1.5 * 1.5 / 1.6, 1.5), (1.5, 1.5)), ())
+    runs = [replace(steps, slowdowns=each) for each in factors]
     found = beside(expected, runs)
     assert found.slowdown == pytest.approx((1.5, 1.5))
     assert found.as_dict()["pace"] == pytest.approx({"work": 1.5, "calls": 1.5})
-    assert any("computing took 1.50 times" in words for words in found.verdict)
+    assert any("was 1.50 for compute" in words for words in found.verdict)
     for way in ("predicted", "rounds", "events"):
         for name in ("forward", "backward", "update"):
             slower = 1.5 * plain.terms[name][way]
@@ -294,13 +294,13 @@ def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(
     assert found.step["measured"] == pytest.approx(plain.step["measured"])
 
 
-def test_ranks_tell_the_pace_where_the_machine_was_measured(mpi, digits, calibrated):
+def test_ranks_measure_the_slowdown_on_a_calibrated_machine(mpi, digits, calibrated):
     found = compare(digits, machine=calibrated, steps=8)
     assert min(found.slowdown) > 0
     assert compare(digits, steps=8).slowdown is None
 
 
-def test_ranks_that_share_cores_tell_no_pace(digits, calibrated, monkeypatch):
+def test_ranks_that_share_cores_measure_no_slowdown(digits, calibrated, monkeypatch):
     given = []
     monkeypatch.setattr(
         "lib_dlhpc.comparison.comparison.start", lambda *words, **more: given.append(more["beside"])
@@ -317,10 +317,12 @@ def test_a_simulation_has_the_predictions_band_about_itself(digits, calibrated):
     assert predicted == pytest.approx(bands(expected.placed.experiment)[ALL])
     scale = expected.step["rounds"] / expected.step["predicted"]
     assert rounds == pytest.approx([edge * scale for edge in predicted])
-    assert expected.step["predicted"] == pytest.approx(float(predict(expected.placed.experiment).step_time))
+    assert expected.step["predicted"] == pytest.approx(
+        float(predict(expected.placed.experiment).step_time)
+    )
 
 
-def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch):
+def test_a_fidelity_that_cannot_be_simulated_is_left_out_with_a_note(digits, monkeypatch):
     def refuse(experiment, fidelity, **others):
         if fidelity == "events":
             raise SpecError("too large")
@@ -334,9 +336,7 @@ def test_what_a_simulation_cannot_play_is_left_out_and_said(digits, monkeypatch)
     assert "events |" not in text
 
 
-def test_out_of_core_an_update_is_told_within_the_backward_pass_in_which_weights_move(
-    digits, calibrated
-):
+def test_offloaded_updates_are_reported_within_the_backward_pass(digits, calibrated):
     expected = estimated(placed(digits.set({"strategy.offload": "all"}), machine=calibrated))
     alone = predict(expected.placed.experiment)
     both = expected.terms["predicted"]["backward"]

@@ -1,4 +1,4 @@
-"""What `dlhpc run` says of the step that it predicted, and of which machine."""
+"""The predicted step that `dlhpc run` prints, and its machine."""
 
 from datetime import date
 
@@ -15,18 +15,18 @@ RESULT = {"ranks": 2, "terms": {"forward": 1e-3}, "memory": []}
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_it_is_of_this_machine_s_calibration_where_there_is_one(digits, calibrated, ranks):
-    said = step_here(digits, ranks, calibrated)
+    text = step_here(digits, ranks, calibrated)
     step = float(predict(placed(digits, ranks, calibrated).experiment).step_time)
     today = date.today().isoformat()
     assert (
-        said
+        text
         == f"predicted {format_quantity(step, 's')} by your calibration of this machine ({today})"
     )
 
 
-def test_else_of_the_stand_in_and_how_to_calibrate_is_said(digits):
-    said = step_here(digits, 1)
-    assert "for 'laptop', the catalog's stand-in" in said and "`dlhpc calibrate`" in said
+def test_else_of_the_stand_in_and_how_to_calibrate_is_reported(digits):
+    text = step_here(digits, 1)
+    assert "for 'laptop', the catalog's stand-in" in text and "`dlhpc calibrate`" in text
 
 
 def test_a_broken_calibration_is_named_and_spoils_no_run(digits):
@@ -37,8 +37,8 @@ def test_a_broken_calibration_is_named_and_spoils_no_run(digits):
 
 def test_a_stall_that_no_run_here_has_is_not_part_of_it(digits, calibrated):
     slow = {"machine.storage.slow": {"scope": "node", "bandwidth": 1e4}, "storage.tier": "slow"}
-    said, without = (step_here(each, 1, calibrated) for each in (digits.set(slow), digits))
-    assert said == without.replace(" by your", " without input stall by your")
+    text, without = (step_here(each, 1, calibrated) for each in (digits.set(slow), digits))
+    assert text == without.replace(" by your", " without input stall by your")
 
 
 def test_it_stands_beside_what_was_measured_with_what_it_does_not_know(digits):

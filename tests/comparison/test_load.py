@@ -1,4 +1,4 @@
-"""Load: what competing processes take is left out of a step, widens its band, or is too much for a verdict.
+"""Load by competing processes is excluded from a step, widens its band, or prevents a verdict.
 
 The runs in tests/data/compare_under_load.json were recorded on 2 cores beside 1 to 12 other processes: s of each step,
 s that each rank waited for a core in it, slowdown factors before and after.
@@ -40,7 +40,7 @@ RECORDED = json.loads(
     (Path(__file__).parents[1] / "data" / "compare_under_load.json").read_text("utf-8")
 )
 FACTORS = st.floats(0.2, 5.0)
-PACES = st.tuples(FACTORS, FACTORS)
+SLOWDOWNS = st.tuples(FACTORS, FACTORS)
 
 
 def steps(run):
@@ -52,7 +52,7 @@ def steps(run):
     ]
     timeline = from_rows(rows, run["ranks"], "measured")
     found = steps_of(timeline, 1, run["epoch"], run["core_wait"])
-    return replace(found, slowdowns=tuple(tuple(pace) for pace in run["paces"]), asked=True)
+    return replace(found, slowdowns=tuple(tuple(each) for each in run["paces"]), asked=True)
 
 
 def no_verdict(run):
@@ -64,7 +64,7 @@ def no_verdict(run):
 
 
 @pytest.mark.parametrize("name", ["digits", "large", "words"])
-def test_a_lone_rank_s_step_is_the_same_under_any_load(name):
+def test_a_single_rank_s_step_is_the_same_under_any_load(name):
     runs = [run for run in RECORDED if run["name"] == name and run["ranks"] == 1]
     as_measured = [np.median(run["seconds"]) for run in runs]
     found = [steady([steps(run)]).step for run in runs]
@@ -87,7 +87,7 @@ def test_recorded_runs_on_two_ranks_are_of_both_kinds():
     assert True in several and False in several
 
 
-def test_parts_of_a_lone_rank_s_step_add_up_without_its_core_waits():
+def test_terms_of_a_single_rank_s_step_sum_without_its_core_waits():
     rows = []
     for step in range(12):
         rows.append((0, "compute", "forward", "forward", 4.0 * step, 4.0 * step + 3))
@@ -110,9 +110,9 @@ def test_core_waits_count_only_where_each_step_of_each_rank_has_one(core_wait):
 # --- slowdown factors ---
 
 
-def of(*paces):
+def of(*slowdowns):
     nothing = np.empty(0)
-    return [Steps(nothing, {}, slowdowns=tuple(each)) for each in paces]
+    return [Steps(nothing, {}, slowdowns=tuple(each)) for each in slowdowns]
 
 
 def test_factors_are_the_geometric_mean_of_before_and_after():
@@ -120,7 +120,7 @@ def test_factors_are_the_geometric_mean_of_before_and_after():
     assert slowdown_of(of([], [])) is None
 
 
-@given(PACES, PACES)
+@given(SLOWDOWNS, SLOWDOWNS)
 def test_they_may_be_off_by_half_of_what_lies_between_and_by_a_little_if_nothing_does(a, b):
     found = spread_of(of([a, b]))
     for spread, before, after in zip(found, a, b, strict=True):
@@ -129,7 +129,7 @@ def test_they_may_be_off_by_half_of_what_lies_between_and_by_a_little_if_nothing
     assert spread_of(of([a, a])) == pytest.approx((AGREE, AGREE))
 
 
-@given(PACES, PACES, st.integers(1, 6))
+@given(SLOWDOWNS, SLOWDOWNS, st.integers(1, 6))
 def test_several_runs_know_them_better(a, b, runs):
     many = spread_of(of(*[[a, b]] * runs))
     assert [math.log(each) ** 2 * runs for each in many] == pytest.approx(
@@ -171,7 +171,7 @@ def test_a_run_on_an_idle_machine_gets_a_verdict():
         ({"enough": False, "left_out": 57, "core_wait": 0.6}, "had no core for 60% of the time"),
         ({"enough": False, "left_out": 57}, "only 3 of 60 steps went undisturbed"),
         ({"core_wait": SHARE + 0.01}, "had no core"),
-        ({"paces": ()}, "slowdown of the machine could not be measured"),
+        ({"slowdowns": ()}, "slowdown of the machine could not be measured"),
         ({"apart": APART + 0.1}, "differs by a factor of 1.9"),
         ({"core_wait": None}, r"from 1 s to 5 s \(p10 to p90\)"),
     ],
@@ -204,7 +204,7 @@ def test_without_a_verdict_nothing_is_judged(digits, calibrated):
     assert not swept.judged and "No verdict on any setting" in swept.as_text()
 
 
-def test_the_exit_status_says_that_there_is_no_verdict(digits, tmp_path, monkeypatch, capsys):
+def test_the_exit_status_shows_a_missing_verdict(digits, tmp_path, monkeypatch, capsys):
     file, found = tmp_path / "digits.toml", busy(digits)
     dump(digits, file)
     statuses = {}
@@ -221,8 +221,8 @@ def test_bands_widen_with_what_the_factors_differ_by(digits, calibrated):
     plain = steps_of(simulate(expected.placed.experiment, steps=12))
     widths = []
     for after in (1.0, 1.2, 1.5):
-        paces = ((1 / after, 1 / after), (after, after))
-        found = beside(expected, [replace(plain, slowdowns=paces, asked=True)])
+        slowdowns = ((1 / after, 1 / after), (after, after))
+        found = beside(expected, [replace(plain, slowdowns=slowdowns, asked=True)])
         low, high = found.bands["predicted"]["one step"]
         widths.append(high / low)
         assert found.step["predicted"] == pytest.approx(expected.step["predicted"])

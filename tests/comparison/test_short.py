@@ -1,4 +1,4 @@
-"""A run cut short has the steps that were asked for, all of whole batches."""
+"""A shortened run has the requested steps, all of full batches."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def _batches(experiment):
 
 @pytest.mark.parametrize(("model", "data"), [("mlp-digits", "digits"), ("mlp-mnist", "mnist-5k")])
 @given(batch=st.integers(1, 300), steps=st.integers(1, 250))
-def test_it_has_as_many_steps_as_asked_for_each_of_a_whole_batch(model, data, batch, steps):
+def test_it_has_as_many_steps_as_requested_each_of_a_whole_batch(model, data, batch, steps):
     short = shortened(loads(EXPERIMENT.format(model=model, data=data, batch=batch)), steps)
     assert _batches(short) == [2 * batch] * steps
 
@@ -59,7 +59,7 @@ def test_a_sample_keeps_its_bytes(digits):
     assert short.dataset.sample_bytes == pytest.approx(digits.dataset.sample_bytes)
 
 
-def test_a_run_lasts_about_as_long_as_asked_for_within_bounds():
+def test_a_run_lasts_about_as_long_as_requested_within_bounds():
     assert steps_in(2.0, 0.05) == 40
     assert steps_in(2.0, 5.0) == FEWEST
     assert steps_in(2.0, 0.0) == MOST

@@ -1,4 +1,4 @@
-"""A steady step: terms add up, outliers and the first steps have no say, and each cause is told from the others."""
+"""A steady step: terms sum to the median, outliers and the first steps do not count, causes are distinguished."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def _timeline(steps, ranks=1, gap=0.0, **seconds):
     return from_rows(rows, ranks, "measured")
 
 
-def test_terms_add_up_to_the_median_and_each_kind_has_its_own():
+def test_terms_sum_to_the_median_and_each_kind_has_its_own():
     kinds = {"input": 1.0, "forward": 2.0, "backward": 4.0, "wait": 3.0, "checkpoint": 0.5}
     found = steady([steps_of(_timeline(12, gap=0.25, **kinds, update=1.5))])
     assert found.step == pytest.approx(12.25) == sum(found.terms.values())
@@ -57,7 +57,7 @@ def test_a_rank_waits_for_the_slowest_no_longer_than_it_waits():
     assert found.terms["exposed communication"] == 0
 
 
-def test_in_a_pipeline_who_computes_less_has_its_turn_later():
+def test_in_a_pipeline_a_stage_with_less_compute_starts_later():
     def forward(step, rank):
         return (1.0, 3.0)[rank]
 
@@ -71,7 +71,7 @@ def test_in_a_pipeline_who_computes_less_has_its_turn_later():
     assert found.terms["pipeline bubble"] == pytest.approx(1.0)
 
 
-def test_the_first_steps_and_rare_slow_ones_have_no_say():
+def test_the_first_steps_and_rare_slow_ones_do_not_count():
     def forward(step, rank):
         return 100.0 if step < WARM_UP else 30.0 if step % 10 == 9 else 1.0
 
@@ -80,7 +80,7 @@ def test_the_first_steps_and_rare_slow_ones_have_no_say():
     assert found.steps == 40 - WARM_UP
 
 
-def test_the_first_step_of_an_epoch_has_no_say():
+def test_the_first_step_of_an_epoch_does_not_count():
     def forward(step, rank):
         return 50.0 if step % 2 == 0 else 1.0
 
@@ -109,14 +109,14 @@ def test_a_few_steps_are_all_there_is():
     assert steady([steps_of(_timeline(3, forward=1.0, update=1.0))]).steps == 2
 
 
-def test_runs_of_the_same_are_one():
+def test_equal_runs_are_merged():
     quick, slow = (steps_of(_timeline(13, forward=f, update=1.0)) for f in (1.0, 3.0))
     both = steady([quick, slow])
     assert both.steps == 20
     assert (both.low, both.high) == pytest.approx((2.0, 4.0))
 
 
-def test_steps_between_two_averages_are_told_as_one():
+def test_local_steps_between_two_averages_are_reported_as_one():
     def wait(step, rank):
         return 4.0 if step % 4 == 3 else 0.0
 

@@ -1,4 +1,4 @@
-"""A sweep: every setting a row, taken turn by turn, and what the errors are over all of them."""
+"""A sweep: one row per setting, interleaved runs, and errors over all settings."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):
     assert [row["oversubscribed"] for row in rows] == [False, True] * 2
 
 
-def test_runs_of_a_setting_are_repeated_turn_by_turn(mpi, digits, tmp_path):
+def test_repeated_runs_of_settings_are_interleaved(mpi, digits, tmp_path):
     found = sweep(digits, {"strategy.batch": [16, 32]}, steps=6, folder=tmp_path, repeats=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1-1", "1-2", "2-1", "2-2"]
     begun = [(tmp_path / name / "log.txt").stat().st_mtime for name in ("1-1", "2-1", "1-2", "2-2")]
@@ -34,7 +34,7 @@ def test_runs_of_a_setting_are_repeated_turn_by_turn(mpi, digits, tmp_path):
     assert [row.comparison.steps for row in found.rows] == [10, 10]
 
 
-def test_a_setting_that_cannot_be_is_a_row_that_says_why(mpi, digits):
+def test_a_setting_that_cannot_be_is_a_row_that_reports_why(mpi, digits):
     found = sweep(digits, {"strategy.allreduce": ["ring", "rong"]}, steps=4)
     good, bad = found.rows
     assert good.comparison is not None
@@ -49,7 +49,7 @@ def test_where_no_setting_can_be_it_is_an_error(digits):
 
 def test_more_ranks_than_are_wanted_are_refused(digits):
     assert placed_setting(digits, {"ranks": 2}, most=2).ranks == 2
-    with pytest.raises(SpecError, match=r"3 ranks are too many for .* legal here are up to 2"):
+    with pytest.raises(SpecError, match=r"3 ranks are too many for .* legal here: up to 2"):
         placed_setting(digits, {"ranks": 3}, most=2)
 
 
@@ -90,6 +90,6 @@ def test_devices_that_are_swept_as_well_are_left_alone(digits):
         sweep(digits, axes)
 
 
-def test_a_part_that_is_no_number_is_told(digits):
+def test_a_part_that_is_no_number_is_reported(digits):
     with pytest.raises(SpecError, match=r"strategy\.tensor"):
         sweep(digits, {"strategy.tensor": ["two"]})

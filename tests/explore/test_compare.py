@@ -66,7 +66,7 @@ def begin(tmp_path: Path) -> Any:
 
 def comparison(**strategy: Any) -> Any:
     expected = estimated(placed(digits(**strategy)))
-    return told, beside(told, [steps_of(simulate(told.placed.experiment, steps=9))])
+    return expected, beside(expected, [steps_of(simulate(expected.placed.experiment, steps=9))])
 
 
 def test_a_click_runs_it_and_shows_every_way(begin: Any, tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_a_click_runs_it_and_shows_every_way(begin: Any, tmp_path: Path) -> None
     assert "Nothing run yet" in words(panel)
     run = click(panel, "Run this here")
     assert not run.disabled and button(panel, "Cancel").disabled
-    told = words(panel)
+    expected = words(panel)
     for row in ROWS.values():
-        assert row in told
-    assert "off by" in told and "dlhpc calibrate" in told
+        assert row in expected
+    assert "off by" in expected and "dlhpc calibrate" in expected
     assert not (tmp_path / "run").exists()
 
 
@@ -163,8 +163,8 @@ def test_shared_cores_are_said_above_the_table() -> None:
 
 
 def test_bars_lie_end_to_end_and_each_way_has_its_span() -> None:
-    told, found = comparison()
-    for state in (foretold_state(told), compared_state(found)):
+    expected, found = comparison()
+    for state in (foretold_state(expected), compared_state(found)):
         parts = state[0]["parts"]
         for row in dict.fromkeys(parts["row"]):
             own = [i for i, each in enumerate(parts["row"]) if each == row]
@@ -192,8 +192,8 @@ def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
     panel = swept(digits(), {"strategy.batch": [16, 32, "x"]}, begin=begin, thread=Now)
     assert "3 settings" in words(panel)
     click(panel, "Run them here")
-    told = words(panel)
-    assert "in the median" in told and "strategy.batch" in told and "90 % band" in told
+    expected = words(panel)
+    assert "in the median" in expected and "strategy.batch" in expected and "90 % band" in expected
 
 
 def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from patience import PATIENCE, eventually
 
 from lib_dlhpc.launch import JobError, attach, submit_task
 from lib_dlhpc.launch.engines import Engines, engines
-from lib_dlhpc.launch.engines_job import WORD, _said, _taken
+from lib_dlhpc.launch.engines_job import WORD, _accept, _read
 from lib_dlhpc.launch.folder import errors
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine
 CELLS = (
     "from lib_dlhpc.launch.engines import engines; crew = engines(2, folder='run')",
     "%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
-    "told = [comm.rank, comm.size, comm.allreduce(comm.rank)]",
+    "output = [comm.rank, comm.size, comm.allreduce(comm.rank)]",
     "%%px --targets 1\ntold.append('only this one')",
     "import json, pathlib\n"
-    "pathlib.Path('told.json').write_text(json.dumps(crew.client[:].pull('told', block=True)))",
+    "pathlib.Path('told.json').write_text(json.dumps(crew.client[:].pull('output', block=True)))",
     "import os; os.kill(os.getpid(), 9)",
 )
 
@@ -86,8 +86,8 @@ def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
     )  # fmt: skip
     with pytest.raises(DeadKernelError):
         client.execute()
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told == [[0, 2, 1], [1, 2, 1, "only this one"]]
+    output = json.loads((tmp_path / "told.json").read_text())
+    assert output == [[0, 2, 1], [1, 2, 1, "only this one"]]
     assert len(family) >= 5, family  # the job, the controller, mpiexec, two engines
     eventually(lambda: attach(tmp_path / "run").state in ENDS)
     none_is_left(family)
@@ -101,7 +101,7 @@ while True:
 """
 
 
-def test_engines_can_be_interrupted_end_with_the_block_and_one_that_dies_is_told(tmp_path):
+def test_engines_can_be_interrupted_end_with_the_block_and_one_that_dies_is_reported(tmp_path):
     from ipyparallel.error import CompositeError
 
     with engines(2) as client:
@@ -122,7 +122,7 @@ def test_engines_can_be_interrupted_end_with_the_block_and_one_that_dies_is_told
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_an_engine_that_ends_is_told_and_its_parent_ends_by_a_signal(tmp_path, status):
+def test_an_engine_that_ends_is_reported_and_its_parent_ends_by_a_signal(tmp_path, status):
     """Of a rank that ends with a status mpiexec may leave the others be."""
     (tmp_path / "ipyparallel").mkdir()
     (tmp_path / "ipyparallel/__init__.py").touch()
@@ -134,7 +134,7 @@ def test_an_engine_that_ends_is_told_and_its_parent_ends_by_a_signal(tmp_path, s
     assert error["where"] == "rank 2 of the engines" and error["text"] == f"with status {status}"
 
 
-def test_engines_that_do_not_come_up_are_told_and_leave_nothing(tmp_path, monkeypatch):
+def test_engines_that_do_not_start_are_reported_and_leave_nothing(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'lib_dlhpc.launch.engine' in sys.orig_argv: sys.exit(7)\n"
     )
@@ -162,17 +162,17 @@ def test_what_has_ended_can_be_ended_once_more_and_shown(tmp_path):
     assert repr(crew).startswith("Engines(1 ranks, local job ") and repr(crew).endswith(", ended)")
 
 
-@pytest.mark.parametrize("said", [b"0" * WORD, b"0", b""])
-def test_only_the_right_word_takes_the_line(said):
+@pytest.mark.parametrize("message", [b"0" * WORD, b"0", b""])
+def test_only_the_right_secret_opens_the_connection(message):
     word = "1" * WORD
     with socket.create_server(("127.0.0.1", 0)) as door:
         address = door.getsockname()[:2]
         with socket.create_connection(address) as stranger:
-            stranger.sendall(said)
+            stranger.sendall(message)
             stranger.shutdown(socket.SHUT_WR)
-            assert _taken(door, word) is None
+            assert _accept(door, word) is None
         with socket.create_connection(address) as friend:
             friend.sendall(word.encode())
-            line = _taken(door, word)
-        assert line is not None and _said(line) == b""  # closed
+            line = _accept(door, word)
+        assert line is not None and _read(line) == b""  # closed
         line.close()

@@ -1,4 +1,4 @@
-"""What a queue can ever run, of what Slurm's sinfo says: a stand-in prints it, so that any cluster can be asked."""
+"""Queue limits from Slurm's sinfo: a stand-in prints its output, so that any cluster can be tested."""
 
 import itertools
 import os
@@ -46,11 +46,11 @@ def test_a_request_is_refused_exactly_where_no_placement_exists(sinfo):
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("text", "seconds"),
     [("5:00", 300), ("1:00:00", 3600), ("2-00:00:00", 172_800), ("1-01:00:00", 90_000)],
 )
-def test_a_time_limit_above_the_partitions_is_refused(sinfo, said, seconds):
-    sinfo(f"short*|1|4|1|{said}")
+def test_a_time_limit_above_the_partitions_is_refused(sinfo, text, seconds):
+    sinfo(f"short*|1|4|1|{text}")
     assert not refused(1, limit=seconds)
     assert "partition short allows" in refused(1, limit=seconds + 1)
 
@@ -58,15 +58,15 @@ def test_a_time_limit_above_the_partitions_is_refused(sinfo, said, seconds):
 def test_of_several_partitions_one_that_can_is_enough(sinfo):
     sinfo("small|1|4|1|infinite", "large*|2|8|1-2|infinite")
     assert not refused(16, 8, partition="small,large")
-    told = refused(17, 8, partition="small,large")
-    assert "partition small has 1 node of 4 cores" in told
-    assert "partition large has 2 nodes of 8 cores; at most 16 ranks" in told
+    results = refused(17, 8, partition="small,large")
+    assert "partition small has 1 node of 4 cores" in results
+    assert "partition large has 2 nodes of 8 cores; at most 16 ranks" in results
 
 
 @pytest.mark.parametrize(
     "lines", [(), ("gibberish",), ("a*|4+|x|1|infinite",), ("a|4|4|1-4|infinite",)]
 )
-def test_where_slurm_does_not_say_it_nothing_is_refused(sinfo, lines):
+def test_where_slurm_does_not_report_it_nothing_is_refused(sinfo, lines):
     sinfo(*lines)
     assert not refused(10**6)
 

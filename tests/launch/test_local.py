@@ -1,4 +1,4 @@
-"""Runs on real ranks, ended in every way there is: what is told, what is saved, and that nobody is left."""
+"""Runs on real ranks, ended in every way: messages, snapshots, and no process left."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def left(folder):
 
 
 def until_there(path, job):
-    """Wait until a running job has written a file; fail with what it says if it ends without."""
+    """Wait until a running job has written a file; fail with its error if it ends without."""
     eventually(lambda: path.exists() or job.state != "running", what=path)
     assert path.exists(), job.why()
 
@@ -123,17 +123,19 @@ def test_one_rank_or_many_learn_the_same(experiment, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-10)
 
 
-def test_other_runs_beside_it_are_told_before_and_after_and_change_nothing(experiment, tmp_path):
+def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
+    experiment, tmp_path
+):
     plain = start(experiment, 2, tmp_path / "plain").wait()
-    told = start(experiment, 2, tmp_path / "told", beside=0.05).wait()
-    assert "beside" not in plain and len(told["beside"]) == 2
-    for moment in told["beside"]:
+    message = start(experiment, 2, tmp_path / "message", beside=0.05).wait()
+    assert "beside" not in plain and len(message["beside"]) == 2
+    for moment in message["beside"]:
         assert [run["experiment"] for run in moment] == [
             *experiments(2), tiny(2), *experiments(1), tiny(1),
         ]  # fmt: skip
         assert [run["tiny"] for run in moment] == [False] * 5 + [True] + [False] * 3 + [True]
         assert all(len(run["busy"]) >= STEPS - WARM_UP and min(run["busy"]) > 0 for run in moment)
-    assert told["test_loss"] == plain["test_loss"] and told["accuracy"] == plain["accuracy"]
+    assert message["test_loss"] == plain["test_loss"] and message["accuracy"] == plain["accuracy"]
 
 
 def test_a_rank_that_raises_is_named_with_its_place(experiment, tmp_path, mischief):
@@ -154,7 +156,7 @@ Dense.backward = failing
         job.wait()
 
 
-def test_a_run_that_diverges_says_where(experiment, tmp_path):
+def test_a_run_that_diverges_reports_where(experiment, tmp_path):
     wild = experiment.set({"training.rate": 1e25, "strategy.optimizer": "sgd"})
     job = start(wild, 2, tmp_path / "run")
     with pytest.raises(JobError, match=r"rank \d: Diverged: .*step [123], first in dense\d"):
@@ -223,7 +225,7 @@ os.fsync = deadly
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_a_run_goes_on_to_the_same_end(experiment, tmp_path):
+def test_killed_at_any_moment_a_run_resumes_to_the_same_end(experiment, tmp_path):
     """Ranks and mpiexec are killed at moments drawn from a seed; the end is the same to the last bit."""
     rng = random.Random(7)
     long = experiment.set(
@@ -262,7 +264,7 @@ def test_cancel_ends_all_ranks(experiment, tmp_path):
         job.wait()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process maps")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the maps of a process")
 def test_memory_that_ranks_share_has_no_name_that_would_outlive_them(experiment, tmp_path):
     job = start(experiment.set({"run.epochs": 10_000}), 3, tmp_path / "run")
     until_there(job.folder / "snapshot.npz", job)
@@ -302,7 +304,7 @@ def test_a_folder_in_use_is_refused(experiment, tmp_path):
     long = experiment.set({"run.epochs": 10_000})
     job = start(long, 1, tmp_path / "run")
     until_there(job.folder / "snapshot.npz", job)
-    with pytest.raises(SpecError, match=r"a run is going on.*status\.json"):
+    with pytest.raises(SpecError, match=r"a run is in progress.*status\.json"):
         start(long, 1, tmp_path / "run", resume=True)
     os.kill(json.loads((job.folder / "status.json").read_text("utf-8"))["pid"], 0)  # there it is
     job.cancel()
@@ -324,7 +326,7 @@ def test_a_run_may_be_made_longer_and_take_other_ranks(experiment, tmp_path):
         np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
 
 
-def test_a_run_goes_on_under_another_layout_if_its_global_batch_stays(experiment, tmp_path):
+def test_a_run_resumes_under_another_layout_with_the_same_global_batch(experiment, tmp_path):
     folder, split = tmp_path / "run", {"strategy.microbatches": 2, "run.epochs": 2}
     start(experiment.set({"run.epochs": 1}), 1, folder).wait()
     whole = {"strategy.batch": 100, **split}
@@ -367,9 +369,9 @@ def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how, status):
     )  # fmt: skip
     eventually((folder / "snapshot.npz").exists, what="a snapshot")
     process.send_signal(how)
-    out, told = process.communicate(timeout=PATIENCE)
+    out, message = process.communicate(timeout=PATIENCE)
     assert process.returncode == status and not out
-    assert told.count("\n") == 1 and "--resume" in told and "Traceback" not in told
+    assert message.count("\n") == 1 and "--resume" in message and "Traceback" not in message
     eventually(lambda: not left(folder), what="the end of all ranks")
 
 

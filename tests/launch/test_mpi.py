@@ -1,4 +1,4 @@
-"""Ranks here: not more than the machine can bear, and none goes on when whoever waits for them is gone."""
+"""Ranks here: a limited number, and none survives its parent."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def test_ranks_that_cannot_be_are_refused_before_any_starts(ranks, tmp_path, mon
 
 
 def ranks_of(place, count):
-    """Return the processes that have said that they are there."""
+    """Return the processes that have reported."""
     end = time.monotonic() + PATIENCE
     while len(found := [int(path.name) for path in place.iterdir()]) < count:
         assert time.monotonic() < end, f"{len(found)} of {count} ranks"
@@ -62,7 +62,7 @@ if sys.platform == "linux":
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ranks_end_with_a_command_that_is_told_to_or_killed(way, tmp_path):
+def test_ranks_end_with_a_command_that_is_signaled_or_killed(way, tmp_path):
     program = (
         "import sys; from lib_dlhpc.launch import mpi\n"
         f"mpi.run_to_end(2, '-c', {SLEEPER!r}, sys.argv[1], patience=600)"

@@ -1,4 +1,4 @@
-"""A notebook as a job: its parameters come in as they were typed, and it comes back as far as it came."""
+"""A notebook as a job: its parameters, and its outputs up to the failed cell."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_a_plain_value_comes_in_as_itself(value):
 
 
 @pytest.mark.parametrize(
-    ("cell", "parameters", "told"),
+    ("cell", "parameters", "message"),
     [
         ("steps = 1", {"step": 2}, "no such parameter; legal: steps. Did you mean"),
         ("steps = 1", {"steps; import os": 2}, "no such parameter"),
@@ -82,9 +82,9 @@ def test_a_plain_value_comes_in_as_itself(value):
         ("a = 1", {"a": object}, "expected a number, text"),
     ],
 )
-def test_names_that_it_has_not_and_values_that_are_not_plain(tmp_path, cell, parameters, told):
+def test_names_that_it_has_not_and_values_that_are_not_plain(tmp_path, cell, parameters, message):
     path = written(tmp_path / "n.ipynb", cell)
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         notebook(path, parameters)
 
 
@@ -119,8 +119,8 @@ def test_it_comes_back_as_far_as_it_came_and_the_cell_that_failed_is_named(tmp_p
     assert job.state == "failed" and "\x1b" not in log and "raise ZeroDivisionError" in log
     numbered = [line for line in log.splitlines() if line.startswith("cell ")]
     assert numbered == [f"cell {number} of 5" for number in (1, 2, 3, 4)]  # those of `path`
-    told = outputs(job.folder / "a b.ipynb")
-    assert told[2] == f"{word!r}\n" and told[3].count("7") == 2 and told[5] == ""
+    message = outputs(job.folder / "a b.ipynb")
+    assert message[2] == f"{word!r}\n" and message[3].count("7") == 2 and message[5] == ""
     assert path.read_bytes() == source and not list(tmp_path.glob("**/x"))
     with pytest.raises(SpecError, match="holds a run already"):
         submit_task(notebook(path), folder=job.folder)

@@ -1,4 +1,4 @@
-"""A site file: what it may say, and that nothing of it is more to a shell than a word that means itself."""
+"""A site file: legal texts, and shell safety of each."""
 
 import json
 import subprocess
@@ -130,13 +130,13 @@ def test_a_path_with_a_blank_from_home_is_quoted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", site_names())
-def test_sites_of_the_catalog_say_where_each_value_is_from(name):
+def test_sites_of_the_catalog_cite_the_source_of_each_value(name):
     site, table = load_site(name), tomllib.loads((ROOT / f"{name}.toml").read_text("utf-8"))
     assert site.name == name and site.scheduler in SCHEDULERS and site.launcher in LAUNCHERS
     assert table["title"] and site.time_limit == (None if name == "laptop" else site.time_limit)
-    told = set(table) - {"title", "sources", "account", "scheduler"}
-    told -= {key for key in told if table[key] == "?"}
-    assert told <= set(table["sources"]) and set(table["sources"]) <= set(table)
+    output = set(table) - {"title", "sources", "account", "scheduler"}
+    output -= {key for key in output if table[key] == "?"}
+    assert output <= set(table["sources"]) and set(table["sources"]) <= set(table)
     assert all(entry["from"] and entry["confidence"] for entry in table["sources"].values())
 
 
@@ -165,6 +165,6 @@ def test_a_file_of_ones_own(tmp_path):
 
 def test_all_of_it_is_light():
     """PSI/J and MPI come in when something is submitted, not before."""
-    told = "import json, sys, lib_dlhpc.launch; print(json.dumps(list(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    output = "import json, sys, lib_dlhpc.launch; print(json.dumps(list(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", output], capture_output=True, text=True, check=True)
     assert not {"psij", "mpi4py", "psutil", "simpy"} & set(json.loads(run.stdout))

@@ -43,7 +43,7 @@ def _needs_mpi(require):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, _needs_mpi):
-    """A run of two ranks that nobody disturbed: its folder, with versions of steps 4, 8, ..., 28 and 30."""
+    """An undisturbed run of two ranks: its folder, with versions of steps 4, 8, ..., 28 and 30."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     start(SHORT, 2, folder, snapshot_every=4).wait()
     return folder
@@ -79,15 +79,15 @@ def test_a_run_begins_at_a_version_of_another_and_shares_its_tree(whole, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "told"),
+    ("changes", "options", "message"),
     [
         ({}, {"snapshot_every": 0}, "expected a number of steps"),
         ({}, {"snapshot_every": "often"}, "expected a number of steps"),
         ({}, {"origin": "{whole}@99"}, "no such version"),
         ({}, {"origin": "{whole}-not@1"}, "holds no snapshots"),
         ({"model.widths": [64, 8, 10]}, {"origin": "{whole}@1"}, r"has another \[model\]"),
-        ({"strategy.batch": 20}, {"origin": "{whole}@1"}, "within an epoch.*: global batch; begin"),
-        ({"run.seed": 5}, {"origin": "{whole}@1"}, "within an epoch.*: run.seed; begin"),
+        ({"strategy.batch": 20}, {"origin": "{whole}@1"}, "within an epoch.*: global batch; start"),
+        ({"run.seed": 5}, {"origin": "{whole}@1"}, "within an epoch.*: run.seed; start"),
         ({}, {"origin": "{whole}@1", "resume": True}, "holds no run to resume"),
         (
             {"machine.nodes": 2, "strategy.update": "asynchronous", "strategy.servers": 1},
@@ -96,13 +96,15 @@ def test_a_run_begins_at_a_version_of_another_and_shares_its_tree(whole, tmp_pat
         ),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_changed(whole, tmp_path, changes, options, told):
+def test_what_cannot_be_is_reported_before_anything_is_changed(
+    whole, tmp_path, changes, options, message
+):
     options = {
         name: value.format(whole=whole) if isinstance(value, str) else value
         for name, value in options.items()
     }
     before = sorted(whole.rglob("*"))
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         start(SHORT.set(changes), 2, tmp_path / "new", **options)
     assert not (tmp_path / "new").exists() and sorted(whole.rglob("*")) == before
 
@@ -111,11 +113,11 @@ def test_a_folder_with_versions_is_not_taken_for_a_new_run(whole, tmp_path):
     (tmp_path / "snapshots").mkdir()
     with pytest.raises(SpecError, match="holds snapshots already"):
         start(SHORT, 2, tmp_path)
-    with pytest.raises(SpecError, match="goes on from its own snapshots"):
+    with pytest.raises(SpecError, match="starts from its own snapshots"):
         start(SHORT, 2, whole, resume=True, origin=f"{whole}@1")
 
 
-def test_a_damaged_store_is_told_by_the_run(whole, tmp_path):
+def test_a_damaged_store_is_reported_by_the_run(whole, tmp_path):
     start(SHORT, 1, tmp_path / "run", snapshot_every="epoch").wait()
     for path in (tmp_path / "run/snapshots/objects").iterdir():
         path.write_bytes(path.read_bytes()[:-9])
@@ -124,15 +126,15 @@ def test_a_damaged_store_is_told_by_the_run(whole, tmp_path):
         job.wait()
 
 
-def test_what_a_run_goes_on_from_must_be_there(tmp_path):
+def test_the_store_of_a_resumed_run_must_exist(tmp_path):
     """Nothing begins anew without a word: not where the store is gone, nor where the branch is."""
     one, two = tmp_path / "one", tmp_path / "two"
     start(SHORT, 1, one, snapshot_every="epoch").wait()
     start(SHORT, 1, two, origin=f"{one}@1").wait()
 
-    def refused(folder, told):
+    def refused(folder, message):
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-        with pytest.raises(SpecError, match=told):
+        with pytest.raises(SpecError, match=message):
             start(SHORT.set({"run.epochs": 3}), 1, folder, resume=True, snapshot_every=5)
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -179,12 +181,12 @@ def test_the_command_keeps_versions_and_begins_at_them(tmp_path, capsys):
     assert main(["run", str(path), "-n", "2", *words]) == 0
     out = capsys.readouterr().out
     assert "1 version of its state" in out and f"dlhpc snapshots log {two}" in out
-    assert f"they lie in {one}/snapshots, as branch two" in out
+    assert f"stored in {one}/snapshots, as branch two" in out
     assert main(["run", str(path), "--out", str(tmp_path / "x"), "--from", f"{one}@7"]) == 2
     assert "no such version" in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
-def test_what_is_told_to_do_after_damage_works(tmp_path, capsys):
+def test_the_advice_after_damage_works(tmp_path, capsys):
     """The newest version is damaged: the words name the newest that is whole, and it can be begun at."""
     run, new = tmp_path / "run", tmp_path / "new"
     start(SHORT, 1, run, snapshot_every=8).wait()
@@ -195,12 +197,12 @@ def test_what_is_told_to_do_after_damage_works(tmp_path, capsys):
     path = store.folder / "objects" / store.objects.where[key].object
     path.write_bytes(path.read_bytes()[:-9])
     assert main(["run", "--resume", str(run), "--set", "run.epochs=3"]) == 1
-    told = capsys.readouterr().err
-    assert f"dlhpc run --from {run}@3" in told and "--resume" not in told
+    message = capsys.readouterr().err
+    assert f"dlhpc run --from {run}@3" in message and "--resume" not in message
     assert main(["run", "-n", "1", "--from", f"{run}@3", "--out", str(new)]) == 0
     assert main(["run", "-n", "1", "--from", str(new), "--out", str(tmp_path / "newest")]) == 0
-    told = capsys.readouterr().out
-    assert "nothing was left to do" in told and f"they lie in {run}/snapshots" in told
+    message = capsys.readouterr().out
+    assert "already complete" in message and f"stored in {run}/snapshots" in message
     (store.folder / "branches/main").write_bytes(b"")
     assert main(["run", "--resume", str(run), "--set", "run.epochs=3"]) == 2
     assert f"dlhpc run --from {run}@3" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_nothing_of_an_experiment_is_in_the_script(tmp_path):
     assert not (tmp_path / "x").exists() and not (tmp_path / "evil").exists()
 
 
-def test_a_job_is_told_failed_with_its_rank(tmp_path, monkeypatch):
+def test_a_job_is_reported_failed_with_its_rank(tmp_path, monkeypatch):
     folder = tmp_path / "mischief"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
@@ -180,14 +180,14 @@ def test_a_job_ends_ranks_that_nobody_ends_after_one_has_failed(tmp_path, monkey
     failed(tmp_path, "rank 1", "Killed", "gone", 1)
     stop = Stop(tmp_path, None)
     assert _run(process, stop, Overdue(tmp_path)) == -signal.SIGTERM
-    assert not stop.state  # nobody asked for its end: it has failed
+    assert not stop.state  # not cancelled: it has failed
 
 
 def test_a_folder_has_one_run_at_a_time(tmp_path):
     job = submit(LONG, 1, folder=tmp_path / "run")
     until((job.folder / "snapshot.npz").exists, job)
     for again in (submit, start):
-        with pytest.raises(SpecError, match="a run is going on there"):
+        with pytest.raises(SpecError, match="a run is in progress there"):
             again(LONG, 1, folder=job.folder, resume=True)
     assert job.state == "running"
     job.cancel()
@@ -213,8 +213,8 @@ def test_many_submit_into_one_folder_at_once_and_one_is_taken(tmp_path):
     dump(SHORT, tmp_path / "e.toml")
     words = [sys.executable, "-c", program, str(tmp_path / "e.toml"), str(tmp_path / "run")]
     crowd = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    told = [process.communicate(timeout=PATIENCE)[0] for process in crowd]
-    assert sorted(process.returncode for process in crowd) == [0, 7, 7, 7], told
+    message = [process.communicate(timeout=PATIENCE)[0] for process in crowd]
+    assert sorted(process.returncode for process in crowd) == [0, 7, 7, 7], message
     assert attach(tmp_path / "run").wait()["samples"] == 2 * 1438
 
 
@@ -277,13 +277,13 @@ def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"ranks": 0}, "ranks = 0"),
         ({"folder": ""}, 'folder = "": expected a path; "\\." is the current folder'),
         ({"to": "slrm"}, "site.scheduler = 'slrm'.*Did you mean 'slurm'"),
         ({"to": "pbs", "site": Site()}, "--to pbs: site site has slurm"),
-        ({"site": Site(account="?")}, "account = '\\?': yours to fill in"),
+        ({"site": Site(account="?")}, "account = '\\?': fill in"),
         ({"time_limit": "soon"}, "time limit = 'soon'"),
         ({"time_limit": 0.1}, "from 1 s"),
         ({"to": "lsf"}, "there is no bsub here"),
@@ -291,8 +291,8 @@ def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
         ({"snapshot_every": 0}, "expected a number of steps"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_there(tmp_path, options, told):
-    with pytest.raises(SpecError, match=told):
+def test_errors_are_reported_before_anything_is_there(tmp_path, options, message):
+    with pytest.raises(SpecError, match=message):
         submit(SHORT, **{"ranks": 1, "folder": tmp_path / "new", **options})
     assert list(tmp_path.iterdir()) == []
 
@@ -336,15 +336,15 @@ def test_scripts_for_other_schedulers_run(tmp_path, monkeypatch, to):
 
 
 def test_attach_names_what_is_not_there(tmp_path):
-    for folder, told in ((tmp_path, "holds no job"), (tmp_path / "x", "no such run folder")):
-        with pytest.raises(SpecError, match=told):
+    for folder, message in ((tmp_path, "holds no job"), (tmp_path / "x", "no such run folder")):
+        with pytest.raises(SpecError, match=message):
             attach(folder)
     (tmp_path / TICKET).write_text('{"token": "x"}')
     with pytest.raises(SpecError, match="cannot be read"):
         attach(tmp_path)
 
 
-TOLD = {
+ANSWERS = {
     "slurm": [
         ("JobId=7 JobState=PENDING Reason=Priority X=1", "queued"),
         ("JobId=7 JobState=CONFIGURING Reason=None", "queued"),
@@ -394,21 +394,24 @@ PROGRAM = {"slurm": "scontrol", "pbs": "qstat", "lsf": "bjobs", "flux": "flux"}
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "said", "state"), [(name, *row) for name, rows in TOLD.items() for row in rows]
+    ("scheduler", "printed_text", "state"),
+    [(name, *row) for name, rows in ANSWERS.items() for row in rows],
 )
-def test_what_a_scheduler_says_is_one_of_our_states(tmp_path, monkeypatch, scheduler, said, state):
-    """Programs that say what the schedulers' manuals say; only Slurm's have been here in earnest."""
+def test_what_a_scheduler_reports_is_one_of_our_states(
+    tmp_path, monkeypatch, scheduler, printed_text, state
+):
+    """Programs with the output of the schedulers' manuals; only Slurm's was also run for real."""
     path = tmp_path / PROGRAM[scheduler]
-    path.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{printed_text}\nEND\n")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     answer = ask(scheduler, "7")
     assert answer.state == state and state in (*STATES, "", None)
-    assert set(ASK) == set(TOLD)
+    assert set(ASK) == set(ANSWERS)
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "told", "asked", "end"),
+    ("scheduler", "message", "asked", "end"),
     [
         ("done", "done", False, "done"),
         ("done", "running", False, "failed"),  # PSI/J's scripts end well, whatever the run does
@@ -429,11 +432,11 @@ def test_what_a_scheduler_says_is_one_of_our_states(tmp_path, monkeypatch, sched
         ("", "running", True, "cancelled"),
     ],
 )
-def test_the_scheduler_and_the_job_together_say_how_it_ended(scheduler, told, asked, end):
-    assert jobs_module._end(scheduler, told, asked) == end
+def test_the_scheduler_and_the_job_together_report_how_it_ended(scheduler, message, asked, end):
+    assert jobs_module._end(scheduler, message, asked) == end
 
 
-def test_an_end_is_written_down_for_a_scheduler_forgets(tmp_path, monkeypatch):
+def test_the_final_state_is_recorded_since_schedulers_forget(tmp_path, monkeypatch):
     job = submit(SHORT, 1, folder=tmp_path / "run")
     job.wait()
     path = job.folder / TICKET

@@ -17,9 +17,9 @@ import sys
 from mpi4py import MPI
 import beside
 comm = MPI.COMM_WORLD
-told = comm.gather(f"rank {comm.rank} of {comm.size}: {sys.argv[1:]}")
+message = comm.gather(f"rank {comm.rank} of {comm.size}: {sys.argv[1:]}")
 if comm.rank == 0:
-    print(*told, __name__, open("given.txt").read(), sep="\\n")
+    print(*message, __name__, open("given.txt").read(), sep="\\n")
 """
 FAILS = """
 import sys
@@ -67,7 +67,7 @@ def test_a_rank_that_raises_is_named_and_ends_those_that_wait(tmp_path):
     assert job.state == "failed" and 'raise ValueError("a cosmic ray")' in printed(job.folder)
 
 
-def test_the_command_prints_what_is_printed_and_its_status_says_how_it_went(tmp_path, capsys):
+def test_the_command_prints_what_is_printed_and_its_status_reports_how_it_went(tmp_path, capsys):
     (tmp_path / "one.py").write_text(
         "import sys\nprint('word', sys.argv[1])\nsys.exit(sys.argv[1])"
     )
@@ -80,7 +80,7 @@ def test_the_command_prints_what_is_printed_and_its_status_says_how_it_went(tmp_
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (["none.py"], "no such program"),
         (["one.py", "--set", "a=1"], "--set is for a notebook"),
@@ -93,11 +93,11 @@ def test_the_command_prints_what_is_printed_and_its_status_says_how_it_went(tmp_
         (["one.toml", "word"], "only a program"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_there(tmp_path, capsys, line, told):
+def test_errors_are_reported_before_anything_is_there(tmp_path, capsys, line, message):
     (tmp_path / "one.py").touch()
     (tmp_path / "held").mkdir()
     (tmp_path / "held/experiment.toml").touch()
     assert main(["submit", *line]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"one.py", "held"}
     assert [path.name for path in (tmp_path / "held").iterdir()] == ["experiment.toml"]

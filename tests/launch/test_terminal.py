@@ -1,4 +1,4 @@
-"""`dlhpc run` as a user meets it: mistakes are told before any rank starts, results in a few lines."""
+"""`dlhpc run` for a user: errors are reported before any rank starts, results in a few lines."""
 
 import re
 
@@ -31,13 +31,13 @@ def digits(repository):
         (['model.layers=[{kind="conv",channels=2,kernel=3},{kind="softmax"}]'], "but not trained"),
     ],
 )
-def test_what_cannot_be_trained_is_told_in_one_line_and_exits_2(
+def test_what_cannot_be_trained_is_reported_in_one_line_and_exits_2(
     digits, tmp_path, capsys, changes, words
 ):
     folder = tmp_path / "run"
     assert main(["run", digits, "-n", "2", "--out", str(folder), "--set", *changes]) == 2
-    told = capsys.readouterr()
-    assert words in told.err and told.err.count("\n") == 1 and not told.out
+    output = capsys.readouterr()
+    assert words in output.err and output.err.count("\n") == 1 and not output.out
     assert not folder.exists()
 
 
@@ -49,17 +49,17 @@ def test_what_cannot_be_trained_is_told_in_one_line_and_exits_2(
         (["-n", "1", "--resume", "nowhere"], "holds no run to resume"),
     ],
 )
-def test_a_mistake_in_the_options_is_told_in_one_line(digits, capsys, arguments, words):
+def test_an_error_in_the_options_is_reported_in_one_line(digits, capsys, arguments, words):
     assert main(["run", digits, *arguments]) == 2
-    told = capsys.readouterr()
-    assert words in told.err and told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert words in output.err and output.err.count("\n") == 1
 
 
 def test_a_run_folder_that_is_not_there_is_not_taken_for_a_replay(tmp_path, capsys):
     for option, run in (("--resume", "nothere"), ("--from", "nothere"), ("--from", "nothere@3")):
         assert main(["run", option, run]) == 2
-        told = capsys.readouterr().err
-        assert f"{option} nothere: no such run folder" in told and "replay" not in told
+        output = capsys.readouterr().err
+        assert f"{option} nothere: no such run folder" in output and "replay" not in output
     assert main(["run", "--from", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
 
@@ -69,7 +69,7 @@ def test_a_historical_run_is_only_priced(capsys):
     assert "'imagenet': can be priced but not trained" in capsys.readouterr().err
 
 
-def test_a_run_is_told_in_a_few_lines(digits, tmp_path, capsys):
+def test_a_run_is_reported_in_a_few_lines(digits, tmp_path, capsys):
     folder = str(tmp_path / "run")
     assert main(["run", digits, "-n", "2", "--out", folder, "--set", "run.epochs=2"]) == 0
     shown = capsys.readouterr().out
@@ -78,17 +78,17 @@ def test_a_run_is_told_in_a_few_lines(digits, tmp_path, capsys):
     for word in ("forward", "backward", "update", folder):
         assert word in shown
     assert main(["run", digits, "-n", "2", "--resume", folder, "--set", "run.epochs=2"]) == 0
-    assert "nothing was left to do" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
     assert main(["run", "-n", "2", "--resume", folder]) == 0  # its own experiment
-    told = capsys.readouterr().out
-    assert "nothing was left to do" in told and "step" not in told.replace(folder, "")
+    output = capsys.readouterr().out
+    assert "already complete" in output and "step" not in output.replace(folder, "")
     assert main(["run"]) == 2
     assert "name an experiment, or a run folder" in capsys.readouterr().err
 
 
-def test_a_run_that_fails_exits_1_and_says_what_is_left(digits, tmp_path, capsys):
+def test_a_run_that_fails_exits_1_and_reports_what_is_left(digits, tmp_path, capsys):
     changes = ["training.rate=1e25", "strategy.optimizer=sgd"]
     folder = str(tmp_path / "run")
     assert main(["run", digits, "-n", "2", "--out", folder, "--set", *changes]) == 1
-    told = capsys.readouterr().err
-    assert "Diverged" in told and "Nothing was saved yet" in told
+    output = capsys.readouterr().err
+    assert "Diverged" in output and "Nothing was saved yet" in output

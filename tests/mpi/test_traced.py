@@ -116,7 +116,7 @@ def test_a_receive_matches_the_send_whose_message_it_got(mpiexec, tmp_path):
         ("finalizes", 0, []),
         ("exits", 3, ["rank 1 ended with exit status 3"]),
         ("raises", 1, ["rank 1 ended with ValueError: no luck today"]),
-        ("killed", 9, ["rank 1 was ended from outside"]),
+        ("killed", 9, ["rank 1 was killed"]),
     ],
 )
 def test_however_it_ends_what_was_done_before_is_there(mpiexec, tmp_path, how, status, lost):
@@ -144,8 +144,8 @@ def test_a_keyboard_interrupt_is_reported_in_one_line(mpiexec, tmp_path):
     run, table = traced(tmp_path, ENDING, "interrupted", ranks=3)
     assert run.returncode == 130, run.stderr
     assert "Traceback" not in run.stderr and "KeyboardInterrupt" not in run.stderr
-    assert run.stderr.count("Interrupted: what the ranks were doing then is not here.") == 1
-    assert "was ended from outside" not in run.stderr and "ended with" not in run.stderr
+    assert run.stderr.count("Interrupted: the operations in progress are not recorded.") == 1
+    assert "was killed" not in run.stderr and "ended with" not in run.stderr
     assert {event.name for event in table} >= {"first", "MPI_Barrier", "MPI_Allgather"}
 
 

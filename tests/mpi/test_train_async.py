@@ -31,7 +31,7 @@ def test_a_result_reports_bytes_and_staleness(mpiexec, tmp_path):
     result = job.wait()
     updates = sum(result["staleness"]["histogram"])
     assert updates == 2 * 45  # batches of 32 of 1,438 samples
-    assert "and gets as much back" in as_text(experiment, job, result)
+    assert "and receives as much" in as_text(experiment, job, result)
     assert f"staleness of {updates} updates: mean" in as_text(experiment, job, result)
 
     small = {"strategy.update": "synchronous", "training.sparsity": 0.99}

@@ -1,4 +1,4 @@
-"""Soak: a room of visitors, pages that stay open, a long run and many short ones; what grows, and what is left?
+"""Soak test: many visitors, long-open pages, a long run and many short ones; leaks of memory, processes, files.
 
     python tests/soak/soak.py                                        half an hour; needs 4 GB, Chromium and mpiexec
     python tests/soak/soak.py --visitors 4 --minutes 1 --runs 5      a look
@@ -75,7 +75,7 @@ def memory(processes: list[psutil.Process]) -> float:
 
 
 def settled(condition: Any, patience: float = 60) -> Any:
-    """Return what a condition gives once it is false, or at the end of the patience."""
+    """Return a condition's value once it is false, or at the timeout."""
     until = time.monotonic() + patience
     while (value := condition()) and time.monotonic() < until:
         time.sleep(1)
@@ -106,8 +106,10 @@ class Visitor:
                     value = low + self.moved % (high - low + 1)
                     change = {"method": "update", "state": {name: value}, "buffer_paths": []}
                     self.moved += 1
-                    told = await self._ask(socket, "comm_msg", {"comm_id": slider, "data": change})
-                    self.answered += len(told) > 0
+                    answers = await self._ask(
+                        socket, "comm_msg", {"comm_id": slider, "data": change}
+                    )
+                    self.answered += len(answers) > 0
                     await asyncio.sleep(MOVES)
         finally:
             await asyncio.to_thread(self._leave)
@@ -139,16 +141,16 @@ class Visitor:
             "channel": "shell",
         }
         await socket.send(json.dumps({**message, "buffers": []}))
-        told: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         while True:
             data = await asyncio.wait_for(socket.recv(), PATIENCE)
             answer = json.loads(data) if isinstance(data, str) else _of_binary(data)
             if answer["parent_header"].get("msg_id") != number:
                 continue
             if answer["header"]["msg_type"] == "comm_msg":
-                told.append(answer["content"])
+                answers.append(answer["content"])
             elif answer["content"].get("execution_state") == "idle":
-                return told
+                return answers
 
 
 def _of_binary(data: bytes) -> dict[str, Any]:
@@ -171,8 +173,8 @@ def _slider(states: list[dict[str, Any]]) -> tuple[str, str, int, int]:
     raise RuntimeError("the page has no slider")
 
 
-async def browse(home: str, until: float, number: int, tell: dict[str, Any]) -> None:
-    """Keep so many real pages open and move a slider of each until that moment."""
+async def browse(home: str, until: float, number: int, browsed: dict[str, Any]) -> None:
+    """Keep `number` real pages open and move a slider of each until that moment."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as driver:
@@ -184,10 +186,10 @@ async def browse(home: str, until: float, number: int, tell: dict[str, Any]) -> 
             page.set_default_timeout(PATIENCE * 1000)
             page.on(
                 "console",
-                lambda m: tell["complaints"].append(m.text) if m.type == "error" else None,
+                lambda m: browsed["complaints"].append(m.text) if m.type == "error" else None,
             )
-            page.on("pageerror", lambda error: tell["complaints"].append(str(error)))
-            page.on("request", lambda r: tell["complaints"].append(f"left the machine: {r.url}")
+            page.on("pageerror", lambda error: browsed["complaints"].append(str(error)))
+            page.on("request", lambda r: browsed["complaints"].append(f"left the machine: {r.url}")
                     if not r.url.startswith((home, "data:", "blob:")) else None)  # fmt: skip
             await page.goto(f"{home}voila/render/{PAGE}")
             await page.wait_for_function(DRAWN)
@@ -197,9 +199,9 @@ async def browse(home: str, until: float, number: int, tell: dict[str, Any]) -> 
                 await page.locator(".noUi-handle").first.press(
                     "ArrowLeft" if keys % 4 < 2 else "ArrowRight"
                 )
-                keys, tell["keys"] = keys + 1, tell["keys"] + 1
+                keys, browsed["keys"] = keys + 1, browsed["keys"] + 1
                 await page.wait_for_function(f"{SERIALS} !== '{before}'")
-                tell["drawn"] += 1
+                browsed["drawn"] += 1
                 await asyncio.sleep(MOVES)
             await page.close(run_before_unload=False)
 
@@ -207,9 +209,9 @@ async def browse(home: str, until: float, number: int, tell: dict[str, Any]) -> 
         await browser.close()
 
 
-def room(options: argparse.Namespace) -> Iterator[Row]:
-    """Yield what became of a room of visitors."""
-    tell: dict[str, Any] = {"complaints": [], "keys": 0, "drawn": 0}
+def crowd(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the results of the visitors."""
+    browsed: dict[str, Any] = {"complaints": [], "keys": 0, "drawn": 0}
     with served(ROOT / "modules", 0) as (home, process):
         server = psutil.Process(process)
         visitors = [Visitor(home) for _ in range(options.visitors)]
@@ -236,11 +238,11 @@ def room(options: argparse.Namespace) -> Iterator[Row]:
                 time.monotonic() + 60 * options.minutes + 5 * (options.visitors + options.browsers)
             )
             going = [visitor.stay(until) for visitor in visitors]
-            going += [browse(home, until, options.browsers, tell)] if options.browsers else []
+            going += [browse(home, until, options.browsers, browsed)] if options.browsers else []
             return await asyncio.gather(watch(until), *going, return_exceptions=True)
 
         failed = [repr(error) for error in asyncio.run(everyone()) if error]
-        for text in [*failed, *tell["complaints"]][:5]:
+        for text in [*failed, *browsed["complaints"]][:5]:
             print(f"  {text[:300]}")
         left = settled(lambda: len(server.children()))
         early, late = seen.get("early", (0, 0)), seen.get("late", (0, 0))
@@ -256,9 +258,9 @@ def room(options: argparse.Namespace) -> Iterator[Row]:
         yield "visitors: errors", 0, len(failed), "0", not failed
         yield "controls moved and answered", moved, answered, "all", 0 < moved == answered
         if options.browsers:
-            drew = 0 < tell["keys"] == tell["drawn"]
-            yield "browsers: keys and pictures", tell["keys"], tell["drawn"], "all", drew
-            complaints = len(tell["complaints"])
+            drew = 0 < browsed["keys"] == browsed["drawn"]
+            yield "browsers: keys and pictures", browsed["keys"], browsed["drawn"], "all", drew
+            complaints = len(browsed["complaints"])
             yield "browsers: errors, outside requests", 0, complaints, "0", not complaints
         for name, first, last, most in (
             ("server, MB", early[0], late[0], 50 * MB),
@@ -276,7 +278,7 @@ def command(folder: Path, *settings: str) -> list[str]:
 
 
 def long_run(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Yield what became of the memory of a run that goes on for long, and is then interrupted."""
+    """Yield the memory growth of a long run, which is then interrupted."""
     if not options.run_minutes:
         return
     quiet = subprocess.DEVNULL
@@ -298,7 +300,7 @@ def long_run(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def many_runs(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Yield what became of many runs in a row."""
+    """Yield the results of many runs in a row."""
     good = 0
     for number in range(options.runs):
         place = folder / f"run-{number}"
@@ -331,7 +333,7 @@ def soak(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     before = segments()
     runs = folder / "runs"
     runs.mkdir()
-    yield from room(options)
+    yield from crowd(options)
     yield from long_run(options, runs)
     yield from many_runs(options, runs)
     shutil.rmtree(runs)

@@ -89,8 +89,8 @@ def test_the_term_that_is_off_most_is_not_blamed_on_the_link(digits_steps=12):
     blamed = {}
     for sparsity in (0.0, 0.999):
         expected = estimated(placed(run.set({"training.sparsity": sparsity})))
-        assert "mlp-digits" in title(beside(told, [steps_of(half)]))
-        blamed[sparsity] = " ".join(beside(told, [steps_of(half)]).verdict)
-    assert "Off most: exposed communication" in blamed[0.0] and "the link says" in blamed[0.0]
-    assert "the link says" not in blamed[0.999]
-    assert "does not know training.sparsity = 0.999" in blamed[0.999]
+        assert "mlp-digits" in title(beside(expected, [steps_of(half)]))
+        blamed[sparsity] = " ".join(beside(expected, [steps_of(half)]).verdict)
+    assert "Off most: exposed communication" in blamed[0.0] and "the link's numbers" in blamed[0.0]
+    assert "the link's numbers" not in blamed[0.999]
+    assert "does not model training.sparsity = 0.999" in blamed[0.999]

@@ -1,7 +1,7 @@
-"""Allreduces in a network laboratory: measured beside predicted, and the sizes at which they overtake each other.
+"""Allreduces in a network laboratory: measured and predicted times, and the sizes at which algorithms cross.
 
-Two predictions: with the bandwidth and latency that were asked for, as the textbook has it; and with what
-a ping-pong finds in the same network, which includes TCP and the acknowledgements that senders wait for.
+Two predictions: the textbook's, from the requested bandwidth and latency; and one from a ping-pong in the same
+network, which includes TCP and the acknowledgements that senders wait for.
 """
 
 import json
@@ -25,10 +25,10 @@ WORKER = "lib_dlhpc.launch.network.worker"
 ALGORITHMS = ("ring", "recursive_doubling", "rabenseifner")
 SIZES = (4096, 32_768, 131_072, 524_288, 1_048_576)  # B
 LARGEST = 2**26  # B
-PATIENCE = 300.0  # s until the ranks are given up
-FINE, CALLS = 60, 3  # sizes at which a predicted crossing is looked for; calls back to back
-BUSY = 0.5  # programs beside the ranks
-WITHIN = 0.15  # error that a prediction should keep to
+PATIENCE = 300.0  # s until the ranks are killed
+FINE, CALLS = 60, 3  # sizes of the search for a predicted crossing; back-to-back calls
+BUSY = 0.5  # load by other processes
+WITHIN = 0.15  # acceptable error of a prediction
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Row:
     size: int  # B
     measured: float
     predicted: float  # from the ping-pong
-    textbook: float  # from the bandwidth and latency asked for
+    textbook: float  # from the requested bandwidth and latency
 
     @property
     def error(self) -> float:
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Crossing:
-    """From which size on, in B, an algorithm overtakes another; None: not between the sizes looked at."""
+    """The size, in B, from which an algorithm overtakes another; None: not within the measured sizes."""
 
     one: str
     other: str
@@ -60,7 +60,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Crossover:
-    """What was measured in a network of so many ranks; bandwidth in B/s, latency in s, as asked for."""
+    """The measurements in a network of `ranks` ranks; requested bandwidth in B/s, latency in s."""
 
     ranks: int
     bandwidth: float
@@ -68,7 +68,7 @@ class Crossover:
     messages: Messages
     rows: tuple[Row, ...]
     crossings: tuple[Crossing, ...]
-    load: float = 0.0  # other programs that had turns on the cores; none where the ranks went first
+    load: float = 0.0  # load by other processes; 0 if the ranks had real-time priority
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it, in SI units."""
@@ -79,13 +79,13 @@ class Crossover:
         }
 
     def as_text(self) -> str:
-        """Return a table and what it says."""
+        """Return a table and its summary."""
         found = self.messages
         lines = [
             f"{self.ranks} ranks, {8 * self.bandwidth / 1e6:g} Mb/s and {show(self.latency, 's')} from each to each",
-            f"A ping-pong finds {8 / found.beta / 1e6:.4g} Mb/s and {show(found.alpha, 's')} a message;"
-            f" {show(found.short_alpha, 's')} up to {show(found.short, 'B')}, beyond which a sender waits"
-            f" {show(found.acknowledgement, 's')} to know that it has arrived.",
+            f"Ping-pong: {8 / found.beta / 1e6:.4g} Mb/s and {show(found.alpha, 's')} a message;"
+            f" {show(found.short_alpha, 's')} up to {show(found.short, 'B')}, above which a sender waits"
+            f" {show(found.acknowledgement, 's')} for the acknowledgement.",
             "",
             f"{'algorithm':<20}{'size':>10}{'measured':>12}{'predicted':>12}{'error':>8}{'textbook':>12}{'error':>8}",
         ]
@@ -98,7 +98,7 @@ class Crossover:
         lines += ["", *(_crossing_text(each) for each in self.crossings), self._verdict()]
         if self.load > BUSY:
             lines.append(
-                f"About {self.load:.1f} other programs took turns on the cores: measure again when they rest."
+                f"About {self.load:.1f} other processes used the cores: rerun when the machine is idle."
             )
         return "\n".join(lines)
 
@@ -118,10 +118,10 @@ def check(
     algorithms: Sequence[str],
     sizes: Sequence[int],
 ) -> None:
-    """Raise SpecError unless these can be measured."""
+    """Raise SpecError for an illegal measurement."""
     check_network(ranks, bandwidth, latency)
     if ranks < 2:
-        raise SpecError(f"ranks = {ranks}: expected at least 2, which have something to send.")
+        raise SpecError(f"ranks = {ranks}: expected at least 2.")
     known = COLLECTIVES["allreduce"]
     for name in algorithms:
         if name not in known:
@@ -132,9 +132,7 @@ def check(
         raise SpecError(f"algorithms: {', '.join(algorithms) or 'none'}: name each of them once.")
     for size in sizes:
         if size % 4 or not 4 <= size <= LARGEST:
-            raise SpecError(
-                f"sizes: {size} B: expected whole numbers of 4 B each, up to {_size(LARGEST)}."
-            )
+            raise SpecError(f"sizes: {size} B: expected a multiple of 4 B, up to {_size(LARGEST)}.")
     if not sizes or list(sizes) != sorted(set(sizes)):
         raise SpecError("sizes: name at least one, each once, the smallest first.")
 
@@ -149,8 +147,8 @@ def measure(
 ) -> Crossover:
     """Set a network up, run allreduces of float32 in it, and predict them.
 
-    sizes: of the buffer of each rank, in B, rising. Raises SpecError for what is not legal, NetworkError
-    where there can be no such network or the ranks do not come through within `patience` s.
+    sizes: of the buffer of each rank, in B, rising. Raises SpecError for illegal values, NetworkError if the network
+    cannot be set up or the ranks do not finish within `patience` s.
     """
     check(ranks, bandwidth, latency, algorithms, sizes)
     with network(ranks, bandwidth, latency) as net:
@@ -160,7 +158,7 @@ def measure(
 
 
 def predicted(results: dict[str, Any], bandwidth: float, latency: float) -> Crossover:
-    """Return what the ranks results, beside what it should be."""
+    """Return the measured results with their predictions."""
     ranks, found = results["ranks"], fit(results["points"], results["gamma"])
     rows = []
     for each in results["rows"]:
@@ -190,13 +188,13 @@ def predicted(results: dict[str, Any], bandwidth: float, latency: float) -> Cros
 
 
 def grid(sizes: Sequence[int], count: int = FINE) -> list[int]:
-    """Return so many sizes in B, from the first to the last of these."""
+    """Return `count` sizes in B, from the first to the last of `sizes`, geometrically spaced."""
     elements = np.geomspace(sizes[0] // 4, sizes[-1] // 4, count).round().astype(int)
     return [4 * int(each) for each in np.unique(elements)]
 
 
 def by_ping_pong(name: str, ranks: int, sizes: Sequence[int], found: Messages) -> list[float]:
-    """Return the s of an algorithm at sizes in B, as the ping-pong's findings have it."""
+    """Return the s of an algorithm at sizes in B, predicted from the ping-pong."""
     return [seconds(schedule(name, ranks, size // 4), found, CALLS) for size in sizes]
 
 

@@ -1,10 +1,10 @@
-"""Run a command inside a network laboratory: where its switch is, or in the network of one rank.
+"""Run a command inside a network laboratory: in its keeper's namespaces, or in one rank's network namespace.
 
-    python -I enter.py 4711 mpiexec -n 2 ...          joins what process 4711 keeps: its users, processes, network
-    python -I enter.py 4711:12 python script.py       run by mpiexec in there: moves to the network that descriptor
-                                                      12 + rank of 4711 holds, and becomes the command
+    python -I enter.py 4711 mpiexec -n 2 ...          joins user, PID and network namespaces of 4711
+    python -I enter.py 4711:12 python script.py       run by mpiexec in there: joins the network namespace of descriptor
+                                                      12 + rank of 4711, then executes the command
 
-Started as a file, for it needs nothing but Python itself: it must have one thread, and be quick.
+Started as a file without the package: it must be single-threaded and quick.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ def system(name: str, *arguments: int) -> None:
 
 
 def join(path: str, kind: int) -> None:
-    """Move this process into the namespace that a file stands for. Raises OSError."""
+    """Move this process into a file's namespace. Raises OSError."""
     where = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         system("setns", where, kind)
@@ -37,7 +37,7 @@ def join(path: str, kind: int) -> None:
 
 
 def main(keeper: str, command: list[str]) -> NoReturn:
-    """Do what the first lines say; the exit status is the command's, 127 where it could not be started."""
+    """Run the command as described above; exit with its status, or 127 if it cannot start."""
     pid, _, first = keeper.partition(":")
     try:
         if first:
@@ -47,13 +47,13 @@ def main(keeper: str, command: list[str]) -> NoReturn:
         enter(int(pid))
         run(command)
     except StopIteration:
-        fail("mpiexec tells no rank; expected one of " + ", ".join(RANK))
+        fail("mpiexec sets no rank; expected one of " + ", ".join(RANK))
     except OSError as error:
         fail(f"{command[0]} cannot be run in the laboratory: {error.strerror}")
 
 
 def enter(pid: int) -> None:
-    """Join the namespaces that process `pid` is in; children will be in its process namespace. Raises OSError."""
+    """Join the namespaces of process `pid`; children will be in its PID namespace. Raises OSError."""
     names = [("user", NEW_USER), ("net", NEW_NET), ("pid", NEW_PID)]
     there = [f"/proc/{pid}/ns/{name}" for name, _ in names]
     files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in there]
@@ -80,7 +80,7 @@ def run(command: list[str]) -> NoReturn:
 
 
 def fail(text: str) -> NoReturn:
-    """Say why, and end."""
+    """Print an error and exit."""
     print(f"dlhpc network: {text}.", file=sys.stderr, flush=True)
     os._exit(127)
 

@@ -1,8 +1,8 @@
-"""The process that keeps a network laboratory: its namespaces, its cards and its switch are this process's own.
+"""The process that holds a network laboratory: its namespaces, TUN devices and switch.
 
-`python -m lib_dlhpc.launch.network.keeper PLAN` is started by lab.py. It prints one line of JSON, then
-works until its standard input ends: that is, until whoever started it closes it or dies, however that may
-be. It is process 1 of a process namespace, so all that runs in the laboratory ends with it.
+`python -m lib_dlhpc.launch.network.keeper PLAN` is started by lab.py. It prints one line of JSON, then works until its
+standard input ends: its parent closes it or dies. It is process 1 of a PID namespace, so every process in the
+laboratory ends with it.
 """
 
 import json
@@ -17,8 +17,8 @@ from lib_dlhpc.launch.network.enter import DEATH_SIGNAL, system
 from lib_dlhpc.launch.network.namespaces import card, leave, new_network
 from lib_dlhpc.launch.network.switch import Link, Ports, pass_on
 
-FIRST = 200  # descriptor that holds rank 0's namespace; the others' follow
-TIMER_SLACK = 29  # PR_SET_TIMERSLACK: how late, in ns, a wait may end
+FIRST = 200  # descriptor of rank 0's namespace; the others' follow
+TIMER_SLACK = 29  # PR_SET_TIMERSLACK: tolerated delay of a wait, in ns
 
 
 def address(rank: int) -> str:
@@ -27,29 +27,29 @@ def address(rank: int) -> str:
 
 
 def main(plan: dict[str, Any]) -> NoReturn:
-    """Make the namespaces, and keep them from a child that is alone in its process namespace."""
+    """Create the namespaces, and hold them in a child that is process 1 of its PID namespace."""
     try:
         leave()
     except OSError as error:
-        report({"error": f"a network of its own is not allowed here: {error.strerror}"})
+        report({"error": f"a private network is not permitted here: {error.strerror}"})
         os._exit(1)
     child = os.fork()
     if not child:
         keep(plan)
     report({"pid": child})
     os.close(0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked for the network
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     os.waitpid(child, 0)
     os._exit(0)
 
 
 def keep(plan: dict[str, Any]) -> NoReturn:
-    """Be the switch until standard input ends."""
+    """Run the switch until standard input ends."""
     status = 0
     try:
         system("prctl", DEATH_SIGNAL, int(signal.SIGKILL))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is left to ask how orphans ended
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are reaped automatically
         links = [Link(*link) for link in plan["links"]]
         pairs = {(a, b): Link(*link) for a, b, *link in plan["pairs"]}
         home = new_network()
@@ -61,7 +61,7 @@ def keep(plan: dict[str, Any]) -> NoReturn:
             os.close(held)
         system("setns", home, 0)
         report({"ready": FIRST})
-        with suppress(OSError):  # only root may: what is due must not wait for other programs
+        with suppress(OSError):  # requires root: due packets must not wait for other processes
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
         system("prctl", TIMER_SLACK, 1)
         addresses = [socket.inet_aton(address(rank)) for rank in range(len(links))]

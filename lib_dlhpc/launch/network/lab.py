@@ -1,4 +1,4 @@
-"""`with network(4, "100 Mb/s", "1 ms") as net: net.run(4, "script.py")`: MPI over a network as slow as you like."""
+"""`with network(4, "100 Mb/s", "1 ms") as net: net.run(4, "script.py")`: MPI over an emulated slow network."""
 
 import json
 import os
@@ -19,41 +19,41 @@ from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 KEEPER = "lib_dlhpc.launch.network.keeper"
 ENTER = [sys.executable, "-I", str(Path(__file__).with_name("enter.py"))]
-TCP = {  # MPICH: messages by TCP, between ranks of one machine too, through the card of the laboratory
+TCP = {  # MPICH: TCP messages between all ranks, through the laboratory's TUN devices
     "MPIR_CVAR_CH4_NETMOD": "ofi",
     "MPIR_CVAR_NOLOCAL": "1",
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "net0",
-    "HYDRA_LAUNCHER": "fork",  # here, in a job of a batch system too
+    "HYDRA_LAUNCHER": "fork",  # here, also within a batch job
     "HYDRA_RMK": "user",
 }
-TUN = "/dev/net/tun"  # makes network cards whose other end is a file
+TUN = "/dev/net/tun"  # creates network devices whose other end is a file
 MOST_RANKS = 64
-SLOWEST, FASTEST = 1e4, 1.25e8  # B/s; a switch in Python passes on no more
+SLOWEST, FASTEST = 1e4, 1.25e8  # B/s; limit of a switch in Python
 LONGEST = 10.0  # s
-PACKET, SMALLEST, LARGEST = 0.7e-3, 1500, 60_000  # s that one takes on its link; B
-PATIENCE = 60.0  # s until the laboratory must be there, or gone, on a busy machine
+PACKET, SMALLEST, LARGEST = 0.7e-3, 1500, 60_000  # s of one packet on its link; B
+PATIENCE = 60.0  # s to set up or end the laboratory, on a busy machine
 
 Ends: TypeAlias = int | tuple[int, int]
 Values: TypeAlias = tuple[float | str, float | str]
 
 
 class NetworkError(SpecError):
-    """There is no network laboratory here; the text says why."""
+    """The network laboratory cannot be set up here; the text says why."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network that is there: bandwidth in B/s, latency in s; `pid` keeps it."""
+    """A running network: bandwidth in B/s, latency in s; process `pid` holds it."""
 
     ranks: int
     bandwidth: float
     latency: float
     pid: int
-    first: int  # descriptor of pid that holds rank 0's namespace
+    first: int  # descriptor in pid of rank 0's namespace
 
     def command(self, ranks: int, *arguments: str) -> list[str]:
-        """Return the words that run `python ARGUMENTS` on ranks in it. Raises SpecError for more than it has."""
+        """Return the command that runs `python ARGUMENTS` on ranks in it. Raises SpecError for too many ranks."""
         if not 1 <= ranks <= self.ranks:
             raise SpecError(
                 f"ranks = {ranks}: this network has {self.ranks}; expected 1 to {self.ranks}."
@@ -62,17 +62,17 @@ class Network:
         return [*ENTER, str(self.pid), mpiexec(), "-n", str(ranks), *inside]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for it: that of this process, with MPI over TCP, one thread a rank."""
+        """Return this process's environment, with MPI over TCP and one thread a rank."""
         return {**os.environ, **ONE_THREAD, **TCP}
 
     def run(
         self, ranks: int, *arguments: str, patience: float | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Python program on ranks in it, to its end, and return what came of it, its output as text.
+        """Run a Python program on ranks in it; return its completed process, with output as text.
 
-        arguments: of Python: a file and its arguments, or "-m", a module ... An error of one rank ends all, but
-        where options of Python come first. Raises SpecError where ranks do not fit or MPI is missing,
-        subprocess.TimeoutExpired after `patience` s.
+        arguments: of Python: a file and its arguments, or "-m", a module ... An error of one rank aborts all, unless
+        Python options come first. Raises SpecError for too many ranks or missing MPI, subprocess.TimeoutExpired after
+        `patience` s.
         """
         return owned.run(
             self.command(ranks, *ends_all(arguments), *arguments), patience, text=True, env=self.environment(),
@@ -87,12 +87,12 @@ def network(
     latency: float | str,
     links: Mapping[Ends, Values] | None = None,
 ) -> Iterator[Network]:
-    """Have a network of so many ranks on one switch while the `with` block lasts.
+    """Set up a network of `ranks` ranks on one switch for the `with` block.
 
     bandwidth: of each rank's cable, each way, in B/s or as "100 Mb/s". latency: from rank to rank, in s
-    or as "1 ms". links: (bandwidth, latency) of those that differ: {2: ...} is rank 2's cable,
-    {(0, 1): ...} what goes from rank 0 to rank 1, on its way through their cables. Raises SpecError for
-    what is not legal, NetworkError where this machine allows no such network.
+    or as "1 ms". links: (bandwidth, latency) of differing links: {2: ...} is rank 2's cable, {(0, 1): ...} the path
+    from rank 0 to rank 1 through both cables. Raises SpecError for illegal values, NetworkError if this machine
+    permits no such network.
     """
     cable = check(ranks, bandwidth, latency)
     cables, pairs = [cable] * ranks, []
@@ -122,7 +122,7 @@ def network(
 
 
 def check(ranks: int, bandwidth: float | str, latency: float | str) -> Link:
-    """Return the cable of each rank in SI units. Raises SpecError for a network that cannot be."""
+    """Return the cable of each rank in SI units. Raises SpecError for an illegal network."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
         raise SpecError(f"ranks = {ranks!r}: expected a whole number, 1 to {MOST_RANKS}.")
     return _link((bandwidth, latency), "")
@@ -130,7 +130,7 @@ def check(ranks: int, bandwidth: float | str, latency: float | str) -> Link:
 
 @cache
 def available() -> str:
-    """Return why there can be no network laboratory here, in a sentence; an empty text if there can."""
+    """Return why the network laboratory cannot be set up here, in a sentence; "" if it can."""
     try:
         with network(1, FASTEST, 0.0):
             return ""
@@ -140,7 +140,7 @@ def available() -> str:
 
 @cache
 def unfit() -> str:
-    """Return what this machine lacks, as far as that can be seen without trying."""
+    """Return what this machine lacks, without trying to set up a network."""
     if not sys.platform.startswith("linux"):
         return "The network laboratory needs Linux, for its network namespaces."
     if not Path(TUN).exists():
@@ -178,7 +178,7 @@ def _bits(rate: float) -> str:
 
 @contextmanager
 def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Start the keeper, and end it after; yield its process number and its first descriptor."""
+    """Start the keeper, and end it afterwards; yield its pid and its first descriptor."""
     keeper = subprocess.Popen(
         [sys.executable, "-m", KEEPER, json.dumps(plan)], stdin=subprocess.PIPE, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ONE_THREAD},
@@ -188,14 +188,14 @@ def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
     try:
         report = _report(keeper.stdout)
         if "ready" not in report:
-            last = (keeper.stderr.read().strip() or "it said nothing").splitlines()[-1]
+            last = (keeper.stderr.read().strip() or "no output").splitlines()[-1]
             raise NetworkError(
                 f"The network laboratory cannot be set up here: {report.get('error', last)}. It needs"
-                " network namespaces and /dev/net/tun, as root or with namespaces of users."
+                " network namespaces and /dev/net/tun, as root or with user namespaces."
             )
         yield report["pid"], report["ready"]
     finally:
-        keeper.stdin.close()  # which ends it, and with it all that is in there
+        keeper.stdin.close()  # which ends it and every process inside
         try:
             keeper.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -206,7 +206,7 @@ def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
 
 
 def _report(lines: IO[str]) -> dict[str, Any]:
-    """Return what the keeper says until it is ready, or has no more to say."""
+    """Return the keeper's report once it is ready, or at the end of its output."""
     report: dict[str, Any] = {}
     for line in lines:
         report |= json.loads(line)

@@ -1,8 +1,8 @@
-"""What a schedule takes over TCP: alpha, beta, and the acknowledgement that a sender waits for.
+"""Time of a schedule over TCP: alpha, beta, and the acknowledgement that a sender waits for.
 
-MPI over TCP calls a message sent when it is known to be there: one way more, which a ping-pong hides
-behind its answer and a schedule, in which everyone sends and receives, does not. Short messages are
-copied and forgotten; how short, is measured too.
+MPI over TCP completes a send on its acknowledgement: an additional one-way latency, hidden by the reply in a
+ping-pong, exposed in a schedule where every rank sends and receives. Short messages are buffered and complete at once;
+the threshold is measured too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,24 +16,24 @@ from lib_dlhpc.schedules import Schedule
 from lib_dlhpc.schedules.rounds import Round
 
 SHORTER = (
-    0.5  # a message is short while its exchange shows less than this part of the acknowledgement
+    0.5  # a message is short if its exchange exposes less than this fraction of the acknowledgement
 )
-APART = 1.05  # two times that differ by less are the same
+APART = 1.05  # two times within this factor are equal
 
 
 class Messages(NamedTuple):
-    """What messages take in a network, as measured."""
+    """Measured message times of a network."""
 
     alpha: float  # s
     beta: float  # s/B
-    short_alpha: float  # s, of one of at most `short` B
+    short_alpha: float  # s, of messages up to `short` B
     short: int  # B
-    acknowledgement: float  # s more until the sender of a longer one knows
-    gamma: float = 0.0  # s/B that is added up
+    acknowledgement: float  # s until the sender of a longer message completes
+    gamma: float = 0.0  # s/B of reduction
 
 
 def fit(points: Sequence[Mapping[str, float]], gamma: float = 0.0) -> Messages:
-    """Return what fits a ping-pong and an exchange best.
+    """Return the best fit to a ping-pong and an exchange.
 
     points: by size (B): s of one_way, half a ping-pong, and of an exchange, both ways at once. Least
     squares of relative errors, so that short messages count as much as long ones.
@@ -58,10 +58,10 @@ def fit(points: Sequence[Mapping[str, float]], gamma: float = 0.0) -> Messages:
 
 
 def seconds(schedule: Schedule, network: Messages, calls: int = 1, itemsize: int = 4) -> float:
-    """Return the s of one of so many back-to-back calls of a schedule.
+    """Return the s per call of `calls` back-to-back calls of a schedule.
 
-    Every rank goes on as soon as it has what it waits for: what is sent to it has come, and what it has
-    sent is acknowledged. Messages of one rank in a round share its link. itemsize: B an element.
+    A rank continues once its receives have arrived and its sends are acknowledged. Messages of one rank in a round
+    share its link. itemsize: B an element.
     """
     rounds = [part for part in schedule.rounds() if len(part)]
     clock = np.zeros(schedule.ranks)
@@ -72,7 +72,7 @@ def seconds(schedule: Schedule, network: Messages, calls: int = 1, itemsize: int
 
 
 def _after(clock: NDArray[Any], part: Round, network: Messages, itemsize: int) -> NDArray[Any]:
-    """Return when each rank is through a round that it entered when `clock` says."""
+    """Return when each rank completes a round that it enters at `clock`."""
     size, ranks = part.count * float(itemsize), len(clock)
     sent, received = (
         np.bincount(end, weights=size, minlength=ranks) for end in (part.source, part.target)
@@ -90,10 +90,10 @@ def _after(clock: NDArray[Any], part: Round, network: Messages, itemsize: int) -
 
 
 def crossing(sizes: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Return the size at which the slower of two becomes the quicker one, None where that does not happen.
+    """Return the size at which the slower of two becomes the faster one, or None.
 
-    one, other: s at each of the sizes, which rise. Times that are nearly the same decide nothing.
-    Between two sizes each time is taken as a straight line, as alpha and beta make it.
+    one, other: s at each of the ascending sizes. Nearly equal times are ignored. Times are interpolated linearly, as
+    alpha + beta * size.
     """
     gap = np.asarray(one) - np.asarray(other)
     clear = np.flatnonzero(np.abs(gap) > (APART - 1) * np.minimum(one, other)).tolist()

@@ -1,7 +1,7 @@
-"""Private networks of this process: new namespaces, and in each a network card whose other end is a file.
+"""Private network namespaces of this process, with a TUN device in each, whose other end is a file.
 
-Linux only. A namespace, and the card in it, last as long as a process or an open file is in it: nothing is
-given a name in the file system, so nothing can stay behind. Sources: namespaces(7), user_namespaces(7),
+Linux only. A namespace and its device exist as long as a process or an open file refers to them: nothing has a name in
+the file system, so nothing can remain. Sources: namespaces(7), user_namespaces(7),
 netdevice(7); Documentation/networking/tuntap.rst of the Linux kernel.
 """
 
@@ -19,24 +19,24 @@ CARD = "net0"
 SET_TUN, IP_PACKETS, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # TUNSETIFF, IFF_TUN, IFF_NO_PI
 SET_ADDRESS, SET_MASK, SET_MTU, SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 0x1
-QUEUE = 10_000  # packets that wait for the switch, at most
-SETTINGS = {  # of the network in a namespace: what would make times depend on what was sent before
+QUEUE = 10_000  # largest number of packets waiting for the switch
+SETTINGS = {  # of a network namespace: disable what makes times depend on earlier traffic
     "ipv6/conf/all/disable_ipv6": "1",
     "ipv6/conf/default/disable_ipv6": "1",
     "ipv4/tcp_slow_start_after_idle": "0",
     "ipv4/tcp_no_metrics_save": "1",
-    "ipv4/tcp_congestion_control": "reno",  # others pace what they send by what they saw before
-    "ipv4/tcp_early_retrans": "0",  # nothing is lost here
+    "ipv4/tcp_congestion_control": "reno",  # others adapt to earlier traffic
+    "ipv4/tcp_early_retrans": "0",  # there is no packet loss here
     "ipv4/tcp_rmem": "4096 1048576 8388608",  # B: least, first and largest buffer of a connection
     "ipv4/tcp_wmem": "4096 1048576 8388608",
 }
 
 
 def leave() -> None:
-    """Give this process a network of its own, and its children a process namespace of theirs.
+    """Move this process into a private network namespace, and its children into a PID namespace.
 
-    Without the privileges of root a namespace of users comes first, in which it has them. Raises OSError;
-    RuntimeError where the process has several threads.
+    Without root privileges, a user namespace grants them first. Raises OSError; RuntimeError if the process has
+    several threads.
     """
     try:
         system("unshare", NEW_NET | NEW_PID)
@@ -50,22 +50,20 @@ def leave() -> None:
 
 
 def new_network() -> int:
-    """Move this process into a network of its own; return a descriptor that keeps it. Raises OSError."""
+    """Move this process into a new network namespace; return a descriptor that holds it. Raises OSError."""
     system("unshare", NEW_NET)
     for name, value in SETTINGS.items():
-        with suppress(
-            OSError
-        ):  # an old kernel lacks some, a container shows them without letting write
+        with suppress(OSError):  # missing on old kernels, read-only in containers
             Path("/proc/sys/net", name).write_text(value)
     up("lo")
     return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def card(address: str, mtu: int) -> int:
-    """Make a network card in this process's network; return the other end of its cable. Raises OSError.
+    """Create a TUN device in this process's network; return its file descriptor. Raises OSError.
 
-    address: IPv4, in a network of 256. mtu: B, the largest packet. Each read gives one packet that is
-    sent through the card, each write is one that arrives at it.
+    address: IPv4, in a network of 256. mtu: B, the largest packet. Each read returns one sent packet, each write
+    delivers one packet.
     """
     cable = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     fcntl.ioctl(cable, SET_TUN, struct.pack("16sH22x", CARD.encode(), IP_PACKETS | NO_HEADER))
@@ -74,14 +72,14 @@ def card(address: str, mtu: int) -> int:
             place = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(text))
             fcntl.ioctl(any_, request, struct.pack("16s16s8x", CARD.encode(), place))
         fcntl.ioctl(any_, SET_MTU, struct.pack("16si20x", CARD.encode(), mtu))
-        with suppress(PermissionError):  # only root of the machine may; else there is room for 500
+        with suppress(PermissionError):  # requires root of the host; default 500
             fcntl.ioctl(any_, SET_QUEUE, struct.pack("16si20x", CARD.encode(), QUEUE))
     up(CARD)
     return cable
 
 
 def up(name: str) -> None:
-    """Switch a card on. Raises OSError."""
+    """Bring an interface up. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
         now = fcntl.ioctl(any_, GET_FLAGS, struct.pack("16sH22x", name.encode(), 0))
         flags = struct.unpack_from("H", now, 16)[0] | UP

@@ -1,10 +1,9 @@
-"""A switch in user space: takes packets from cables, and gives each to its target when its link would have.
+"""A switch in user space: reads packets from cables, and delivers each at the time its link would.
 
-A link carries one packet after another at its rate, both ways at once; what is sent arrives `latency`
-after its last byte. A packet takes its sender's link and its target's at the same time, as through a
-switch that passes bytes on as they come, so one transfer costs latency + size / rate and not twice that.
-Nothing is dropped: queues have no end, and TCP's windows keep them short. What only acknowledges waits
-for no data, as in cards that queue fairly; else two-way traffic would halve its own rate.
+A full-duplex link carries packets in order at its rate; a packet arrives `latency` after its last byte is sent. A
+packet occupies its sender's and its target's link at the same time (cut-through switching), so one transfer costs
+latency + size / rate, not twice that. No packet is dropped: queues are unbounded, and TCP's windows keep them short.
+Pure ACKs bypass queued data, as with fair queueing; otherwise two-way traffic would halve its own rate.
 """
 
 import heapq
@@ -17,14 +16,14 @@ from dataclasses import dataclass, field
 from itertools import count
 
 FIRST, LAST = 16, 20  # bytes of an IPv4 packet that hold the target's address
-BURST = 64  # packets from one cable before the others have their turn
+BURST = 64  # packets from one cable before the next cable is served
 MOST = 65536  # B of a packet
-TCP, ACK, SHORT = 6, 0x10, 120  # its number, its flag; B that both headers have at most
+TCP, ACK, SHORT = 6, 0x10, 120  # protocol number, flag; largest size of both headers in B
 
 
 @dataclass(frozen=True)
 class Link:
-    """The cable of one rank: bandwidth in B/s each way; latency in s, of what goes from it and comes to it."""
+    """The cable of one rank: bandwidth in B/s each way; latency in s of incoming and outgoing packets."""
 
     bandwidth: float
     latency: float
@@ -34,7 +33,7 @@ class Link:
 class Ports:
     """When each port is free: the arithmetic of the switch, without packets or clocks.
 
-    links: of each port. pairs: of two ports where it is another than theirs, as {(0, 1): Link}, one way.
+    links: of each port. pairs: differing links of two ports, as {(0, 1): Link}, one way.
     """
 
     links: Sequence[Link]
@@ -45,12 +44,12 @@ class Ports:
         self._pair = dict.fromkeys(self.pairs, 0.0)
 
     def latency(self, source: int, target: int) -> float:
-        """Return the s from one port to another, besides what its bytes take."""
+        """Return the latency in s from one port to another."""
         own = self.pairs.get((source, target))
         return own.latency if own else max(self.links[n].latency for n in (source, target))
 
     def sent(self, source: int, target: int, size: int, now: float) -> float:
-        """Return when a packet of `size` B, handed over at `now`, has left; its sender's link is busy till then."""
+        """Return when a packet of `size` B, queued at `now`, has left; its sender's link is busy until then."""
         when = max(now, self._out[source]) + size / self.links[source].bandwidth
         self._out[source] = when
         if (own := self.pairs.get((source, target))) is not None:
@@ -59,7 +58,7 @@ class Ports:
         return when
 
     def taken(self, target: int, size: int, sent: float) -> float:
-        """Return when a packet that left at `sent` has come in, but for the latency; ask in the order they left."""
+        """Return when a packet that left at `sent` arrives, without latency; call in the order of departure."""
         when = max(sent, self._in[target] + size / self.links[target].bandwidth)
         self._in[target] = when
         return when
@@ -69,10 +68,10 @@ def pass_on(
     cables: Sequence[int], addresses: Sequence[bytes], ports: Ports, until: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:  # fmt: skip
-    """Carry packets between cables until the descriptor `until` has something to read, or is closed."""
+    """Forward packets between cables until the descriptor `until` is readable or closed."""
     number = {address: port for port, address in enumerate(addresses)}
     source = {cable: port for port, cable in enumerate(cables)}
-    # When, order, whether it has come in (or else has left), where to, the latency ahead, what.
+    # Time, order, whether it arrives (else departs), target, remaining latency, packet.
     waiting: list[tuple[float, int, bool, int, float, bytes]] = []
     order, watched = count(), [*cables, until]
     while True:
@@ -97,7 +96,7 @@ def pass_on(
         while waiting and waiting[0][0] <= now:
             when, _, here, target, latency, packet = heapq.heappop(waiting)
             if here:
-                with suppress(OSError):  # its card is not up any more, or takes no such packet
+                with suppress(OSError):  # its device is down, or rejects the packet
                     os.write(cables[target], packet)
             else:
                 due = ports.taken(target, len(packet), when) + latency
@@ -105,7 +104,7 @@ def pass_on(
 
 
 def _packets(cable: int) -> Iterator[bytes]:
-    """Yield what a card has sent, up to a number after which the others have their turn."""
+    """Yield packets from a cable, at most BURST of them."""
     for _ in range(BURST):
         try:
             yield os.read(cable, MOST)
@@ -114,7 +113,7 @@ def _packets(cable: int) -> Iterator[bytes]:
 
 
 def acknowledges(packet: bytes) -> bool:
-    """Whether an IPv4 packet is TCP's acknowledgement and nothing else. Source: RFC 9293, section 3.1."""
+    """Whether an IPv4 packet is a pure TCP ACK. Source: RFC 9293, section 3.1."""
     if len(packet) > SHORT or packet[9] != TCP:
         return False
     header = 4 * (packet[0] & 15)

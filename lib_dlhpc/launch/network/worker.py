@@ -1,7 +1,7 @@
 """One rank in the laboratory: a ping-pong and an exchange between ranks 0 and 1, then allreduces; rank 0 prints JSON.
 
-Started by crossover.py with a task in JSON. A rank that waits sleeps: more ranks than cores would else
-measure each other. Allreduces are timed in groups of back-to-back calls, not one after a barrier.
+Started by crossover.py with a task in JSON. A waiting rank sleeps, since busy-polling would disturb the others if
+ranks exceed cores. Allreduces are timed in groups of back-to-back calls, not one by one after a barrier.
 """
 
 import ctypes
@@ -19,21 +19,21 @@ import numpy as np
 from lib_dlhpc.schedules import Schedule, prepared, schedule
 from lib_dlhpc.schedules.execute import Prepared
 
-NAP = 1e-4  # s of sleep between two looks
-TIMER_SLACK = 29  # PR_SET_TIMERSLACK: how late, in ns, a sleep may end
+NAP = 1e-4  # s of sleep between two polls
+TIMER_SLACK = 29  # PR_SET_TIMERSLACK: tolerated delay of a sleep, in ns
 MESSAGES = (8, 64, 128, 256, 1024, 4096, 16_384, 65_536, 262_144)  # B
 SAMPLES = 5
 SPELL, MOST, LEAST = 0.25, 20, 3  # s of a sample; calls in one
 
 
 def main(task: dict[str, Any]) -> None:
-    """Measure what the task names: algorithms and sizes in B."""
+    """Measure the algorithms and sizes (B) of the task."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     ctypes.CDLL(None).prctl(TIMER_SLACK, 1)
     first, load = False, os.getloadavg()[0]
-    with suppress(OSError):  # only root may: other programs of the machine shall not count
+    with suppress(OSError):  # requires root: excludes other processes
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         first = True
     points = []
@@ -51,17 +51,17 @@ def main(task: dict[str, Any]) -> None:
 
 
 def ping_pong(ranks: int, elements: int) -> list[Any]:
-    """There and back."""
+    """A ping-pong."""
     return [[(0, 1, 0, elements, "copy")], [(1, 0, 0, elements, "copy")]]
 
 
 def exchange(ranks: int, elements: int) -> list[Any]:
-    """Both ways at once; it is over when what was sent is known to be there."""
+    """A bidirectional exchange, which includes the acknowledgements."""
     return [[(0, 1, 0, elements, "copy"), (1, 0, 0, elements, "copy")]]
 
 
 def allreduce(name: str, comm: Any, size: int) -> dict[str, float]:
-    """Return the seconds of a call, the calls of a sample, and whether the sums were right."""
+    """Return the seconds of a call, the calls of a sample, and whether the sums were correct."""
     plan = schedule(name, comm.size, size // 4)
     buffer = np.ones(plan.elements, np.float32)
     with prepared(plan, comm, buffer) as run:
@@ -72,7 +72,7 @@ def allreduce(name: str, comm: Any, size: int) -> dict[str, float]:
 
 
 def timed(algorithm: Callable[[int, int], Any], comm: Any, size: int) -> float:
-    """Return the seconds of a schedule of this file."""
+    """Return the seconds of a schedule function."""
     plan: Schedule = schedule(algorithm, comm.size, size // 4)
     buffer = np.ones(plan.elements, np.float32)
     with prepared(plan, comm, buffer) as run:
@@ -87,7 +87,7 @@ def sampled(run: Prepared, comm: Any, buffer: Any) -> tuple[float, int]:
     begin = time.perf_counter()
     call(run)
     once = comm.allreduce(time.perf_counter() - begin, max)
-    calls = int(min(max(SPELL / once, LEAST), MOST))  # 64^20 is a float32 yet
+    calls = int(min(max(SPELL / once, LEAST), MOST))  # 64^20 still fits a float32
     found = []
     for _ in range(SAMPLES):
         buffer.fill(1)
@@ -101,21 +101,21 @@ def sampled(run: Prepared, comm: Any, buffer: Any) -> tuple[float, int]:
 
 
 def call(run: Prepared) -> None:
-    """Carry out a schedule, asleep while nothing arrives."""
+    """Run a schedule, sleeping while nothing arrives."""
     run.start()
     while not run.test():
         time.sleep(NAP)
 
 
 def asleep(comm: Any) -> None:
-    """Wait for all ranks without keeping a core busy."""
+    """A sleeping barrier."""
     barrier = comm.Ibarrier()
     while not barrier.Test():
         time.sleep(NAP)
 
 
 def combining() -> float:
-    """Return the s/B of adding what arrived."""
+    """Return the s/B of the reduction."""
     one, other = (np.ones(65_536, np.float32) for _ in range(2))
     found = []
     for _ in range(20):

@@ -132,10 +132,10 @@ def test_when_the_keeper_is_killed_all_of_it_ends(here, whom):
 def test_a_command_inside_gives_its_status_and_output(here):
     with network(1, "100 Mb/s", 0) as net:
         inside = [*lab.ENTER, str(net.pid), sys.executable, "-c"]
-        told = subprocess.run(
+        output = subprocess.run(
             [*inside, "import sys; print('hello'); sys.exit(7)"], capture_output=True, text=True
         )
-        assert (told.returncode, told.stdout) == (7, "hello\n")
+        assert (output.returncode, output.stdout) == (7, "hello\n")
         killed = subprocess.run([*inside, "import os; os.kill(os.getpid(), 15)"])
         assert killed.returncode == 128 + 15
         missing = subprocess.run(
@@ -147,8 +147,8 @@ def test_a_command_inside_gives_its_status_and_output(here):
 def test_after_its_end_nothing_runs_in_it(here):
     with network(1, "100 Mb/s", 0) as net:
         words = [*lab.ENTER, str(net.pid), "true"]
-    told = subprocess.run(words, capture_output=True, text=True)
-    assert told.returncode == 127 and "Traceback" not in told.stderr
+    output = subprocess.run(words, capture_output=True, text=True)
+    assert output.returncode == 127 and "Traceback" not in output.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_after_its_end_nothing_runs_in_it(here):
     ],
 )
 def test_what_is_not_legal_is_named(arguments, named):
-    with pytest.raises(SpecError) as told, network(*arguments):
+    with pytest.raises(SpecError) as output, network(*arguments):
         pass
-    assert named in str(told.value) and not isinstance(told.value, NetworkError)
+    assert named in str(output.value) and not isinstance(output.value, NetworkError)
 
 
 # Where the kernel grants no more namespaces: a limit that holds for this program and its children only.
@@ -194,14 +194,14 @@ print(available())
 """
 
 
-def test_where_it_is_not_allowed_it_says_so(here):
-    told = subprocess.run(
+def test_where_it_is_not_permitted_it_reports_why(here):
+    output = subprocess.run(
         [sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=PATIENCE,
         env={**os.environ, **lab.ONE_THREAD},
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    assert "cannot be set up here" in told.stdout and "namespaces" in told.stdout
-    assert told.stdout.count("\n") == 1
+    assert output.returncode == 0, output.stderr
+    assert "cannot be set up here" in output.stdout and "namespaces" in output.stdout
+    assert output.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -71,16 +71,16 @@ def test_a_crossing_is_where_two_lines_cross():
     assert crossing(sizes, one, [1.01 * t for t in one]) is None  # nearly the same decide nothing
 
 
-def test_other_programs_are_told_where_they_counted():
+def test_other_programs_are_reported_where_they_counted():
     rows = [{"algorithm": "ring", "size": 4096, "calls": 3, "right": True, "measured": 1e-2}]
-    told = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
-    quiet = predicted(told | {"load": 0.0}, 12.5e6, 1e-3).as_text()
-    busy = predicted(told | {"load": 3.0}, 12.5e6, 1e-3).as_text()
-    assert "other programs" not in quiet and "About 3.0 other programs" in busy
+    results = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
+    quiet = predicted(results | {"load": 0.0}, 12.5e6, 1e-3).as_text()
+    busy = predicted(results | {"load": 3.0}, 12.5e6, 1e-3).as_text()
+    assert "other processes" not in quiet and "About 3.0 other processes" in busy
 
 
 def test_a_wrong_sum_is_an_error():
     rows = [{"algorithm": "ring", "size": 4096, "calls": 3, "right": False, "measured": 1e-2}]
-    told = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
+    results = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
     with pytest.raises(NetworkError, match="ring at 4096 B"):
-        predicted(told, 12.5e6, 1e-3)
+        predicted(results, 12.5e6, 1e-3)

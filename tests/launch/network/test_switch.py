@@ -1,4 +1,4 @@
-"""The arithmetic of links: what alone takes latency + size / rate shares a link with what comes at once."""
+"""The arithmetic of links: latency + size / rate of a single packet, and contention of several."""
 
 import socket
 import struct
