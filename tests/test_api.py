@@ -48,7 +48,7 @@ def test_all_public_names_are_there():
 
 @pytest.mark.parametrize(("old", "now"), [*RENAMED.items(), ("predict.fit", "prediction.fit")])
 def test_an_old_path_warns_and_gives_the_same_objects(old, now):
-    for name in [name for name in sys.modules if name.startswith(f"lib_dlhpc.{old}")]:
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"lib_dlhpc.{old}.")]:
         del sys.modules[name]
     with pytest.warns(DeprecationWarning, match=rf"lib_dlhpc\.{old} is now lib_dlhpc\.{now}"):
         before = import_module(f"lib_dlhpc.{old}")
