@@ -28,7 +28,7 @@ CELLS = (
     "from lib_dlhpc.launch.engines import engines; crew = engines(2, folder='run')",
     "%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
     "output = [comm.rank, comm.size, comm.allreduce(comm.rank)]",
-    "%%px --targets 1\ntold.append('only this one')",
+    "%%px --targets 1\noutput.append('only this one')",
     "import json, pathlib\n"
     "pathlib.Path('told.json').write_text(json.dumps(crew.client[:].pull('output', block=True)))",
     "import os; os.kill(os.getpid(), 9)",
