@@ -78,7 +78,7 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
     eventually(lambda: "off by: predicted" in results.inner_text(), what="the run")
     page.wait_for_function(DRAWN.format(7))
     tells(
-        results, "measured here", "simulated (events)", "one step", "backward", "was not measured"
+        results, "measured here", "simulated (events)", "one step", "backward", "is not calibrated"
     )
     has(page.locator(".dlhpc-plot[aria-label*='measured here'][aria-label*='One step: predicted']"))
     element = "document.documentElement"
