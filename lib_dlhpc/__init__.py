@@ -41,7 +41,7 @@ __all__ = [
     "validate",
 ]
 
-# Packages are imported on first use, so that `import lib_dlhpc` costs no more than it must.
+# Packages are imported on first use, which keeps `import lib_dlhpc` fast.
 _HOMES = {
     "Experiment": "lib_dlhpc.spec.experiment",
     "load": "lib_dlhpc.spec.experiment",

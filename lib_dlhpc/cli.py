@@ -184,7 +184,7 @@ def _run(options: argparse.Namespace) -> int:
             ranks,
             Path(folder) if folder else None,
             bool(options.resume),
-            lambda result: on_ranks.beside(experiment, predicted, result, step_words=step),
+            lambda result: on_ranks.result_lines(experiment, predicted, result, step_words=step),
             options.snapshot_every,
             options.origin,
         )

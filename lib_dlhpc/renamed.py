@@ -1,7 +1,7 @@
 """Old import paths, for one version: lib_dlhpc.predict.fit is lib_dlhpc.prediction.fit, with a warning.
 
-A package and a verb cannot share a name, so packages have become nouns. An old package, imported by its path, is
-still called like the verb that `from lib_dlhpc import predict` gives.
+A package and a verb cannot share a name, so packages became nouns. An old package, imported by its path, is
+still callable like the verb that `from lib_dlhpc import predict` returns.
 """
 
 import sys
@@ -23,11 +23,11 @@ RENAMED = {
 
 
 class Finder:
-    """Finds modules by their old paths; on sys.meta_path behind all others."""
+    """Finds modules by their old paths; the last entry of sys.meta_path."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Return how to load a module that has been renamed, else None."""
+        """Return the spec of a renamed module, else None."""
         package, _, rest = name.partition(".")
         old, _, inner = rest.partition(".")
         if package != "lib_dlhpc" or old not in RENAMED:
@@ -43,16 +43,16 @@ class _Loader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         warnings.warn(f"{spec.name} is now {self.now}", DeprecationWarning, stacklevel=2)
         now, module = import_module(self.now), _Old(spec.name)
-        # An empty path: or else what lies in the package would be loaded once more under its old name.
+        # An empty path, or else submodules would be loaded a second time under their old names.
         module.__dict__.update(now=now, verb=self.verb, __path__=[], __doc__=now.__doc__)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: all is taken from the module as it is called now."""
+        """Do nothing: attributes come from the renamed module."""
 
 
 class _Old(ModuleType):
-    """A module under its old path: what is asked of it is the renamed one's."""
+    """A module under its old path; it forwards attributes to the renamed module."""
 
     now: ModuleType
     verb: str
@@ -70,6 +70,6 @@ class _Old(ModuleType):
 
 
 def install() -> None:
-    """Let old paths be found."""
+    """Register the finder of old paths."""
     if Finder not in sys.meta_path:
         sys.meta_path.append(Finder)

@@ -1,4 +1,4 @@
-"""Verbs that take more than one package: train on this machine's ranks, and measure it."""
+"""Verbs that need several packages: train on ranks of this machine, and calibrate it."""
 
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ def run(
     folder: Path | str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Train for real on MPI ranks of this machine, wait for the end, and return its result.
+    """Train on MPI ranks of this machine, wait for the run to end, and return its result.
 
-    ranks: as many as the experiment has devices and servers. folder: the run folder; a temporary one by default,
-    which stays. options: see `lib_dlhpc.launch.start`, which returns a job at once. Raises SpecError for what
-    cannot be run, JobError where the run fails.
+    ranks: default, devices plus servers of the experiment. folder: the run folder; default, a temporary one,
+    which is not removed. options: see `lib_dlhpc.launch.start`, which returns a job at once. Raises SpecError for an
+    experiment that cannot run, JobError if the run fails.
     """
     if ranks is None:
         ranks = int(experiment.devices + experiment.servers)
@@ -30,8 +30,8 @@ def run(
 
 
 def calibrate(ranks: int | None = None, seconds: float = SECONDS) -> Calibrated:
-    """Measure this machine on MPI ranks, and return its machine with the interval of each number.
+    """Measure this machine on MPI ranks, and return a machine with the interval of each parameter.
 
-    ranks: 2, or 1 on one core. seconds: about how long. Raises CalibrationError, and SpecError where MPI is missing.
+    ranks: default 2, or 1 on one core. seconds: approximate. Raises CalibrationError, and SpecError without MPI.
     """
     return fit_machine(measure_machine(ranks or min(2, cores()), seconds, run_to_end))

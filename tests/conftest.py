@@ -5,10 +5,12 @@ DLHPC_REQUIRE_ALL=1, as continuous integration sets it, any skip is a failure: a
 quietly stopped looking must not stay green.
 """
 
+import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -76,5 +78,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     place = Path(tempfile.gettempdir()) / f"dlhpc-tests-{run}"
     place.mkdir(exist_ok=True)
-    with turn(turn_of(item.path, Path(__file__).parent), place):
+    with turn(turn_of(item.path, Path(__file__).parent), place), _no_browser_loop(item.path):
         return (yield)
+
+
+@contextmanager
+def _no_browser_loop(test: Path) -> Iterator[None]:
+    """Outside tests/browser no event loop runs: that of a worker's open browser would pass for a kernel's."""
+    loop = asyncio._get_running_loop() if test.parent.name != "browser" else None
+    if loop is None:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(None if loop.is_closed() else loop)

@@ -45,7 +45,7 @@ def one_f_one_b(rank, ranks, microbatches=8):
 
 def step(stream, stage, comm, rate):
     """Carry out a stream and move the weights; return the loss on the last rank."""
-    arrived, made, under_way, value = {}, {}, [], 0.0
+    arrived, made, in_flight, value = {}, {}, [], 0.0
     total = np.zeros_like(stage.gradients)
     for do in stream:
         i = do.microbatch
@@ -53,7 +53,7 @@ def step(stream, stage, comm, rate):
             arrived[do.what, i] = np.empty((stage.samples[i], stage.width[do.what]))
             comm.Recv(arrived[do.what, i], do.peer)
         elif isinstance(do, Send):
-            under_way.append(comm.Isend(made[do.what, i], do.peer))
+            in_flight.append(comm.Isend(made[do.what, i], do.peer))
         elif isinstance(do, Forward):
             made["activation", i] = stage.forward(i, arrived.get(("activation", i)))
         else:
@@ -61,7 +61,7 @@ def step(stream, stage, comm, rate):
             part, made["gradient", i] = stage.backward(i, dy, sum(stage.samples))
             value += part
             total += stage.gradients
-    for request in under_way:
+    for request in in_flight:
         request.Wait()
     stage.weights -= rate * total
     return value
@@ -166,7 +166,7 @@ WRONG_STEPS = {
         "times too short",
     ),
     "sends that wait": (
-        "under_way.append(comm.Isend(made[do.what, i], do.peer))",
+        "in_flight.append(comm.Isend(made[do.what, i], do.peer))",
         "comm.Send(made[do.what, i], do.peer)",
         "Uneven microbatches",
         "rank 0 waits in Send to rank 1, which does not receive it; rank 1 waits in Send",

@@ -17,7 +17,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
-from lib_dlhpc.schedules.pipeline_proof import bubble, kept
+from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
 from lib_dlhpc.simulation.pipeline import play_pipeline
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -145,7 +145,7 @@ def _thrifty(stream):
             prove_pipeline(pipeline)
         except (LabError, ProofError):
             return later(KEPT)
-        for rank, most in enumerate(kept(pipeline)):
+        for rank, most in enumerate(stored_chunks(pipeline)):
             if most > min(ranks - rank, microbatches):
                 return broken(
                     KEPT,
@@ -346,7 +346,7 @@ def picture(stream, name, microbatches):
     except (LabError, ProofError, SpecError) as error:
         return say(str(error))
     told = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
-    return gantt(took, f"{told}; rank 0 keeps {kept(pipeline)[0]} of them at once")
+    return gantt(took, f"{told}; rank 0 keeps {stored_chunks(pipeline)[0]} of them at once")
 
 
 def _target(stream, name, right):

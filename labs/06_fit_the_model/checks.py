@@ -209,7 +209,7 @@ def choice_findings(choice, name):
         words = f"{need}. What makes {terms[0]} smaller, and what does it cost?"
         return [legal, broken(FITS, words), later(QUICK, "As soon as it fits.")]
     lost = {k: float(v) for k, v in found.terms.items() if k not in ("forward", "backward")}
-    lost["recomputation"] = float(found.made_again)
+    lost["recomputation"] = float(found.recomputation)
     most = max(lost, key=lost.get)
     words = (
         f"A step takes {show_quantity(step, 's')}; the quickest found is {show_quantity(goal, 's')}. The largest"

@@ -20,7 +20,9 @@ from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
 SUMMED = ("ring", "recursive_doubling", "library", "halves")
 FITTED = ("message", *SUMMED)
 SMALLEST = 1 << 12  # B; smallest messages of training: gradients, activations
-PIECE = 1 << 20  # B of one library call (worker.py), or of one message (schedules/halves.py)
+PIECE = (
+    1 << 20
+)  # B of one library call (worker.py), or of one message (schedules/ring_collectives.py)
 STEP = 1.2  # times the line below it: minimum jump of a protocol switch
 BEYOND = 4.0  # times the largest measured rate: above it, bytes cost nothing measurable
 BETTER = 0.7  # of the error with one line: two lines must be below it

@@ -26,7 +26,7 @@ import numpy as np
 
 from lib_dlhpc.calibration import other_processes
 from lib_dlhpc.schedules import prepared, schedule
-from lib_dlhpc.schedules.halves import Scratch, UnderWay, allgather, reduce_scatter
+from lib_dlhpc.schedules.ring_collectives import InFlight, Scratch, allgather, reduce_scatter
 
 EDGES = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)  # of square matrices
 SUMS = tuple(4**k for k in range(5, 13))  # B of an array, 1 KiB to 16 MiB
@@ -160,8 +160,8 @@ def _collective(
     blocks = np.array_split(array, comm.size)
 
     def scatter_and_gather() -> None:
-        UnderWay(reduce_scatter(comm, [blocks], scratch)).wait()
-        UnderWay(allgather(comm, blocks)).wait()
+        InFlight(reduce_scatter(comm, [blocks], scratch)).wait()
+        InFlight(allgather(comm, blocks)).wait()
 
     return scatter_and_gather
 

@@ -70,12 +70,12 @@ def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
 def _search(experiment: Experiment) -> None:
     """Print configurations that fit; Ctrl-C ends the search and prints those found so far."""
     from lib_dlhpc.prediction.fit import Search
-    from lib_dlhpc.prediction.report import ways_text
+    from lib_dlhpc.prediction.report import configurations_text
 
     search = Search(experiment)
     try:
         search.run(SEARCHED, SECONDS)
     except KeyboardInterrupt:
-        print(ways_text(search), flush=True)
+        print(configurations_text(search), flush=True)
         raise KeyboardInterrupt("Search cancelled; the prediction is complete.") from None
-    print(ways_text(search))
+    print(configurations_text(search))

@@ -183,7 +183,9 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
         predicted = on_ranks.check_fits(experiment)
         ticket = job.ticket  # a scheduler allocates a core to each rank
         cores = None if ticket.site.scheduler == "local" else ticket.ranks
-        print("\n".join([text, *on_ranks.beside(experiment, predicted, result, cores), where]))
+        print(
+            "\n".join([text, *on_ranks.result_lines(experiment, predicted, result, cores), where])
+        )
     except KeyboardInterrupt:
         text = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
         raise KeyboardInterrupt(text) from None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -218,19 +219,17 @@ def measured(
     Raises JobError if the run fails.
     """
     short = shortened(here.experiment, steps)
-    job = begin(short, here.ranks, folder)
-    if folder is None:
-        owned.own_folder(job.folder)
-    try:
-        while job.state in GOING_ON:
-            look(job)
-            time.sleep(PAUSE)
-        result = job.wait()
-        timeline = load(job.folder / "timeline.npz")
-    finally:
-        job.cancel()
-        if folder is None:
-            owned.remove_folder(job.folder)
+    temporary = owned.temporary_folder("dlhpc-run-")
+    with temporary if folder is None else nullcontext(folder) as place:
+        job = begin(short, here.ranks, place)
+        try:
+            while job.state in GOING_ON:
+                look(job)
+                time.sleep(PAUSE)
+            result = job.wait()
+            timeline = load(job.folder / "timeline.npz")
+        finally:
+            job.cancel()
     core_wait, beside = result.get("core_wait", ()), result.get("beside", ())
     together = int(short.strategy.local_steps)
     found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)

@@ -1,23 +1,23 @@
-"""Prices that every engine shares: what compute, a bucket, a batch of input and a link cost.
+"""Cost models shared by all engines: compute, gradient buckets, input and links.
 
-compute.py            layer times by roofline; optimiser update
-paces.py              layers at a pace that was measured
+compute.py            layer times by roofline; optimizer update
+layer_rates.py        layer times by measured rates
 buckets.py            gradient buckets, and when backward has filled them
-segments.py           what recomputation makes again, and from what
-work.py               one device's part of a step of data parallelism
-stage.py              a part of a split network for a microbatch: arithmetic and messages
-network.py            the machine as an exchange sees it, congestion included
-groups.py             the network that a group of ranks sees, and its exchanges
-stragglers.py         the slowest of many
-length.py             how many steps a run has
-reading.py            what a sample costs on its way from storage, limit by limit
-input.py              storage: a batch of input; listing and copying files before the first
-queueing.py           waiting for a server that others use as well: open and closed
+segments.py           segments of activation recomputation
+work.py               one device's compute in a data-parallel step
+stage.py              one part of a partitioned network for a microbatch: compute and communication
+network.py            the network model of a machine, congestion included
+groups.py             the network of a process group, and its collectives
+stragglers.py         the slowest of p ranks
+length.py             number of steps of a run
+reading.py            read time of a sample from storage, by limit
+input.py              input time of a batch; listing and staging before the first step
+queueing.py           queueing at a shared server: open and closed
 calibration.py        compute_scale: from a measured rate
-split_calibration.py  the same for a network that is split
-kept.py               what layers keep for their backward pass
-coupled.py            a batch of a coupled workflow, for the side that makes it and the one that takes it
-state.py              bytes a parameter: weights, gradients, optimiser state
-checkpoints.py        who writes how much, how long training stands still, what a restart takes
-offload.py            what moves out of core, and the way it takes
+split_calibration.py  the same for a partitioned network
+activations.py        activations stored for the backward pass
+coupled.py            a batch of a coupled workflow: producer and consumer
+state.py              bytes a parameter: weights, gradients, optimizer state
+checkpoints.py        bytes written, stall of training, and restart time
+offload.py            offloaded bytes, and the link they use
 """

@@ -1,4 +1,4 @@
-"""Gradient buckets: they leave as soon as backward, from the last layer to the first, has filled them.
+"""Gradient buckets: each is reduced as soon as backward, from the last layer to the first, has filled it.
 
 The buckets are those of Li et al. 2020, "PyTorch Distributed", section 3.2.
 """
@@ -14,14 +14,14 @@ from lib_dlhpc.spec.model import Model
 class Buckets(NamedTuple):
     """Gradient buckets in the order in which backward fills them; arrays of shape (..., buckets)."""
 
-    sizes: Any  # bytes; 0 pads where another bucket size makes more buckets
+    sizes: Any  # bytes; padded with 0 where bucket sizes differ
     last_layer: Any  # index of the layer whose backward completes the bucket
 
 
 def buckets(model: Model, bucket: Any, element: int) -> Buckets:
-    """Cut the gradients (`element` bytes a number) into buckets of at least `bucket` bytes, last layer first.
+    """Partition the gradients (`element` bytes a number) into buckets of at least `bucket` bytes, last layer first.
 
-    `bucket` may be an array; then the result is padded with empty buckets to the longest.
+    `bucket` may be an array; then the result is padded with empty buckets.
     """
     if np.ndim(bucket) == 0:
         one = _cut(model, float(bucket), element)

@@ -1,4 +1,4 @@
-"""Calibration: by what factor a measured rate says that compute is slower than the roofline."""
+"""Calibration: measured over roofline compute time, derived from a measured rate."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,14 +14,15 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Work], Any]) -> Any:
-    """Return measured over roofline compute time: as [calibration] has it, or from its rate; else 1.0.
+    """Return measured over roofline compute time: from [calibration], or from its rate; else 1.0.
 
-    bucket_costs(experiment, work): seconds on the network of each bucket, as the engine has them.
-    The measured step of `devices` devices may already hold some waiting and some exposed exchange. A
-    step takes max_k (s w (forward + r_k + update) + C_k), with w the factor of the slowest, r_k the time
-    bucket k is ready and C_k the cost of it and all after it; each line solved for s, the smallest s
-    meets the measurement exactly. With local updates a step holds its share of the exchange, not hidden.
-    Raises SpecError where the rate cannot be, or says nothing of one device: several asynchronous ones.
+    bucket_costs(experiment, work): communication time of each bucket in s, from the engine.
+    The measured step of `devices` devices may include straggler waits and exposed communication. A
+    step takes max_k (s w (forward + r_k + update) + C_k), with w the straggler factor, r_k the time
+    bucket k is ready and C_k the cost of bucket k and all later ones. Each term is solved for s; the
+    smallest s reproduces the measurement. With local updates a step includes its fraction of the
+    exposed exchange.
+    Raises SpecError for an impossible rate, or one that does not determine a device's: asynchronous updates.
     """
     measured = experiment.calibration
     if np.any(measured.compute_scale):
@@ -35,32 +36,32 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
     target = small.global_batch / np.where(np.equal(measured.rate, 0), np.nan, measured.rate)
     meet = small.strategy.local_steps
     slowest = stragglers.slowest(measured.devices, small.machine.jitter, meet)
-    alone = target / (work.forward + work.backward + update) / slowest
+    one_device = target / (work.forward + work.backward + update) / slowest
     if np.all(np.equal(measured.devices, 1)):
-        return np.where(np.equal(measured.rate, 0), 1.0, alone)[()]
+        return np.where(np.equal(measured.rate, 0), 1.0, one_device)[()]
     if small.strategy.update == "asynchronous":
         raise SpecError(
             f"calibration.devices = {np.max(measured.devices)}: with strategy.update = 'asynchronous' the"
-            " legal value is 1; what several such devices do together is the servers' rate as much as theirs."
+            " legal value is 1; the rate of several depends on the servers as well."
         )
     cost = bucket_costs(small, work)
     if small.overlaps:
         remaining = np.cumsum(cost[..., ::-1], axis=-1)[..., ::-1]
         busy = last_axis(work.forward) + work.ready + last_axis(update)
         lines = (last_axis(target) - remaining) / busy / last_axis(slowest)
-        scale = np.minimum(alone, lines.min(axis=-1))
+        scale = np.minimum(one_device, lines.min(axis=-1))
     else:
-        scale = alone * (target - cost.sum(axis=-1) / meet) / target
+        scale = one_device * (target - cost.sum(axis=-1) / meet) / target
     if np.any(np.less_equal(scale, 0)):
         raise SpecError(
-            f"calibration.rate = {measured.rate} samples/s on {measured.devices} devices: the exchange alone"
+            f"calibration.rate = {measured.rate} samples/s on {measured.devices} devices: communication alone"
             f" takes longer than that step; check the rate, the devices and the links."
         )
     return np.where(np.equal(measured.rate, 0), 1.0, scale)[()]
 
 
 def _at_calibration(experiment: Experiment) -> Experiment:
-    """Return the experiment as it was when the calibration was measured."""
+    """Return the experiment with the strategy of the calibration run."""
     measured = experiment.calibration
     per_node = np.minimum(measured.devices, experiment.devices_per_node)
     if np.any(np.mod(measured.devices, per_node)):

@@ -1,11 +1,11 @@
-"""Compute time, layer by layer: a roofline whose efficiency grows with the size of the kernel.
+"""Compute time of each layer: a roofline whose efficiency grows with the size of the kernel.
 
     time = max( (w + w_half) / (peak * efficiency),  bytes / memory bandwidth ) + launch
 
 The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a kernel of w_half FLOP
-reaches half of what a large one does. Roofline: Williams, Waterman & Patterson 2009; the saturating
-efficiency: Hockney's n_1/2 (1985). Where the pace of a kind of layer was measured (costs/paces.py), that
-takes its place.
+reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2009; the saturating
+efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
+replaces the roofline.
 """
 
 from functools import lru_cache
@@ -22,12 +22,11 @@ from lib_dlhpc.spec.model import Layer, Model
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 master weights
 
-# Optimiser state in 4-byte numbers a parameter, and how many such numbers an update reads or writes.
+# Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes.
 STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
 UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9}
 
-
-# Kinds that move no data, or whose data comes by messages, which are priced by their bytes.
+# Kinds that move no data, or whose messages are priced separately.
 VIEWS = ("flatten", "reshape", "exchange", "halo", "receive", "table")
 
 
@@ -39,7 +38,7 @@ class LayerTimes(NamedTuple):
 
 
 def peak_rate(device: Device, precision: str) -> float:
-    """Return the peak FLOP/s of a device at a precision; NaN if the device cannot compute in it.
+    """Return the peak FLOP/s of a device at a precision; NaN if the device does not support it.
 
     Mixed precision on a device without fast 16-bit arithmetic computes in fp32 and saves bytes only.
     """
@@ -69,7 +68,7 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     backward = np.maximum((2 * work + 2 * half) / rate, 2 * memory_time) + 2 * launch
     if device.layers:
         forward, backward = paces.replaced(model, device.layers, batch, size, forward, backward)
-    # What a pass takes outside of the layers stands with the first of them.
+    # The overhead of a pass outside the layers is charged to the first layer.
     first = np.arange(len(model.layers)) == 0
     forward, slow = forward + first * last_axis(device.overhead), last_axis(device.slowdown)
     return LayerTimes(slow * forward, slow * backward)
@@ -77,11 +76,11 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
 
 @lru_cache(maxsize=256)
 def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return elements each layer reads and writes a sample, and parameters it reads once a batch.
+    """Return elements that each layer reads and writes a sample, and parameters that it reads once a batch.
 
-    Attention goes over its scores in kernels of their own: written, twice read and written (softmax,
-    dropout), read. Any other layer that keeps more than it puts out also writes what it keeps. An embedding
-    reads only the rows it puts out.
+    Attention processes its scores in separate kernels: one write, two reads and writes (softmax, dropout),
+    one read. Any other layer that stores more than its output also writes what it stores. An embedding
+    reads only the rows of its output.
     """
     kinds = [layer.kind for layer in model.layers]
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
@@ -91,21 +90,21 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _score_passes(layer: Layer) -> float:
-    """Return the elements of scores that attention reads and writes, beside those that it keeps."""
+    """Return the elements of scores that attention reads and writes, in addition to those it stores."""
     if layer.kind != "attention":
         return 0.0
     positions, features = layer.output_shape
-    kept = layer.stored - positions * features
+    stored = layer.stored - positions * features
     scores = layer.attributes["heads"] * positions**2
-    return float((6 if layer.attributes["dropout"] else 4) * scores - kept)
+    return float((6 if layer.attributes["dropout"] else 4) * scores - stored)
 
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:
-    """Return the seconds of one optimiser update of all fp32 (master) parameters: memory-bound."""
-    pace = device.layers.get(optimizer)
-    if pace is not None:
+    """Return the time of one optimizer update of all fp32 (master) parameters in s: memory-bound."""
+    rate = device.layers.get(optimizer)
+    if rate is not None:
         moved = 4 * UPDATE_TRAFFIC[optimizer] * model.parameters
-        return device.slowdown * (pace.launch + moved / pace.bandwidth)
+        return device.slowdown * (rate.launch + moved / rate.bandwidth)
     return (
         device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / device.memory_bandwidth
     )

@@ -50,7 +50,7 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     def trained(samples: float) -> float:
         return costs.update + costs.sample * samples
 
-    edges, width = min(simulating - 1, 2), simulation.width(simulating)  # two neighbours at most
+    edges, width = min(simulating - 1, 2), simulation.width(simulating)  # two neighbors at most
     exchanges = batch * simulation.sampling * (-(-simulation.substeps // width) if width else 0)
     halo = exchanges * edges * message(width * simulation.field_bytes / simulation.grid)
     rows = rows_computed(workflow, simulating)
@@ -74,7 +74,7 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
 
 
 def rows_computed(workflow: Workflow, simulating: int) -> list[int]:
-    """Return the rows that each of so many ranks computes: its own, and those it takes from neighbours."""
+    """Return the rows that each of so many ranks computes: its own, and those it takes from neighbors."""
     grid, width = workflow.simulation.grid, workflow.simulation.width(simulating)
     own = [share(grid, rank, simulating) for rank in range(simulating)]
     taken = [width * ((rank > 0) + (rank < simulating - 1)) for rank in range(simulating)]

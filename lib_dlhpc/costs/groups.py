@@ -1,7 +1,7 @@
-"""The network that a group of ranks sees: how many of them share a node, and with whom they share its NICs.
+"""The network of a process group: ranks per node, and its share of the NICs.
 
-Groups of one kind exchange at the same time. With d devices in a node, of which g belong to the same
-group, d / g groups leave the node together and each has that part of its NICs.
+Groups of one kind communicate concurrently. With d devices in a node, g of them in one group, d / g groups
+share the NICs of the node equally.
 """
 
 from typing import Any, NamedTuple
@@ -26,12 +26,12 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
-# What a layer of a network that is split does, as a collective.
+# The collective of a communication layer.
 GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}
 
 
 class Wire(NamedTuple):
-    """What a message between two ranks takes: `latency` in s, and `beta` in s/B."""
+    """A path between two ranks: `latency` in s, and `beta` in s/B."""
 
     latency: float
     beta: float
@@ -42,24 +42,24 @@ class Wire(NamedTuple):
 
 
 def group_network(experiment: Experiment, kind: str) -> Network:
-    """Return what the groups of `kind` run on; the experiment holds no arrays."""
+    """Return the network of the groups of `kind`; the experiment holds no arrays."""
     ranks, apart = getattr(sizes(experiment), kind), stride(experiment, kind)
     return spread(experiment, ranks, apart)
 
 
 def expert_network(experiment: Experiment) -> Network:
-    """Return what the replicas run on that share out all experts."""
+    """Return the network of an expert-parallel group."""
     return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
 
 
 def alike_network(experiment: Experiment) -> Network:
-    """Return what the replicas run on that have the same experts."""
+    """Return the network of an expert-data-parallel group: replicas with the same experts."""
     shared = int(experiment.strategy.experts)
     return spread(experiment, sizes(experiment).data // shared, stride(experiment, "data") * shared)
 
 
 def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
-    """Return what `ranks` ranks run on that stand `apart` from each other in rank order."""
+    """Return the network of `ranks` ranks with stride `apart` in rank order."""
     machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
     near = max(1, min(ranks, devices // apart))
     nodes = -(-ranks // near)
@@ -81,9 +81,9 @@ def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
 
 
 def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
-    """Return the way between two ranks, where all ranks send at once to those `apart` from them.
+    """Return the path between two ranks while all ranks send to the rank `apart` from them.
 
-    The whole node sends if the next ranks stand outside of it, else those nearest to its edge.
+    All devices of a node share the NICs if their targets are outside the node, else only those next to its edge.
     """
     machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
     if first // devices == second // devices:
@@ -95,7 +95,7 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
 
 
 def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` collectives of n bytes in all, each by the algorithm that is named or chosen for it.
+    """Return the cost of `times` collectives of n bytes in total, by the named or selected algorithm.
 
     goal: allreduce, reduce_scatter or allgather. name: see schedules/choice.py.
     """
@@ -103,22 +103,22 @@ def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO
 
 
 def gather(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` allgathers of n bytes in all."""
+    """Return the cost of `times` allgathers of n bytes in total."""
     return collective("allgather", n, net, times, name)
 
 
 def scatter(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` reduce-scatters of n bytes in all."""
+    """Return the cost of `times` reduce-scatters of n bytes in total."""
     return collective("reduce_scatter", n, net, times, name)
 
 
 def everyone(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` allreduces of n bytes in all."""
+    """Return the cost of `times` allreduces of n bytes in total."""
     return collective("allreduce", n, net, times, name)
 
 
 def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
-    """Return by which algorithm the gradients of a scalar experiment are summed, by the bytes of a bucket."""
+    """Return the allreduce algorithms of a scalar experiment, by bucket size in bytes."""
     strategy, net = experiment.strategy, network_of(experiment)
     cut = buckets(experiment.model, float(strategy.bucket), compute.BYTES[strategy.precision])
     sizes = set(cut.sizes[cut.sizes > 0].tolist())
@@ -126,20 +126,20 @@ def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
 
 
 def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
-    """Return the cost of `times` exchanges of everyone with everyone; each rank sends n bytes in all, evenly."""
+    """Return the cost of `times` all-to-alls; each rank sends n bytes in total, evenly."""
     return collective("all_to_all", n * net.inner.ranks * net.outer.ranks, net, times)
 
 
-def exchange_cost(way: str, n: Any, net: Network, times: Any) -> Cost:
-    """Return the cost of `times` exchanges of n bytes in all, forward or backward `way` of a layer."""
-    return collective(GOALS[way], n, net, times) if way in GOALS else NOTHING
+def exchange_cost(operation: str, n: Any, net: Network, times: Any) -> Cost:
+    """Return the cost of `times` collectives `operation` of a communication layer, n bytes in total."""
+    return collective(GOALS[operation], n, net, times) if operation in GOALS else NOTHING
 
 
 def halo_cost(experiment: Experiment, borrowed: Any, lent: Any, layers: Any) -> Cost:
-    """Return the cost of the halos of `layers` layers: a rank gets `borrowed` and gives `lent` bytes.
+    """Return the cost of the halos of `layers` layers: a rank receives `borrowed` and sends `lent` bytes.
 
-    At the edge of a node one side goes over the network and the other stays inside; where each rank of
-    the group has a node to itself both sides go over the network.
+    At the edge of a node one side uses the network and the other stays inside; with one rank of the group per
+    node, both sides use the network.
     """
     net = group_network(experiment, "spatial")
     most = np.maximum(borrowed, lent)

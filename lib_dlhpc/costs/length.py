@@ -1,4 +1,4 @@
-"""How many steps a run has: epochs of all samples that are trained on, whose last batch is what is left over."""
+"""Number of steps of a run; the last batch of an epoch may be smaller."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 def steps(experiment: Experiment) -> Any:
-    """Return the optimiser steps of a run.
+    """Return the optimizer steps of a run.
 
-    Samples that are kept for tests are in none. An epoch goes through all others, and the last step of
-    each may be short; of an epoch that is begun and not ended, as many steps as it takes.
+    Samples held out for testing are excluded. An epoch processes all training samples, and its last step
+    may be short; a partial epoch is rounded up to whole steps.
     """
     whole = np.floor(experiment.run.epochs)
     rest = experiment.run.epochs - whole

@@ -1,7 +1,7 @@
-"""Layers at a measured pace: launch + FLOP / rate + bytes / bandwidth, forward and backward.
+"""Layer times by measured rates: launch + FLOP / rate + bytes / bandwidth, forward and backward.
 
-Bytes are those that the trainer's layers move: a convolution also writes and reads the matrix of columns that
-it multiplies (Chellapilla et al. 2006).
+Bytes are those of the trainer's layers: a convolution also writes and reads its im2col matrix
+(Chellapilla et al. 2006).
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from lib_dlhpc.spec.pace import Pace
 
 
 def replaced(
-    model: Model, paces: Mapping[str, Pace], batch: Any, size: int, forward: Any, backward: Any
+    model: Model, rates: Mapping[str, Pace], batch: Any, size: int, forward: Any, backward: Any
 ) -> tuple[Any, Any]:
-    """Return seconds forward and backward, (..., layers), with those of kinds that have a pace put in.
+    """Return forward and backward times in s, (..., layers), replaced for kinds with a measured rate.
 
-    batch: with room for the layers as its last axis; size: bytes of an element.
+    batch: with a last axis for the layers; size: bytes of an element.
     """
     kinds = [kind_of(layer) for layer in model.layers]
-    known = np.array([kind in paces for kind in kinds])
-    each = [paces.get(kind, Pace()) for kind in kinds]
+    known = np.array([kind in rates for kind in kinds])
+    each = [rates.get(kind, Pace()) for kind in kinds]
     ahead, back = seconds(model, each, batch, size)
     return np.where(known, ahead, forward), np.where(known, back, backward)
 
 
 def seconds(model: Model, each: list[Pace], batch: Any, size: int) -> tuple[Any, Any]:
-    """Return the seconds forward and backward of layers that run at the pace of each."""
+    """Return the forward and backward times of layers in s, one rate for each."""
     work, (elements, parameters) = batch * model.layer_forward_flop, moved(model)
     data = (batch * elements + parameters) * size
     ahead = _column(each, "launch") + work / _column(each, "rate")
@@ -40,7 +40,7 @@ def seconds(model: Model, each: list[Pace], batch: Any, size: int) -> tuple[Any,
 
 
 def kind_of(layer: Layer) -> str:
-    """Return under what name a layer's pace is kept: to drop elements, numbers are drawn for them."""
+    """Return the key of a layer's rate; dropout costs random numbers, so it has a key of its own."""
     if layer.kind == "attention" and layer.attributes.get("dropout"):
         return "attention_with_dropout"
     if layer.kind == "dropout" and not layer.attributes.get("rate"):
@@ -50,13 +50,13 @@ def kind_of(layer: Layer) -> str:
 
 @lru_cache(maxsize=256)
 def products(model: Model) -> NDArray[np.float64]:
-    """Return how many gradients backward makes in each layer: none for the input where that is the sample."""
+    """Return the gradient products of each layer in backward: no input gradient for the sample."""
     return np.array([1.0 if layer.inputs == ("input",) else 2.0 for layer in model.layers])
 
 
 @lru_cache(maxsize=256)
 def moved(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return elements that each layer moves a sample, and parameters that it reads once a batch."""
+    """Return elements each layer moves a sample, and parameters that it reads once a batch."""
     elements = model.layer_input_elements + model.layer_output_elements
     return elements + np.array([_beside(layer) for layer in model.layers]), np.where(
         [layer.kind == "embedding" for layer in model.layers], 0.0, model.layer_parameters
@@ -64,7 +64,7 @@ def moved(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _beside(layer: Layer) -> float:
-    """Return the elements that a layer moves beside its input and output."""
+    """Return the elements that a layer moves in addition to its input and output."""
     if layer.kind == "conv":
         outputs = layer.output_shape[0]
         return layer.forward_flop * layer.attributes["groups"] / (2 * outputs)
@@ -74,6 +74,6 @@ def _beside(layer: Layer) -> float:
 
 
 def _column(each: list[Pace], name: str) -> Any:
-    """Return one number of each layer's pace, (..., layers)."""
-    values = [getattr(pace, name) for pace in each]
+    """Return one parameter of each layer's rate, (..., layers)."""
+    values = [getattr(rate, name) for rate in each]
     return np.stack(np.broadcast_arrays(*values), axis=-1) if values else np.zeros(0)

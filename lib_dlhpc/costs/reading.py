@@ -1,8 +1,8 @@
-"""Reading: what a sample costs on its way from storage to a device, limit by limit.
+"""Reading: the time of a sample from storage to a device, by limit.
 
-Every limit is a time that one sample takes of something that all share, in s. What takes longest is the
-bottleneck: no more than its inverse gets through, and everything else waits. Samples are drawn at random
-from the whole data set in every epoch, so each is read from wherever it happens to lie.
+Every limit is the time that one sample occupies a shared resource, in s. The largest one is the
+bottleneck: its inverse bounds the throughput. Samples are drawn at random from the whole data set in
+every epoch, so each is read from its location.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,13 @@ LIMITS = ("metadata servers", "storage bandwidth", "network", "readers", "prefet
 
 
 def limits(experiment: Experiment) -> dict[str, Any]:
-    """Return the seconds that each limit takes of a sample, by the names of LIMITS; 0: it limits nothing.
+    """Return the time of each limit for a sample in s, by the names of LIMITS; 0: no limit.
 
-    "metadata servers": operations over what the tier's servers do a second; "storage bandwidth": stored
-    bytes over the tier's, and what its data servers take to begin a read, and for the metadata too where
-    the same servers do that (StorageTier.servers); "network": over the NICs that they come through;
-    "readers": the time of one reader, shared by all of them; "prefetch": the same with no more samples under
-    way than fit into the batches fetched ahead (Little's law: a rate is a number under way over the time
-    that each takes).
+    "metadata servers": operations over the tier's operations/s; "storage bandwidth": stored bytes over
+    the tier's bandwidth, plus read latency of its data servers, plus metadata if the same servers handle it
+    (StorageTier.servers); "network": bytes over the NIC bandwidth;
+    "readers": the time of one reader over the number of readers; "prefetch": the same with at most the
+    prefetched batches in flight (Little's law: rate = number in flight / latency).
     All zero for data in memory. Bottleneck analysis: Denning & Buzen 1978, section 6.
     """
     if not experiment.storage.tier:
@@ -45,9 +44,9 @@ def limits(experiment: Experiment) -> dict[str, Any]:
 
 
 def serving(tier: StorageTier, operations: Any, reads: Any, size: Any) -> tuple[Any, Any]:
-    """Return the seconds that a tier's metadata servers and its data servers take of what is asked.
+    """Return the service times of a tier's metadata servers and of its data servers in s.
 
-    size: B. Where one server does both ("one"), the second holds both times, one after the other.
+    size: B. If one server does both ("one"), the second is the sum of both times.
     """
     asked = operations / tier.metadata_rate
     served = reads / tier.read_rate + size / tier.bandwidth
@@ -55,9 +54,9 @@ def serving(tier: StorageTier, operations: Any, reads: Any, size: Any) -> tuple[
 
 
 def reader_time(experiment: Experiment) -> dict[str, Any]:
-    """Return the seconds that one reader alone needs for a sample, by what it does; means over the run.
+    """Return the time of a single reader for a sample in s, by activity; means over the run.
 
-    A sample that the node keeps in memory only has to be decompressed and decoded.
+    A cached sample is only decompressed and decoded.
     """
     missed = miss_share(experiment)
     waiting = {name: missed * seconds for name, seconds in _waits(experiment).items()}
@@ -66,7 +65,7 @@ def reader_time(experiment: Experiment) -> dict[str, Any]:
 
 
 def operations(experiment: Experiment) -> Any:
-    """Return the metadata operations of a sample that is read: none where an index is in memory."""
+    """Return the metadata operations of a sample read: none if an index is in memory."""
     storage = experiment.storage
     if storage.format == "packed" or storage.access == "cooperative":
         return 0.0 * storage.operations_per_file
@@ -74,7 +73,7 @@ def operations(experiment: Experiment) -> Any:
 
 
 def reads(experiment: Experiment) -> Any:
-    """Return the read() calls of a sample that is read: one where an index says where it lies."""
+    """Return the read() calls of a sample read: one if an index is in memory."""
     storage = experiment.storage
     if storage.format == "packed" or storage.access == "cooperative":
         return 1.0
@@ -82,32 +81,32 @@ def reads(experiment: Experiment) -> Any:
 
 
 def stored_bytes(experiment: Experiment) -> Any:
-    """Return the mean bytes of a sample as it is stored, compressed or not."""
+    """Return the mean stored bytes of a sample, after compression."""
     return experiment.dataset.sample_bytes / experiment.storage.compression
 
 
 def data_set_bytes(experiment: Experiment) -> Any:
-    """Return the bytes of the whole data set as it is stored, compressed or not."""
+    """Return the stored bytes of the data set, after compression."""
     return experiment.dataset.bytes / experiment.storage.compression
 
 
 def cached_share(experiment: Experiment) -> Any:
-    """Return the share of the data set that a node's cache holds: its hit rate under random access.
+    """Return the fraction of the data set in a node's cache: its hit rate under random access.
 
-    With a fresh permutation in every epoch a sample is as likely to be kept as any other, whatever the
-    cache drops (lib_dlhpc/prediction/caching.py says how exact that is).
+    With a new permutation in every epoch all samples are equally likely to be cached, whatever the eviction
+    policy (lib_dlhpc/prediction/caching.py discusses the accuracy).
     """
     return np.minimum(experiment.storage.cache / data_set_bytes(experiment), 1.0)
 
 
 def miss_share(experiment: Experiment) -> Any:
-    """Return the share of a run's samples that are not in the cache: all in the first epoch."""
+    """Return the miss rate of a run: 1 in the first epoch."""
     epochs = np.maximum(experiment.run.epochs, 1.0)
     return 1.0 - cached_share(experiment) * (epochs - 1.0) / epochs
 
 
 def remote_share(experiment: Experiment) -> Any:
-    """Return the share of the samples read that lie on another node: with R copies on N nodes, 1 - R/N."""
+    """Return the fraction of reads from another node: with R copies on N nodes, 1 - R/N."""
     storage = experiment.storage
     if storage.access != "cooperative":
         return 0.0 * experiment.strategy.nodes
@@ -115,21 +114,21 @@ def remote_share(experiment: Experiment) -> Any:
 
 
 def congestion(experiment: Experiment) -> Any:
-    """Return the slow-down of samples on their way between nodes, where everyone reads from everyone."""
+    """Return the slowdown factor of remote reads, an all-to-all between nodes."""
     if experiment.storage.access != "cooperative":
         return 1.0
     return _first(all_to_all_congestion(experiment.machine, last_axis(experiment.strategy.nodes)))
 
 
 def read_tier(experiment: Experiment) -> StorageTier:
-    """Return the tier that samples are read from in every epoch: the local one where there is a copy."""
+    """Return the tier that samples are read from in every epoch: the local one if there is a copy."""
     storage = experiment.storage
     name = storage.tier if storage.access == "stream" else storage.local
     return storage_tier(experiment.machine, name)
 
 
 def _waits(experiment: Experiment) -> dict[str, Any]:
-    """Return what a reader waits for with a sample that is not in memory; remote reads as if all were."""
+    """Return the wait times of a reader for an uncached sample; remote reads as if all were remote."""
     tier, size, link = (
         read_tier(experiment),
         stored_bytes(experiment),
@@ -139,7 +138,7 @@ def _waits(experiment: Experiment) -> dict[str, Any]:
         "metadata": operations(experiment) * tier.operation_latency,
         "read latency": reads(experiment) * tier.read_latency,
         "transfer": size / tier.reader_bandwidth,
-        # The request one way, the sample the other.
+        # The request in one direction, the sample in the other.
         "remote reads": 2 * link.latency + size / (link.bandwidth * link.efficiency),
     }
 
@@ -153,9 +152,9 @@ def _arithmetic(experiment: Experiment) -> dict[str, Any]:
 
 
 def _batch_latency(experiment: Experiment) -> Any:
-    """Return the seconds from the request of one batch of a replica until its last sample is there.
+    """Return the time from the request of a replica's batch to its last sample in s.
 
-    Each of its readers takes sample after sample; the last one taken is the slowest kind there is.
+    Each reader processes samples in sequence; the last sample is assumed to be of the slowest kind.
     """
     strategy, storage = experiment.strategy, experiment.storage
     readers = storage.workers * strategy.replica
@@ -170,7 +169,7 @@ def _batch_latency(experiment: Experiment) -> Any:
 
 
 def _through_network(experiment: Experiment) -> Any:
-    """Return the share of the bytes read that come through a node's NICs, times what congests them."""
+    """Return the fraction of bytes read through the NICs of a node, times their congestion."""
     if experiment.storage.access == "cooperative":
         return remote_share(experiment) * congestion(experiment)
     return float(read_tier(experiment).scope == "shared")
@@ -183,7 +182,7 @@ def _nics(experiment: Experiment) -> Any:
 
 
 def _servers(experiment: Experiment) -> Any:
-    """Return how many copies of the tier serve the run: one in each node, or one for all."""
+    """Return the number of tiers that serve the run: one in each node, or one for all."""
     return experiment.strategy.nodes if read_tier(experiment).scope == "node" else 1
 
 
@@ -192,7 +191,7 @@ def _files(experiment: Experiment) -> Any:
 
 
 def _over(number: Any, seconds: Callable[[], Any]) -> Any:
-    """Return `seconds` shared by `number`; 0 where `number` is: as many as are needed."""
+    """Return `seconds` over `number`; 0 where `number` is 0 (as many as needed)."""
     if not np.any(number):
         return 0.0
     return np.where(np.equal(number, 0), 0.0, seconds() / np.maximum(number, 1))[()]

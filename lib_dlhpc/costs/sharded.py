@@ -1,8 +1,8 @@
-"""ZeRO's second and third stage: what replicas exchange with every microbatch, and how late it makes a pass.
+"""ZeRO stages 2 and 3: communication of replicas in every microbatch, and its exposed time.
 
-One wire carries it, in this order: the weights of the first two layers; then, as each layer is done, those
-of the next layer but one, for which there is memory from then on, and the buckets of gradients that the
-layer has filled. So time has the window that memory has: the layer at hand and the next (kept.AT_ONCE).
+One link carries all of it, in this order: the weights of the first two layers; then, as each layer completes,
+the weights of the next layer but one, once memory is free, and the gradient buckets that the layer filled.
+So prefetching has the window of the memory model: the current layer and the next (activations.AT_ONCE).
 The trainer gathers in the same order.
 """
 
@@ -27,32 +27,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sharded:
-    """What comes with a pass; arrays are of shape (layers,), in the order of the pass."""
+    """Communication of a pass; arrays have shape (layers,), in the order of the pass."""
 
-    work: Floats  # s that each layer computes, without what is recomputed
-    gathers: Floats  # s in which its weights are gathered; 0: none are
-    buckets: Floats  # s in which the gradients that it completes are exchanged; 0: none are
-    overlap: bool  # both go on while layers compute
-    cost: Cost  # of all of it
-    bytes: float  # B exchanged in all
+    work: Floats  # compute time of each layer in s, without recomputation
+    gathers: Floats  # allgather time of its weights in s; 0: none
+    buckets: Floats  # reduce-scatter time of the bucket that it completes in s; 0: none
+    overlap: bool  # communication overlaps with compute
+    cost: Cost  # in total
+    bytes: float  # in total
 
     def ends(self, start: Any, computed: Any) -> Any:
-        """Return when pass and exchange are over.
+        """Return when the pass and its communication end.
 
-        start, computed: s at which the pass begins, and at which it would end with all weights there; arrays
-        whose first axis is that of the replicas, which gather and exchange together, or floats for one.
+        start, computed: s at which the pass starts, and would end if all weights were local; arrays whose first
+        axis is the replicas of a collective, or floats for one.
         """
-        alone = isinstance(start, float)  # 20 times as quick
-        later: Any = max if alone else np.maximum
-        last: Any = float if alone else partial(np.max, axis=0)
+        scalar = isinstance(start, float)  # 20 times as fast
+        later: Any = max if scalar else np.maximum
+        last: Any = float if scalar else partial(np.max, axis=0)
         done = np.concatenate([[0.0], np.cumsum(self.work)]) / max(float(self.work.sum()), 1e-300)
         done, gathers, buckets = done.tolist(), self.gathers.tolist(), self.buckets.tolist()
         long, late, wire = computed - start, 0.0 * start, last(start)
         waiting = iter(np.flatnonzero(self.gathers).tolist())
-        there: dict[int, Any] = {}  # when the weights of a layer are
+        there: dict[int, Any] = {}  # when the weights of a layer arrive
 
         def gather(wire: Any, free: Any) -> Any:
-            """Gather the next layer's weights, once there is memory for them."""
+            """Gather the next layer's weights once memory is free."""
             layer = next(waiting, None)
             if layer is not None:
                 wire = there[layer] = later(wire, free) + gathers[layer]
@@ -73,7 +73,7 @@ class Sharded:
 
 
 def sharded(experiment: Experiment, model: Model, costs: StageCost) -> tuple[Sharded, Sharded]:
-    """Return what comes with a forward and with a backward pass of a part, with strategy.zero 2 or 3."""
+    """Return the communication of a forward and of a backward pass of a part, with strategy.zero 2 or 3."""
     strategy, overlap = experiment.strategy, bool(experiment.overlap)
     net = groups.group_network(experiment, "data")
     size = compute.BYTES[strategy.precision]
@@ -86,7 +86,7 @@ def sharded(experiment: Experiment, model: Model, costs: StageCost) -> tuple[Sha
     bytes_of = model.layer_parameters * size * (strategy.zero == 3)
     fetched = groups.gather(bytes_of, net, bytes_of > 0, strategy.allreduce)
     gathers = fetched.total * (bytes_of > 0)
-    scatters = none.copy()  # backward may end with layers that complete no bucket
+    scatters = none.copy()  # some layers complete no bucket
     np.add.at(scatters, cut.last_layer if overlap else 0 * cut.last_layer, home.total * full)
     there, back = _summed(fetched, bytes_of > 0), _summed(home, full)
     moved, gradients = float(bytes_of.sum()), float(cut.sizes.sum())
@@ -104,7 +104,7 @@ def sharded(experiment: Experiment, model: Model, costs: StageCost) -> tuple[Sha
 
 
 def handed_out(experiment: Experiment, held: tuple[Part, ...]) -> Cost:
-    """Return the cost of gathering the updated weights, a bucket at a time, where each replica updates a part."""
+    """Return the cost of the allgather of updated weights after the optimizer, a bucket at a time (ZeRO 1, 2)."""
     strategy, net = experiment.strategy, groups.group_network(experiment, "data")
     if strategy.zero not in (1, 2):
         return groups.NOTHING

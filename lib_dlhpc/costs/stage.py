@@ -36,7 +36,7 @@ class StageCost:
 
     forward: Any
     backward: Any
-    again: Any  # forward work done again in backward
+    recomputation: Any  # forward work done again in backward
     forward_messages: dict[str, Cost]
     backward_messages: dict[str, Cost]  # those that are made again included
     hidden_messages: dict[str, Cost]  # behind the backward pass
@@ -55,14 +55,14 @@ class StageCost:
     @property
     def back(self) -> Any:
         """Seconds of a backward pass with its messages and what it makes again."""
-        return self.backward + self.again + self.talk(self.backward_messages)
+        return self.backward + self.recomputation + self.talk(self.backward_messages)
 
 
 def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> StageCost:
     """Return what a part costs for a microbatch of `batch` samples; compute takes `scale` times the roofline."""
     strategy, model = experiment.strategy, part.model
     times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
-    repeated = made_again(model, strategy.recompute)
+    repeated = recomputed(model, strategy.recompute)
     there, back, redone, regathered = messages(model, strategy.recompute)
     size = batch * compute.BYTES[strategy.precision]
     behind = _priced(experiment, regathered, size)
@@ -74,7 +74,7 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
     return StageCost(
         forward=scale * times.forward.sum(),
         backward=scale * times.backward.sum(),
-        again=scale * times.forward[repeated].sum(),
+        recomputation=scale * times.forward[repeated].sum(),
         forward_messages=_together(_priced(experiment, there, size), routed),
         backward_messages=backward if experiment.overlap else _together(backward, behind),
         hidden_messages=behind if experiment.overlap else {},
@@ -84,7 +84,7 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
 
 
 @lru_cache(maxsize=256)
-def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
+def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
     """Return which layers backward computes a second time, shape (layers,)."""
     found = np.zeros(len(model.layers), dtype=bool)
     for segment in segments(model, recompute):
@@ -95,12 +95,12 @@ def made_again(model: Model, recompute: str) -> NDArray[np.bool_]:
 @lru_cache(maxsize=256)
 def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages, Messages]:
     """Return what a part sends forward, backward, again where forward is repeated, and to gather once more."""
-    repeated = made_again(model, recompute)
-    again = [layer for layer, twice in zip(model.layers, repeated, strict=True) if twice]
+    repeated = recomputed(model, recompute)
+    repeats = [layer for layer, twice in zip(model.layers, repeated, strict=True) if twice]
     return (
         _messages(model.layers, "forward"),
         _messages(model.layers, "backward"),
-        _messages(tuple(again), "forward"),
+        _messages(tuple(repeats), "forward"),
         _messages(tuple(gathered_again(model, recompute)), "forward"),
     )
 
@@ -112,7 +112,7 @@ def gathered_again(model: Model, recompute: str) -> tuple[Layer, ...]:
     Only the parts are kept. While the product of the input's gradient is formed the other one's input
     is on its way (Korthikanti et al. 2022, section 4.2.2).
     """
-    repeated = made_again(model, recompute)
+    repeated = recomputed(model, recompute)
     return tuple(
         layer
         for layer, twice in zip(model.layers, repeated, strict=True)

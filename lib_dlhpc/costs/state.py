@@ -1,18 +1,18 @@
-"""The bytes that a device holds for each parameter: weights, gradients, optimiser state."""
+"""Bytes of a parameter on a device: weights, gradients, optimizer state."""
 
 from typing import Any
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 
-MASTER_BYTES = 4  # of a weight in mixed precision, beside the 2-byte one
+MASTER_BYTES = 4  # fp32 copy of a weight in mixed precision
 
 
 def model_state_bytes(
     parameters: Any, precision: str, optimizer: str, shards: Any = 1, stage: int = 0
 ) -> Any:
-    """Return bytes of weights, gradients and optimiser state (with master weights) on one device.
+    """Return bytes of weights, gradients and optimizer state (with master weights) on one device.
 
-    stage: what is split over `shards` devices: 0 nothing, 1 optimiser state, 2 gradients too, 3
+    stage: what is sharded over `shards` devices: 0 nothing, 1 optimizer state, 2 gradients too, 3
     weights too (ZeRO, Rajbhandari et al. 2020, Figure 1).
     """
     size = BYTES[precision]

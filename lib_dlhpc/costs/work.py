@@ -1,4 +1,4 @@
-"""One device's part of a step: seconds of forward, backward and when its gradient buckets are ready."""
+"""One device's compute in a step: forward, backward, and when gradient buckets are ready, in s."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 @dataclass(frozen=True)
 class Work:
-    """Seconds of one device's forward and backward, and when its gradient buckets are ready."""
+    """Times of one device in s: forward, backward, and when gradient buckets are ready."""
 
     forward: Any
     backward: Any
@@ -22,9 +22,9 @@ class Work:
 
 
 def device_work(experiment: Experiment, scale: Any) -> Work:
-    """Return the work of one device, its compute time being `scale` times the roofline's.
+    """Return the work of one device; compute takes `scale` times the roofline.
 
-    Layers are priced once for each distinct batch: sweeps repeat few of them many times.
+    Layers are priced once for each distinct batch size, as sweeps repeat a few of them.
     """
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
@@ -44,7 +44,7 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
 
 
 def check_precision(experiment: Experiment) -> None:
-    """Raise SpecError where the device lacks the precision."""
+    """Raise SpecError if the device does not support the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
     if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
         raise SpecError(

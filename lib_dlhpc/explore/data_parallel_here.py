@@ -39,7 +39,7 @@ def sizes_of_a_step(bucket: float) -> list[int]:
 
 
 def main() -> None:
-    """One rank: measure a neighbour exchange, then the buckets of a step for each size; rank 0 prints."""
+    """One rank: measure a neighbor exchange, then the buckets of a step for each size; rank 0 prints."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

@@ -75,7 +75,7 @@ def exchange_words(result: dict[str, Any]) -> str:
     return verdict_html(
         f"<b>Measured.</b> The gradients of {MODEL} in {many['buckets']} buckets take"
         f" {format_quantity(many['median'], 's')}, in one {format_quantity(one['median'], 's')}."
-        f"<br><b>Price.</b> One exchange between neighbours gave α = {alpha} and 1/β ="
+        f"<br><b>Price.</b> One exchange between neighbors gave α = {alpha} and 1/β ="
         f" {format_quantity(rate, 'B/s')}; from these alone the buckets are priced, as a ring."
         f"<br><b>Error.</b> The medians are {off[0]:.2g} to {off[-1]:.2g} times the price."
         " Above it: ranks that share a core wait for their turn in every round, and small buckets have the"

@@ -186,7 +186,7 @@ def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> di
 
 
 def _coarse(part: Timeline, missing: list[tuple[float, int]], finest: float) -> Iterable[Any]:
-    """Yield (event, missing), with neighbours of one kind that are too short to be seen as one event."""
+    """Yield (event, missing), with neighbors of one kind that are too short to be seen as one event."""
     order = np.lexsort((part.start, part.kind, part.stream, part.rank)).tolist()
     events = list(part.select(order))
     held: Any = None

@@ -1,7 +1,7 @@
 """Allreduces for real, on MPI ranks of this machine: measured beside their price, without blocking the page.
 
 A rank of the run is `mpiexec -n 4 python -m lib_dlhpc.explore.here`; rank 0 prints the result as JSON.
-The price has its alpha, beta and gamma from one exchange between neighbours on the same ranks, so that
+The price has its alpha, beta and gamma from one exchange between neighbors on the same ranks, so that
 only the algorithm is predicted, not the machine.
 """
 
@@ -57,7 +57,7 @@ def measure(
 
 
 def main() -> None:
-    """One rank: measure a neighbour exchange, then every algorithm and size; rank 0 prints JSON."""
+    """One rank: measure a neighbor exchange, then every algorithm and size; rank 0 prints JSON."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -88,10 +88,10 @@ def _machine(comm: Any, mpi: Any) -> tuple[float, float, float]:
     def quiet(kind: str, count: int) -> float:
         rows = [(r, (r + 1) % comm.size, 0, count, kind) for r in range(comm.size)]
 
-        def neighbours(ranks: int, elements: int) -> list[Any]:
+        def neighbors(ranks: int, elements: int) -> list[Any]:
             return [rows]
 
-        plan = schedule(neighbours, comm.size, count)
+        plan = schedule(neighbors, comm.size, count)
         return float(_times(plan, comm, np.ones(count, np.float32), mpi)["low"])
 
     alpha, copied, reduced = quiet("copy", 1), quiet("copy", elements), quiet("reduce", elements)

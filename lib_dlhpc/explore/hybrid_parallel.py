@@ -61,7 +61,7 @@ def slab_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
     edge, slabs = int(draw.choice([64, 128, 256])), int(draw.choice([4, 8, 16]))
     return lesson.compute(
         f"A cube of {edge}³ points is cut into {slabs} slabs; a convolution with windows of 3³ needs one plane of"
-        " each neighbour. Which share of its own points does an inner slab receive, in %?",
+        " each neighbor. Which share of its own points does an inner slab receive, in %?",
         answer=100 * 2 * slabs / edge,
         unit="%",
         hint="Two planes of edge² points, over edge³ / slabs of its own.",

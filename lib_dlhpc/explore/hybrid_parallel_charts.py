@@ -79,7 +79,7 @@ def way_of(step: Breakdown) -> Way:
 
 def parts_of(step: Breakdown) -> dict[str, float]:
     """Return the seconds of a predicted step by TERMS; they add up to the step."""
-    again = float(step.made_again)
+    again = float(step.recomputation)
     found = dict.fromkeys(TERMS, 0.0)
     found["compute"], found["made again"] = float(step.compute) - again, again
     for kind, seconds in step.exposed.items():

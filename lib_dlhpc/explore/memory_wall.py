@@ -15,8 +15,8 @@ from lib_dlhpc.explore.memory_wall_charts import course_state
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.course import Course, course
 from lib_dlhpc.prediction.ledger import Moment, peak
+from lib_dlhpc.prediction.memory_timeline import MemoryTimeline, memory_timeline
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -110,9 +110,9 @@ def fullest(setting: Setting) -> Moment:
 
 
 @lru_cache(maxsize=64)
-def in_time(setting: Setting) -> Course:
+def in_time(setting: Setting) -> MemoryTimeline:
     """Return what the GPU holds in the course of a step."""
-    return course(experiment(setting))
+    return memory_timeline(experiment(setting))
 
 
 def terms_view(setting: Setting) -> State:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.charts import State, _append
 from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
-from lib_dlhpc.prediction.course import BACKWARD, FORWARD, UPDATE, Course
+from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.spec.units import format_quantity as show
 
 POINTS = 400  # of a course, at most
@@ -31,7 +31,7 @@ LABEL, LETTER = 13.0, 6.2  # px that a line of words takes, and a letter
 WIDE, HIGH = 620.0, 300.0  # px of the drawing of ways, nearly
 
 
-def course_state(found: Course, capacity: float) -> State:
+def course_state(found: MemoryTimeline, capacity: float) -> State:
     """What a device holds against time, with the wall and the peak."""
     kept = _thinned(found.bytes)
     at = int(np.argmax(found.bytes))
@@ -62,7 +62,7 @@ def course_state(found: Course, capacity: float) -> State:
 
 
 def _thinned(values: NDArray[Any]) -> NDArray[Any]:
-    """Return which points to draw: of each few neighbours the highest."""
+    """Return which points to draw: of each few neighbors the highest."""
     each = max(1, -(-len(values) // POINTS))
     starts = range(0, len(values), each)
     return np.array([start + int(np.argmax(values[start : start + each])) for start in starts])

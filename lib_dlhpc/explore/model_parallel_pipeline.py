@@ -17,7 +17,7 @@ from lib_dlhpc.explore.model_parallel_charts import bubble_state, kept_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import moments
-from lib_dlhpc.prediction.pipelined import under_way
+from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -144,7 +144,7 @@ def kept(setting: Pipe) -> list[float]:
     """Return for each rank how many microbatches of its layers it keeps at most."""
     schedule, chunks = SCHEDULES[setting.schedule]
     p, m = setting.ranks, setting.microbatches
-    return [under_way(rank, p, m, schedule, chunks) / chunks for rank in range(p)]
+    return [in_flight(rank, p, m, schedule, chunks) / chunks for rank in range(p)]
 
 
 def memory_view(setting: Pipe) -> State:
@@ -228,7 +228,7 @@ def pipeline_wall(setting: Pipe) -> str:
             f"The bubble: {bubble:.0%} of the step nobody fills. {setting.microbatches} microbatches for"
             f" {setting.ranks} stages are too few."
         )
-    slow = float(step.forward + step.backward - step.made_again) * setting.ranks / alone(setting)
+    slow = float(step.forward + step.backward - step.recomputation) * setting.ranks / alone(setting)
     if slow > 1 + LARGE:
         return (
             f"Microbatches of {setting.batch / setting.microbatches:.3g}: so small that the same work takes"

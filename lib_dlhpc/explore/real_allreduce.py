@@ -73,7 +73,7 @@ def result_words(result: dict[str, Any]) -> str:
     )
     alpha, rate = format_quantity(result["alpha"], "s"), 1 / max(result["beta"], 1e-15)
     return verdict_html(
-        f"<b>Price.</b> One exchange between neighbours gave α = {alpha} and 1/β = {format_quantity(rate, 'B/s')};"
+        f"<b>Price.</b> One exchange between neighbors gave α = {alpha} and 1/β = {format_quantity(rate, 'B/s')};"
         " from these alone each algorithm is priced."
         f"<br><b>Error.</b> The quietest tenth of the runs takes {quiet[0]:.2g} to {quiet[-1]:.2g} times the price,"
         f" the median {usual[0]:.2g} to {usual[-1]:.2g} times."

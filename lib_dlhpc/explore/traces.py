@@ -1,4 +1,4 @@
-"""Four ranks and a trouble: a program of neighbours, simulated, and what its trace tells.
+"""Four ranks and a trouble: a program of neighbors, simulated, and what its trace tells.
 
 read_it()    the experiment: which rank is late, by how much, messages, network, one link; the trace beside
 """
@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.traces_panel import TracePanel
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.simulation.neighbours import play_neighbours, program, ring
+from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
@@ -55,7 +55,7 @@ def read_it() -> ipywidgets.Box:
         "rank": slider("Who", "Which rank has the trouble", who, 2),
         "how": dropdown("It", "What the trouble is", [(n, n) for n in KINDS], "computes longer"),
         "late": slider("By", "Of a step's work", [(f"{x:.0%}", x) for x in LATE], 0.5),
-        "size": slider("Messages", "To each neighbour", [(show(b, "B"), b) for b in SIZES], 1e6),
+        "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 1e6),
         "network": slider("Network", "Each link, each way", [(f"{b / 1e9:g} Gbit/s", b) for b in NETWORKS], 10e9),
         "share": slider("Link 1–2", "Of the bandwidth of the others", [(f"{s:g}×", s) for s in SHARES], 1.0),
     }  # fmt: skip
@@ -90,7 +90,7 @@ def trace(setting: Setting) -> Timeline:
         reading = reading + more
     what = program(STEPS, RANKS, before, after, reading, setting.size)
     slow = setting.slow if setting.share < 1 else -1
-    return play_neighbours(what, ring(machine(setting.network), RANKS, slow, setting.share))
+    return play_neighbors(what, ring(machine(setting.network), RANKS, slow, setting.share))
 
 
 def planted(setting: Setting) -> np.ndarray:

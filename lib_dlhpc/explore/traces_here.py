@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.traces_charts import rank_parts
 from lib_dlhpc.explore.traces_process import RunError, through
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.prediction.neighbours import predict_neighbours
-from lib_dlhpc.simulation.neighbours import play_neighbours, program, ring
+from lib_dlhpc.prediction.neighbors import predict_neighbors
+from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.analysis import Analysis, analyse
@@ -113,7 +113,7 @@ def machine() -> Machine:
 def played(setting: Setting, came: Came) -> Timeline:
     """Return the program as the simulator plays it, with what each rank really slept in each step."""
     what = program(STEPS, RANKS, came.before, came.after, 0.0, setting.size)
-    return play_neighbours(what, ring(machine(), RANKS), barrier=True)
+    return play_neighbors(what, ring(machine(), RANKS), barrier=True)
 
 
 def ways(setting: Setting, came: Came) -> Ways:
@@ -123,11 +123,11 @@ def ways(setting: Setting, came: Came) -> Ways:
     """
     link = machine().inter_node
     message, hops = link.latency + setting.size / link.bandwidth, np.log2(RANKS)
-    foretold = predict_neighbours(*asked(setting), message, hops * link.latency)
+    foretold = predict_neighbors(*asked(setting), message, hops * link.latency)
     engines = {"simulated": analyse(played(setting, came)), "measured": analyse(came.timeline)}
     terms: Ways = {}
     if setting.rank != NOBODY:
-        pairs = 2 if setting.how == "sends late" else 1  # both neighbours wait
+        pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
         terms["what the late rank costs"] = {"predicted": pairs * STEPS * setting.by} | {
             name: cost_of(setting, one) for name, one in engines.items()
         }
@@ -170,6 +170,6 @@ def longer_if_late(setting: Setting) -> float:
     """Return the s by which the run gets longer because the late rank sends late, all having as much to do."""
     before, after = asked(setting)
     in_step = np.full_like(before, FIRST * WORK)
-    return predict_neighbours(before, after, 0.0, 0.0).seconds - (
-        predict_neighbours(in_step, before + after - in_step, 0.0, 0.0).seconds
+    return predict_neighbors(before, after, 0.0, 0.0).seconds - (
+        predict_neighbors(in_step, before + after - in_step, 0.0, 0.0).seconds
     )

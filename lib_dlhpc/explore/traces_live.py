@@ -102,7 +102,7 @@ def trace_here(
         "rank": slider("Late is", "The rank that is planted", who, 2),
         "how": dropdown("It", "What it does", [(n, n) for n in FOUND_AS], "computes longer"),
         "by": slider("By", "In each step", [(show(s, "s"), s) for s in BY], 0.04),
-        "size": slider("Messages", "To each neighbour", [(show(b, "B"), b) for b in SIZES], 100_000),
+        "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 100_000),
     }  # fmt: skip
     question, panel, result = ipywidgets.HTML(), TracePanel(), ipywidgets.HTML()
     saved = ipywidgets.HTML()
@@ -137,7 +137,7 @@ def asked_words(setting: Setting) -> str:
         where = "before it sends" if setting.how == "sends late" else "behind its messages"
         late = f"rank {setting.rank} is late by {show(setting.by, 's')} {where}"
     return (
-        f"{RANKS} ranks, {STEPS} steps; in each {late}, a message of {show(setting.size, 'B')} to both neighbours, one"
+        f"{RANKS} ranks, {STEPS} steps; in each {late}, a message of {show(setting.size, 'B')} to both neighbors, one"
         " allreduce. <code>dlhpc trace run</code> records the calls; the program does not know."
     )
 

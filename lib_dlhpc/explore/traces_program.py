@@ -2,7 +2,7 @@
 
     mpiexec -n 4 python traces_program.py --rank 2 --by 0.02 --before
 
-Each rank works, exchanges messages with its two neighbours, works again and meets all others. Work is asleep:
+Each rank works, exchanges messages with its two neighbors, works again and meets all others. Work is asleep:
 somewhere an accelerator computes. What a rank really slept it writes into a file, to compare a trace with.
 """
 

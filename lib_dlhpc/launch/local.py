@@ -10,7 +10,6 @@ log.txt           output of the ranks      error-3.json    error of rank 3
 import json
 import os
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -120,10 +119,10 @@ def start(
     """
     mpi.check_here(ranks)
     ranks = int(ranks)  # numpy integers are not JSON
-    worker = place.command(ranks, "-m", WORKER)
+    worker, made = place.command(ranks, "-m", WORKER), None
     try:
         if folder is None:
-            folder = Path(tempfile.mkdtemp(prefix="dlhpc-run-"))
+            folder = made = owned.make_folder("dlhpc-run-")
         log = prepare(experiment, folder, resume, snapshot_every, origin)
         clear(folder)
         (folder / "job.json").unlink(missing_ok=True)  # no longer a batch job
@@ -134,4 +133,6 @@ def start(
             [*worker, str(folder), str(ranks), f"{beside:g}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             env=place.environment(), start_new_session=os.name == "posix",
         )  # fmt: skip
+    if made is not None:
+        owned.keep_folder(made)
     return Job(folder, process, ranks)

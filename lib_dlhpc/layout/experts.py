@@ -1,6 +1,6 @@
 """Expert parallelism: replicas share out the experts of a layer, and positions travel to those they take.
 
-Neighbours in the data group share (Lepikhin et al. 2020, "GShard"): `experts` replicas in a row have all of
+Neighbors in the data group share (Lepikhin et al. 2020, "GShard"): `experts` replicas in a row have all of
 them, each an equal part; an expert's gradients are summed over the replicas that have it too.
 """
 

@@ -1,6 +1,6 @@
 """Which ranks split what together: tensor fastest, then spatial, data, and pipeline slowest.
 
-Neighbours in rank order share a node, and those who exchange most stand nearest: tensor parallelism
+Neighbors in rank order share a node, and those who exchange most stand nearest: tensor parallelism
 exchanges within every layer, a pipeline only at the ends of its stages (Narayanan et al. 2021, "Efficient
 large-scale language model training on GPU clusters", section 3).
 """
@@ -55,7 +55,7 @@ def group(experiment: Experiment, rank: int, kind: str) -> tuple[int, ...]:
 
 
 def stride(experiment: Experiment, kind: str) -> int:
-    """Return how far apart in rank order neighbours in a group of `kind` are."""
+    """Return how far apart in rank order neighbors in a group of `kind` are."""
     size, fields = sizes(experiment), Place._fields
     apart = 1
     for inner in fields[fields.index(kind) + 1 :]:

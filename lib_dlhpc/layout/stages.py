@@ -131,16 +131,16 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     if strategy.recompute == "full" or strategy.offload != "none":
         kept = np.zeros_like(kept)
     states, keeps = (np.concatenate([[0.0], np.cumsum(each)])[at] for each in (state, kept))
-    under_way = np.array([_under_way(experiment, stage) for stage in range(stages)])
+    in_flight = np.array([_in_flight(experiment, stage) for stage in range(stages)])
     need = states[None, :] - states[:, None]
     hold = keeps[None, :] - keeps[:, None]
     device = experiment.machine.device
     room = (device.memory - device.reserved_memory) / strategy.chunks
-    fits: NDArray[np.bool_] = need[None] + under_way[:, None, None] * hold[None] <= room
+    fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= room
     return fits
 
 
-def _under_way(experiment: Experiment, stage: int) -> float:
+def _in_flight(experiment: Experiment, stage: int) -> float:
     """Return how many microbatches a stage keeps at once; with chunks, in the mean of a rank's."""
     strategy = experiment.strategy
     ranks, many, chunks = int(strategy.pipeline), int(strategy.microbatches), int(strategy.chunks)

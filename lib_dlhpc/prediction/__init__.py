@@ -1,31 +1,32 @@
-"""Closed forms: what a run costs, before anything runs.
+"""Closed forms: the cost of a run, predicted before it runs.
 
 breakdown.py    predict(experiment): one step and the whole run; compute_scale: from a measured rate
 collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
-overlap.py      gradient buckets against backward
-hybrid.py       a step of a network that is split; with
+overlap.py      overlap of gradient buckets with backward
+hybrid.py       a step with model parallelism; with
                 pipelined.py, the time of a pipeline, and sharding.py, what replicas exchange
-memory.py       ledger of one device; checkpoint sizes
-ledger.py       what each rank of a split network holds, and when
-offload.py      out of core: bytes, bandwidth needed, what shows of it
-fit.py          what makes a run fit, and what that costs
-each.py         split networks of an experiment with arrays, one by one
-course.py       what a device holds in the course of a step, layer by layer
-intervals.py    how often to save: Young, Daly, exact; goodput
-resilience.py   what failures make of a run: goodput, expected time, the interval to choose
-io.py           reading(experiment): what input allows and which limit holds; volumes, nodes needed
-caching.py      hit rates of a cache when every epoch reads everything in a fresh order
-profile.py      the founding slides' run: what it asks of the file system, where its hours go
-neighbours.py   a program of neighbours: who waits how long for whom
-coupled.py      a simulation that feeds training: who waits for whom, which placement is best
+memory.py       memory ledger of one device; checkpoint sizes
+ledger.py       memory of each rank of a split network, over a step
+offload.py      out of core: bytes, required bandwidth, exposed time
+fit.py          configurations that fit in memory, and their cost
+elementwise.py  split networks of an experiment with arrays, element by element
+memory_timeline.py
+                memory of a device over a step, layer by layer
+intervals.py    checkpoint intervals: Young, Daly, exact; goodput
+resilience.py   a run with failures: goodput, expected time, best checkpoint interval
+io.py           reading(experiment): the rate of each input limit, the bottleneck; volumes, nodes needed
+caching.py      cache hit rates when every epoch reads everything in a new random order
+profile.py      the founding slides' run: its file system load, where its hours go
+neighbors.py    halo exchange between neighbors: wait states
+coupled.py      a simulation that feeds training: wait states, best placement
 energy.py       joules of a step
-walls.py        which limit is broken, by how much
-void.py         settings that bring nothing as the rest stands
-sensitivity.py  what would help most
-what_if.py      an experiment changed, its measured compute time kept where it holds
+walls.py        broken limits, and by how much
+no_effect.py    settings without effect
+sensitivity.py  which improvement helps most
+what_if.py      a changed experiment with its measured compute time, where that is still valid
 sweep.py        millions of what-ifs in one call
-explain.py      every number opened: formula, inputs, source, range of validity; with
+explain.py      every number explained: formula, inputs, source, range of validity; with
                 explanation.py, where a number comes from, explain_input.py, explain_asynchronous.py and
                 explain_split.py
 validate.py     prediction against publication

@@ -1,21 +1,21 @@
-"""Asynchronous updates: a device's own step, what the servers take at most, and how stale gradients get.
+"""Asynchronous updates: the step of a single device, the servers' throughput limit, and gradient staleness.
 
-Each of W devices computes a gradient of n bytes, pushes it to S servers, an equal part each and one
-after another, has it applied there, and pulls the weights; nobody waits for another device (Dean et al.
-2012, "Large scale distributed deep networks"). Links are full-duplex, so that one part is pulled while the
-next is pushed: alone, a step of a device takes
+Each of W devices computes a gradient of n bytes, pushes it to S servers, an equal shard each and one
+after another, and pulls the updated weights; no device waits for another (Dean et al.
+2012, "Large scale distributed deep networks"). Links are full-duplex, so one shard is pulled while the
+next is pushed. Without contention, a step of a device takes
 
     T = compute + (S + 1) (alpha + n/S beta) + update/S
 
-A server deals with one device at a time, and the NICs of a node with what all its devices push. The
-slowest of these stations needs t seconds for each gradient, so W devices, each with one every T at most,
+A server serves one device at a time, and the NICs of a node carry what all its devices push. The
+slowest of these stations needs t seconds per gradient, so W devices, each with at most one every T,
 take
 
     max(T, W t)    t = max(alpha + n/S beta, update/S, n beta / nodes)
 
-from step to step: the bound of operational analysis (Denning & Buzen 1978). No run is faster, and near
-T = W t queues make it slower. While a device makes one update the others make one each: W - 1 updates
-come between in the steady state (Little's law; Zhang et al. 2016, "Staleness-aware async-SGD").
+per step: the bound of operational analysis (Denning & Buzen 1978). No run is faster, and near
+T = W t queues make it slower. While a device makes one update, each other device makes one: staleness is
+W - 1 updates in the steady state (Little's law; Zhang et al. 2016, "Staleness-aware async-SGD").
 """
 
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ from lib_dlhpc.spec.experiment import Experiment
 
 @dataclass(frozen=True)
 class Service:
-    """What a gradient asks of the links and of the servers, in s; every value may be an array."""
+    """Service times of a gradient on links and servers, in s; every value may be an array."""
 
-    transfer: Cost  # push and pull of a device that is alone, without the update
-    update: Any  # of a server's part of the parameters
+    transfer: Cost  # push and pull of a single device, without the update
+    update: Any  # of a server's shard of the parameters
     station: Any  # of the slowest station for each gradient: a server, its links or those of a node
 
     def waiting(self, own: Any, devices: Any) -> Any:
-        """Return the s that a device waits a step for the slowest station; `own`: s of its step alone."""
+        """Return the s that a device waits per step for the slowest station; `own`: s without contention."""
         return np.maximum(devices * self.station - own, 0.0)
 
 
 def service(experiment: Experiment, update: Any) -> Service:
-    """Return the prices of a push, an update and a pull; `update`: s of one of all parameters.
+    """Return the service times of a push, an update and a pull; `update`: s to update all parameters.
 
     Raises SpecError on a torus.
     """
@@ -55,14 +55,14 @@ def service(experiment: Experiment, update: Any) -> Service:
     link, nodes = machine.inter_node, strategy.nodes
     beta = 1 / (link.bandwidth * link.efficiency * machine.nics)
     n = experiment.model.parameters * BYTES[strategy.precision]
-    # How many NICs' worth gets through: of one node that is alone, of all of them, of the servers.
-    alone, workers, held = (
+    # Usable bandwidth in NICs: of a single node, of all nodes, of the servers.
+    single, workers, served = (
         node_links(machine, some, nodes + servers - some) for some in (1, nodes, servers)
     )
-    at_server, at_node = link.latency + n * beta / held, n * beta / workers
+    at_server, at_node = link.latency + n * beta / served, n * beta / workers
     return Service(
         transfer=Cost(
-            (servers + 1) * link.latency, (servers + 1) / servers * n * beta / alone, 0.0
+            (servers + 1) * link.latency, (servers + 1) / servers * n * beta / single, 0.0
         ),
         update=update / servers,
         station=np.maximum(np.maximum(at_server, at_node), update / servers),

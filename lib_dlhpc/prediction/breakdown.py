@@ -1,4 +1,4 @@
-"""predict(experiment): where the time of a step goes, what it holds in memory, what the run costs."""
+"""predict(experiment): time of a step by cause, memory, cost of the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.offload import way_out
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
-from lib_dlhpc.prediction.each import each, holds_arrays
+from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.prediction.offload import Need
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """One step and one run, predicted. Seconds, bytes, joules; every value may be an array.
+    """Predicted step and run. Seconds, bytes, joules; every value may be an array.
 
-    A step is one of every device: with asynchronous updates, the time in which each makes one.
+    A step is one update of every device, also with asynchronous updates.
     """
 
     experiment: Experiment
@@ -33,34 +33,36 @@ class Breakdown:
     forward: Any
     backward: Any
     update: Any
-    straggler_wait: Any  # for the slowest of all devices
-    communication: Cost  # all of a step, hidden or not, by cause; also the queue for the servers
+    straggler_wait: Any  # for the slowest device
+    communication: (
+        Cost  # of a step, hidden and exposed, by cause; includes the queue for the servers
+    )
     exposed_communication: Any
     input_time: Any
     input_stall: Any
-    checkpoint: Any  # amortised over the steps between two checkpoints
+    checkpoint: Any  # amortized over the steps between two checkpoints
     step_time: Any
     start_time: Any
     memory: dict[str, Any]
     energy: dict[str, Any]  # of one step
-    alone: Any  # s in which one device computes the batch of a replica, the network in one piece
+    single_device: Any  # s in which one device computes the batch of a replica, the network unsplit
 
     pipeline_bubble: Any = 0.0  # data parallelism has none
-    made_again: Any = 0.0  # the part of backward in which activations are made again
-    messages: Mapping[str, Cost] = field(default_factory=dict)  # communication by what it is for
-    exposed: Mapping[str, Any] = field(default_factory=dict)  # exposed communication likewise
-    offloaded: Any = 0.0  # B of the fullest rank that wait outside of its device
-    room_elsewhere: Any = np.inf  # B that a device has there
-    server_load: Any = 0.0  # share of the time in which the slowest station of the servers is busy
+    recomputation: Any = 0.0  # the part of backward that recomputes activations
+    messages: Mapping[str, Cost] = field(default_factory=dict)  # communication by purpose
+    exposed: Mapping[str, Any] = field(default_factory=dict)  # exposed communication by purpose
+    offloaded: Any = 0.0  # B that the fullest rank offloads
+    offload_capacity: Any = np.inf  # B that a device may offload
+    server_load: Any = 0.0  # utilization of the servers' slowest station
 
     @property
     def compute(self) -> Any:
-        """Seconds of arithmetic in a step: forward, backward and update."""
+        """Seconds of computation in a step: forward, backward and update."""
         return self.forward + self.backward + self.update
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The seconds of a step by cause; they add up to step_time."""
+        """The seconds of a step by cause; their sum is step_time."""
         return {
             "forward": self.forward,
             "backward": self.backward,
@@ -74,9 +76,9 @@ class Breakdown:
 
     @property
     def step_time_bounds(self) -> tuple[Any, Any]:
-        """Lower and upper bound of step_time: everything hidden that can be, and nothing hidden.
+        """Lower and upper bound of step_time: full overlap, and no overlap.
 
-        Messages between stages are on their way beside each other, so that their sum bounds nothing.
+        Messages between stages are in flight concurrently, so their sum is no bound.
         """
         slowest = self.compute + self.straggler_wait + self.pipeline_bubble
         busy = slowest
@@ -90,9 +92,9 @@ class Breakdown:
 
     @property
     def unhidden(self) -> Any:
-        """Seconds of communication in a step that hides none of it.
+        """Seconds of communication in a step without overlap.
 
-        Kind by kind all of its messages, or, where a late one holds up several ranks, what they wait.
+        For each kind all messages, or the wait of all ranks that a late message delays, if longer.
         """
         return sum(
             np.maximum(cost.total, self.exposed[kind]) for kind, cost in self.messages.items()
@@ -100,13 +102,13 @@ class Breakdown:
 
     @property
     def hidden(self) -> Any:
-        """Fraction of the communication that goes on behind computation; 1 without communication."""
-        shown = sum(
+        """Fraction of the communication that overlaps computation; 1 without communication."""
+        exposed = sum(
             np.minimum(cost.total, self.exposed[kind]) for kind, cost in self.messages.items()
         )
         total = self.communication.total
-        some = np.where(np.greater(total, 0), total, 1.0)
-        return np.clip(1 - shown / some, 0.0, 1.0)[()]
+        nonzero = np.where(np.greater(total, 0), total, 1.0)
+        return np.clip(1 - exposed / nonzero, 0.0, 1.0)[()]
 
     @property
     def throughput(self) -> Any:
@@ -115,23 +117,23 @@ class Breakdown:
 
     @property
     def efficiency(self) -> Any:
-        """Throughput over that of as many lone devices, each with the whole network.
+        """Throughput over that of as many single devices, each with the unsplit network.
 
-        Without a split it is the fraction of a step in which the devices compute.
+        Without a split, the fraction of a step in which devices compute.
         """
-        return self.alone / (self.experiment.strategy.replica * self.step_time)
+        return self.single_device / (self.experiment.strategy.replica * self.step_time)
 
     @property
     def speedup(self) -> Any:
-        """Throughput over that of one device with the whole network and nothing to wait for.
+        """Throughput over that of one device with the unsplit network and no waiting.
 
-        Its batch is that of a replica, whether there is room for it or not.
+        Its batch is that of a replica, even if that does not fit in memory.
         """
         return self.efficiency * self.experiment.devices
 
     @property
     def staleness(self) -> Any:
-        """Expected updates that the weights have missed when a gradient made with them is applied."""
+        """Expected number of updates between reading the weights and applying their gradient."""
         others = self.experiment.devices - 1
         return others if self.experiment.strategy.update == "asynchronous" else 0 * others
 
@@ -142,56 +144,56 @@ class Breakdown:
 
     @property
     def fits(self) -> Any:
-        """Whether device, server and the place of what is offloaded have room for what they hold."""
+        """Whether device, server and offload target have enough memory."""
         needed = np.maximum(self.memory_total, memory.server_bytes(self.experiment))
-        here = needed <= self.experiment.machine.device.memory
-        return (here & np.less_equal(self.offloaded, self.room_elsewhere))[()]
+        on_device = needed <= self.experiment.machine.device.memory
+        return (on_device & np.less_equal(self.offloaded, self.offload_capacity))[()]
 
     @property
     def offloading(self) -> Need:
-        """The bandwidth that offloading asks for and what there is (scalar experiments that offload)."""
+        """Required and available offload bandwidth (scalar experiments that offload)."""
         return hybrid.offloading(self.experiment, self.compute_scale)
 
     @property
     def moments(self) -> tuple[ledger.Moment, ...]:
-        """What each rank of a pipeline holds at the moments that may be its peak (scalar experiments)."""
+        """Memory of each pipeline rank at the moments that may be its peak (scalar experiments)."""
         return ledger.moments(self.experiment)
 
     @property
     def steps(self) -> Any:
-        """Optimiser steps of the run; the last one of an epoch may be short."""
+        """Optimizer steps of the run; the last one of an epoch may have a smaller batch."""
         return length.steps(self.experiment)
 
     @property
     def time_to_train(self) -> Any:
-        """Seconds from start to end of the run."""
+        """Seconds of the run, startup included."""
         return self.start_time + self.steps * self.step_time
 
     @property
     def energy_to_train(self) -> Any:
-        """Joules of the whole run, the wait for the first step at idle power included."""
+        """Joules of the whole run, startup at idle power included."""
         machine = self.experiment.machine
         servers = self.experiment.servers
-        waiting = (self.experiment.devices + servers) * machine.device.idle_power
-        waiting = waiting + (self.experiment.strategy.nodes + servers) * machine.node_power
-        return self.steps * sum(self.energy.values()) + self.start_time * waiting * machine.pue
+        idle = (self.experiment.devices + servers) * machine.device.idle_power
+        idle = idle + (self.experiment.strategy.nodes + servers) * machine.node_power
+        return self.steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
 
     @property
     def device_hours(self) -> Any:
-        """Cost of the run in hours of one device, those of the servers included."""
+        """Cost of the run in device-hours, those of the servers included."""
         devices = self.experiment.devices + self.experiment.servers
         return devices * self.time_to_train / 3600
 
     @property
     def resilience(self) -> "Resilience":
-        """What failures make of the run: goodput, expected time, the interval to choose."""
+        """The run with failures: goodput, expected time, best checkpoint interval."""
         from lib_dlhpc.prediction.resilience import resilience
 
         return resilience(self)
 
     @property
     def walls(self) -> list[str]:
-        """One sentence for each limit that the run breaks, with by how much (scalar experiments)."""
+        """One sentence for each limit that the run exceeds, and by how much (scalar experiments)."""
         from lib_dlhpc.prediction.walls import walls_hit
 
         return walls_hit(self)
@@ -200,9 +202,9 @@ class Breakdown:
 def predict(experiment: Experiment) -> Breakdown:
     """Predict one training step and the whole run in closed form.
 
-    Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Networks that are
-    split (hybrid.py) are predicted one after another. Raises SpecError where the device lacks the
-    precision, or the network cannot be split so.
+    Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Split networks
+    (hybrid.py) are predicted element by element. Raises SpecError where the device lacks the
+    precision, or the network does not allow the split.
     """
     return breakdown(experiment, compute_scale(experiment))
 
@@ -221,9 +223,8 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     update, waiting, cost, exposed, load = follow(experiment, work, update)
     training = work.forward + work.backward + update + waiting + exposed
     fetch, every = input_time(experiment), strategy.local_steps
-    late = fetch - (
-        training - exposed
-    )  # in a step without exchange; one in `every` steps has all of it
+    # In a step without exchange; one in `every` steps has all of it.
+    late = fetch - (training - exposed)
     stall = (every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)
     stall = stall / every
     step = training + stall
@@ -245,14 +246,14 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         input_stall=stall,
         memory=memory.ledger(experiment),
         server_load=load * training,
-        alone=work.forward + work.backward + update,
+        single_device=work.forward + work.backward + update,
         messages={"data": cost},
         exposed={"data": exposed},
     )
 
 
 def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
-    """Add checkpoints, energy and the start to what is known of a step of `step` s.
+    """Return the Breakdown of a step of `step` s, with checkpoints, energy and startup.
 
     served: s that servers compute for each device; busy: s that a device computes.
     """
@@ -273,20 +274,20 @@ def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
 
 
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
-    """Predict a network that is split; arrays one by one."""
+    """Predict a split network; arrays element by element."""
     if holds_arrays(experiment) or np.ndim(scale):
-        return each(breakdown, experiment, scale)
+        return elementwise(breakdown, experiment, scale)
     step = hybrid.split_step(experiment, scale)
     exposed = sum(step.exposed.values())
     fetch = input_time(experiment)
     stall = max(float(fetch) - (step.total - exposed), 0.0)
     stall = max(stall - exposed, 0.0)
     fullest = ledger.peak(experiment)
-    away = experiment.strategy.offload != "none"
+    offloads = experiment.strategy.offload != "none"
     cost = Cost(0.0, 0.0, 0.0)
     for price in step.messages.values():
         cost += price
-    whole = device_work(experiment, scale)
+    unsplit = device_work(experiment, scale)
     update = compute.update_time(
         experiment.model, experiment.machine.device, experiment.strategy.optimizer
     )
@@ -305,26 +306,26 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         input_time=fetch,
         input_stall=stall,
         memory=fullest.terms,
-        offloaded=max(moment.elsewhere for moment in ledger.moments(experiment)) if away else 0.0,
-        room_elsewhere=way_out(experiment).room if away else np.inf,
+        offloaded=max(m.offloaded for m in ledger.moments(experiment)) if offloads else 0.0,
+        offload_capacity=way_out(experiment).room if offloads else np.inf,
         pipeline_bubble=step.bubble,
-        made_again=step.again,
-        alone=float(whole.forward + whole.backward + scale * update),
+        recomputation=step.recomputation,
+        single_device=float(unsplit.forward + unsplit.backward + scale * update),
         messages=step.messages,
         exposed=step.exposed,
     )
 
 
 def compute_scale(experiment: Experiment) -> Any:
-    """Return measured over roofline compute time: as [calibration] has it, or from its rate; else 1.0.
+    """Return measured over roofline compute time: given in [calibration], or from its rate; else 1.0.
 
-    A rate of one device is one of the whole network on it. A rate of several is one of the same split,
-    with fewer or more replicas. Raises SpecError where the rate cannot be.
+    A rate of one device is that of the unsplit network. A rate of several devices is that of the same
+    split, with any number of replicas. Raises SpecError where no compute time gives the rate.
     """
     if not experiment.strategy.is_split:
         return calibration.compute_scale(experiment, _bucket_costs)
     if holds_arrays(experiment):
-        return each(compute_scale, experiment)
+        return elementwise(compute_scale, experiment)
     return split_calibration.compute_scale(
         experiment,
         lambda small: calibration.compute_scale(small, _bucket_costs),
@@ -333,7 +334,7 @@ def compute_scale(experiment: Experiment) -> Any:
 
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Any:
-    """Return the seconds on the network of each bucket, shape (..., buckets)."""
+    """Return the communication time of each bucket in s, shape (..., buckets)."""
     return _buckets(experiment, work).total
 
 
@@ -344,10 +345,10 @@ def _buckets(experiment: Experiment, work: Work) -> Cost:
 
 
 def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
-    """Return update, waiting, cost and exposed part of the exchange, load of servers: every device updates.
+    """Return update, wait, cost and exposed part of the exchange, server load: every device updates.
 
     Local updates are averaged once in local_steps steps, after backward and update (Lin et al. 2020,
-    "Don't use large mini-batches, use local SGD"): a step has its share of that, none of it hidden.
+    "Don't use large mini-batches, use local SGD"): the cost is amortized over the steps, all of it exposed.
     """
     strategy = experiment.strategy
     every = strategy.local_steps
@@ -359,7 +360,7 @@ def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 
 def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
-    """Return the same for asynchronous updates: the servers update, and few wait for the slowest."""
+    """Return the same for asynchronous updates: servers update; devices wait only at the staleness bound."""
     priced = asynchronous.service(experiment, update)
     jitter, ahead = experiment.machine.jitter, experiment.strategy.staleness
     busy = work.forward + work.backward
@@ -373,7 +374,7 @@ def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 
 def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
-    """Return the cost of all buckets by cause, and the part of it that backward does not hide."""
+    """Return the cost of all buckets by cause, and its exposed part."""
     terms = _buckets(experiment, work)
     total = Cost(*(term.sum(axis=-1) for term in terms))
     if not experiment.overlaps:

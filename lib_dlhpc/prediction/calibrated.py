@@ -1,12 +1,12 @@
-"""What a measured run says of its machine, for predictions of other networks and splits on it.
+"""Calibration from a measured run, for predictions of other networks and splits on the same machine.
 
     scale = compute_scale(measured)                  # measured = a run with its [calibration] rate
     other.set({"calibration.compute_scale": scale})
 
-    share = link_efficiency(between, rate)           # a run between nodes whose computing is calibrated
+    share = link_efficiency(between, rate)           # a run between nodes with calibrated compute time
     other.set({"calibration.link_efficiency": share})
 
-Both numbers stand in the [calibration] of the other experiment, and in its TOML.
+Both numbers are stored in the [calibration] of the other experiment, and in its TOML.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from lib_dlhpc.spec.experiment import Experiment
 
 __all__ = ["compute_scale", "link_efficiency", "meet"]
 
-LEAST_SHARE = 0.01  # of the line rate: below that it is not the link that is slow
+LEAST_SHARE = 0.01  # of the line rate: below that the link is not the bottleneck
 
 
 def link_efficiency(experiment: Experiment, rate: float) -> float:
-    """Return the share of the line rate between nodes at which a run makes `rate` samples/s.
+    """Return the share of the line rate between nodes at which a run has `rate` samples/s.
 
-    The experiment says how long computing takes ([calibration] compute_scale, or the rate of one
+    The experiment gives the compute time ([calibration] compute_scale, or the rate of one
     device). Raises SpecError where no share gives that rate.
     """
 
@@ -35,7 +35,7 @@ def link_efficiency(experiment: Experiment, rate: float) -> float:
     if not low <= rate <= high:
         raise SpecError(
             f"rate = {rate:g} samples/s: between {LEAST_SHARE:.0%} and 100% of the line rate, {experiment.devices}"
-            f" devices make {low:.4g} to {high:.4g}; check the rate and [calibration]."
+            f" devices reach {low:.4g} to {high:.4g}; check the rate and [calibration]."
         )
     return meet(rate, throughput, LEAST_SHARE, 1.0)
 

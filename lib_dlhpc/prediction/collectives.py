@@ -1,7 +1,7 @@
 """Closed forms of every allreduce: alpha (latency), beta (1 / bandwidth) and gamma (reduction) terms.
 
-A machine is seen as two levels: `inner.ranks` devices in a node, `outer.ranks` nodes. With one of the
-two equal to 1 every form is the textbook's (Thakur, Rabenseifner & Gropp 2005, section 4, and
+A machine has two levels: `inner.ranks` devices in a node, `outer.ranks` nodes. With one of the
+two equal to 1 every form is that of the textbook (Thakur, Rabenseifner & Gropp 2005, section 4, and
 Chan et al. 2007), symbol for symbol:
 
     ring                2 (p-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma
@@ -9,7 +9,7 @@ Chan et al. 2007), symbol for symbol:
     Rabenseifner        2 lg p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma
     binomial            2 lg p (alpha + n beta) + lg p n gamma
 
-They stand beside the rounds that they price, in schedules/.
+Each formula is next to the schedule whose cost it gives, in schedules/.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,5 +38,5 @@ ALGORITHMS = _ClosedForms()
 
 
 def bus_bandwidth(n: Array, time: Array, ranks: Array) -> Array:
-    """Return n / time * 2 (p-1)/p in B/s: what each link of a ring carries (the nccl-tests convention)."""
+    """Return the bus bandwidth n / time * 2 (p-1)/p in B/s, per link of a ring (the nccl-tests convention)."""
     return n / time * 2 * (ranks - 1) / ranks

@@ -1,27 +1,27 @@
-"""A coupled workflow in closed form: which side sets the pace, who waits for whom, which placement is best.
+"""A coupled workflow in closed form: the bottleneck, the wait states, the best placement.
 
-Let p be the s in which the simulation makes a batch and c the s in which it is trained on, n batches in all and
-a buffer of D. On shared ranks a run lasts n (p + c) and nobody waits for the other side. On separate ranks,
-where nothing varies, it lasts exactly
+The simulation produces a batch in p s, and training consumes it in c s; there are n batches and a buffer
+of depth D. On shared ranks a run takes n (p + c), and neither side waits. On separate ranks,
+without variation, it takes exactly
 
     p + (n - 1) max(p, c) + c,
 
-the training waits p + (n - 1) max(p - c, 0) for samples, and the simulation max((n - 1)(c - p) - D c + g, 0)
-for room, g of p being what it takes to give a batch away: the buffer puts a wait off, and no depth removes it.
-With empty = "again" the training fills its waits with k more steps on what it has, and takes a batch out when
+training waits p + (n - 1) max(p - c, 0) for samples, and the simulation max((n - 1)(c - p) - D c + g, 0)
+for a free buffer slot, where g of p is the time to send a batch: the buffer delays a wait, no depth removes it.
+With empty = "again" training fills its waits with k more steps on the batches it has, and takes a new batch when
 one of these ends: the last at the first p + (n - 1 + k) c that is not before n p.
 
-Where p and c vary, with a standard deviation s of their difference, how far the training lags behind is a
-random walk with drift p - c between two walls that are b = D max(p, c) + 2 * 0.583 s apart, and its pushes on
-the walls are the waits of a batch (Harrison 1985, "Brownian motion and stochastic flow systems", chapter 5, for
-the two-sided wall; Siegmund 1985, "Sequential analysis", chapter 10, for the 0.583 s by which a walk in steps
-overshoots one):
+Where p and c vary, with a standard deviation s of their difference, the lag of training is a random walk
+with drift p - c between two reflecting barriers, b = D max(p, c) + 2 * 0.583 s apart, and the reflections
+are the waits of a batch (Harrison 1985, "Brownian motion and stochastic flow systems", chapter 5, for
+the two-sided barrier; Siegmund 1985, "Sequential analysis", chapter 10, for the 0.583 s by which a discrete
+walk overshoots one):
 
     for samples  d / (1 - exp(-2 d b / s^2)),   for room  d / (exp(2 d b / s^2) - 1),   d = p - c,
 
-both s^2 / (2 b) where p = c: there a deeper buffer helps, in proportion. Where p and c vary by sigma each, s^2
-is 2 sigma^2, and each side waits sigma^2 / b. This is the steady state and an
-approximation; the start and the end are those of the run in which nothing varies.
+both s^2 / (2 b) where p = c: there a wait is inversely proportional to the depth. Where p and c vary by sigma
+each, s^2 is 2 sigma^2, and each side waits sigma^2 / b. This approximates the steady state;
+start and end are those of a run without variation.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ from lib_dlhpc.spec.workflow import Costs, Workflow
 from lib_dlhpc.timeline.coupled import TERMS
 
 OVERSHOOT = 0.583
-ENOUGH = 0.01  # of a batch's time: a wait that is not worth a deeper buffer
+ENOUGH = 0.01  # of the time of a batch: a shorter wait does not justify a deeper buffer
 
 
 @dataclass(frozen=True)
 class CoupledPrediction:
-    """What a run lasts and why."""
+    """Duration of a run, and its terms."""
 
     placement: str
     simulating: int  # ranks
@@ -46,19 +46,19 @@ class CoupledPrediction:
     seconds: float
     produce: float  # s of a batch: p
     consume: float  # c
-    repeats: int  # training steps on a batch that was trained on before
-    terms: Mapping[str, float]  # s of the mean rank; they add up to `seconds`
+    repeats: int  # training steps on a batch that was used before
+    terms: Mapping[str, float]  # s of the mean rank; their sum is `seconds`
 
     @property
     def slower(self) -> str:
-        """The side that sets the pace; empty where both do, in turn."""
+        """The side that is the bottleneck; empty on shared ranks, where both take turns."""
         if self.placement == "shared":
             return ""
         return "simulation" if self.produce > self.consume else "training"
 
 
 def predict_coupled(workflow: Workflow, costs: Costs, ranks: int) -> CoupledPrediction:
-    """Return what a workflow takes on so many ranks. Raises SpecError where these are too few."""
+    """Return the prediction of a workflow on `ranks` ranks. Raises SpecError where these are too few."""
     simulation, training = sides_of(workflow, costs, ranks)
     p, c = simulation.paced(costs.jitter), training.paced(costs.jitter)
     n, depth = workflow.batches, workflow.coupling.depth
@@ -84,7 +84,7 @@ def predict_coupled(workflow: Workflow, costs: Costs, ranks: int) -> CoupledPred
 
 
 def waits(produce: float, consume: float, spread: float, depth: int) -> tuple[float, float]:
-    """Return the s that a batch makes (the training wait for samples, the simulation wait for room).
+    """Return the s per batch that (training waits for samples, the simulation waits for a buffer slot).
 
     produce, consume: s of a batch; spread: standard deviation of their difference, s; depth: of the buffer.
     """
@@ -99,20 +99,20 @@ def waits(produce: float, consume: float, spread: float, depth: int) -> tuple[fl
 
 
 def placements(workflow: Workflow, costs: Costs, ranks: int) -> list[CoupledPrediction]:
-    """Return every placement on so many ranks, the quickest first; shared before separate where both take as long."""
-    ways = [workflow.placed("shared")]
+    """Return every placement on `ranks` ranks, the fastest first; shared before separate at equal time."""
+    candidates = [workflow.placed("shared")]
     most = min(ranks - 1, workflow.simulation.grid)
-    ways += [workflow.placed("separate", simulating) for simulating in range(1, most + 1)]
+    candidates += [workflow.placed("separate", simulating) for simulating in range(1, most + 1)]
     found = [
-        predict_coupled(way, costs, ranks)
-        for way in ways
-        if way.coupling.placement == "separate" or ranks <= workflow.simulation.grid
+        predict_coupled(candidate, costs, ranks)
+        for candidate in candidates
+        if candidate.coupling.placement == "separate" or ranks <= workflow.simulation.grid
     ]
     return sorted(found, key=lambda one: one.seconds)
 
 
 def enough_depth(workflow: Workflow, costs: Costs, ranks: int) -> int:
-    """Return the least depth with which variation costs less than a hundredth of the time."""
+    """Return the least depth at which variation costs less than 1 % of the time."""
     simulation, training = sides_of(workflow, costs, ranks)
     p, c = simulation.paced(costs.jitter), training.paced(costs.jitter)
     spread = costs.jitter * (simulation.compute**2 + training.compute**2) ** 0.5
@@ -125,7 +125,7 @@ def enough_depth(workflow: Workflow, costs: Costs, ranks: int) -> int:
 def _terms(
     simulation: Side,
     training: Side,
-    paced: tuple[float, float],
+    periods: tuple[float, float],
     batches: tuple[int, int],
     waited: tuple[float, float],
     run: tuple[int, float],
@@ -133,8 +133,8 @@ def _terms(
     """Return the s of the mean rank by term."""
     ranks, seconds = run
     exchange = sum(
-        side.ranks * many * (pace - side.mean)
-        for side, many, pace in zip((simulation, training), batches, paced, strict=True)
+        side.ranks * count * (period - side.mean)
+        for side, count, period in zip((simulation, training), batches, periods, strict=True)
     )
     terms = {
         "simulate": simulation.ranks * batches[0] * simulation.mean / ranks,

@@ -1,4 +1,4 @@
-"""Published figures that follow from a definition alone: no machine is modelled, only arithmetic."""
+"""Published figures that follow from a definition: arithmetic, without a machine model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,18 +33,18 @@ def checkpoint_interval(cost: float, mtbf: float, order: str = "higher") -> Any:
 
 
 def training_share(cost: float, mtbf: float, restart: float) -> Any:
-    """Return the share of time that becomes training with the best interval (Daly 2006, complete model)."""
+    """Return the goodput at the best checkpoint interval (Daly 2006, complete model)."""
     price = Saving(size=0.0, written=0.0, blocked=cost, restart=restart)
     return goodput(best_interval(price, mtbf), price, mtbf)
 
 
 def file_operations(files: float, epochs: float) -> float:
-    """Return how often files are opened when each is read once an epoch."""
+    """Return how often files are opened when each is read once per epoch."""
     return files * epochs
 
 
 def listing_operations(directories: float, ranks: float) -> float:
-    """Return how often a directory is looked into when every rank looks into every one."""
+    """Return the number of directory listings when every rank lists every directory."""
     return directories * ranks
 
 
@@ -54,7 +54,7 @@ def file_size(size: float, files: float) -> float:
 
 
 def fed_step(records: int, record: float, files: int, batch: int, bandwidth: float) -> float:
-    """Return the seconds of the shortest step that storage of `bandwidth` B/s feeds without a wait.
+    """Return the seconds of the shortest step that storage of `bandwidth` B/s feeds without a stall.
 
     files of `records` records of `record` bytes each, `batch` of them a step (MLPerf Storage's workloads).
     """
@@ -78,12 +78,12 @@ def fed_step(records: int, record: float, files: int, batch: int, bandwidth: flo
 
 
 def gradient_bandwidth(bytes_moved: float, seconds: float) -> float:
-    """Return the B/s at which `bytes_moved` must travel to be done in `seconds` (Goyal et al. 2017, section 4)."""
+    """Return the B/s needed to transfer `bytes_moved` in `seconds` (Goyal et al. 2017, section 4)."""
     return bytes_moved / seconds
 
 
 def ring_bus_bandwidth(n: float, ranks: int, small: list[float], large: list[float]) -> float:
-    """Return the bus bandwidth in B/s of a ring whose alpha and beta meet two measured points.
+    """Return the bus bandwidth in B/s of a ring whose alpha and beta fit two measured points.
 
     small, large: [bytes, bus bandwidth in B/s] of a short and a long message.
     """
@@ -97,22 +97,22 @@ def ring_bus_bandwidth(n: float, ranks: int, small: list[float], large: list[flo
 
 
 def training_time(tokens: float, parameters: float, devices: float, rate: float) -> float:
-    """Return the seconds of a run at `rate` FLOP/s a device, recomputation counted (Narayanan et al. 2021, eq. 4)."""
+    """Return the seconds of a run at `rate` FLOP/s a device, with recomputation (Narayanan et al. 2021, eq. 4)."""
     return 8 * tokens * parameters / (devices * rate)
 
 
 def activation_fraction(model: str, tensor: int) -> float:
-    """Return what a layer keeps with sequence parallelism and selective recomputation, over without both.
+    """Return the activations of a layer with sequence parallelism and selective recomputation, over without both.
 
-    From the layers that a rank has (Korthikanti et al. 2022, section 4.4 and 5).
+    Computed from the layers of a rank (Korthikanti et al. 2022, section 4.4 and 5).
     """
-    plain = _kept_by_a_layer(model, {"tensor": tensor})
+    plain = _activation_bytes(model, {"tensor": tensor})
     both = {"tensor": tensor, "sequence_parallel": True, "recompute": "selective"}
-    return _kept_by_a_layer(model, both) / plain
+    return _activation_bytes(model, both) / plain
 
 
-def _kept_by_a_layer(model: str, strategy: dict[str, Any]) -> float:
-    """Return the bytes a sample that one block of a transformer keeps on a rank, in fp16."""
+def _activation_bytes(model: str, strategy: dict[str, Any]) -> float:
+    """Return the activation bytes per sample of one transformer block on a rank, in fp16."""
     run = read_experiment(
         {
             "model": {"name": model, "layers": 2},

@@ -1,4 +1,4 @@
-"""Energy of one step: devices busy and waiting, the hosts with their network, and the cooling."""
+"""Energy of one step: busy and idle devices, hosts with NICs, and cooling."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ def step_energy(
 ) -> dict[str, Any]:
     """Return joules by cause for one step of all devices.
 
-    busy: s of arithmetic; exposed: s of waiting for the network; step: s in all. Power is modelled,
+    busy: s of computation; exposed: s of exposed communication; step: s in total. Power is modeled,
     not measured: busy and idle watts of the device, the rest of the node (host, NICs, fans) at
-    node_power throughout, and (PUE - 1) on top for the building. A parameter server has a node and a
-    device of it, which computes `served` s for each device's gradient.
+    constant node_power, and (PUE - 1) on top for the building. A parameter server has a node with one
+    device, which computes `served` s for each device's gradient.
     """
     machine, devices, servers = experiment.machine, experiment.devices, experiment.servers
     device = machine.device
@@ -25,13 +25,13 @@ def step_energy(
         "hosts and NICs": experiment.strategy.nodes * machine.node_power * step,
     }
     if experiment.strategy.update == "asynchronous":
-        more = (device.busy_power - device.idle_power) * devices * served
-        standing = device.idle_power + machine.node_power
-        terms["parameter servers"] = servers * (more + standing * step)
+        dynamic = (device.busy_power - device.idle_power) * devices * served
+        static = device.idle_power + machine.node_power
+        terms["parameter servers"] = servers * (dynamic + static * step)
     terms["cooling and conversion"] = (machine.pue - 1) * sum(terms.values())
     return terms
 
 
 def facility_energy(device_hours: Any, watts: Any, pue: Any) -> Any:
-    """Return joules from device-hours at constant power: the definition that publications use."""
+    """Return joules from device-hours at constant power, as publications define it."""
     return device_hours * 3600 * watts * pue

@@ -1,4 +1,4 @@
-"""Every number opened: its formula, the inputs that went in, where they come from, where it holds."""
+"""Every number explained: its formula, inputs, their sources, its range of validity."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -18,9 +18,9 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 __all__ = ["Explanation", "explain"]
 
-# Beside the formula of computing, where paces were measured.
-PACED = (
-    "; layers of a kind whose pace was measured, and such updates: launch + FLOP / rate + bytes / bandwidth,"
+# Appended to the formula of computation, where rates of layers were measured.
+MEASURED = (
+    "; layers and updates of a kind with measured rates: launch + FLOP / rate + bytes / bandwidth,"
     " each product of backward likewise"
 )
 
@@ -86,40 +86,32 @@ def _compute(p: Breakdown) -> Explanation:
         "compute",
         show(float(p.compute), "s"),
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
-        " backward twice, plus the optimiser's update; scaled to the measured rate if there is one"
-        + (PACED if device.layers else ""),
+        " backward twice, plus the optimizer's update; scaled to the measured rate if there is one"
+        + (MEASURED if device.layers else ""),
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
-        "Kernels run one after another; no fusion, no Winograd or FFT convolution. Without a measured rate it is"
-        " an estimate, a third off in the median of published single-device rates and a factor of two at"
-        " worst; with one it is exact at that point."
+        "Kernels run serially; no fusion, no Winograd or FFT convolution. Without a measured rate this is"
+        " an estimate: its median error is a third of published single-device rates, its largest a factor of"
+        " two; with one it is exact at that point."
         + "".join(f" Note: {warning}" for warning in e.warnings),
     )
 
 
 def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
-    """Return what a calibration adds: which kinds have a pace of their own, what is beside and over all."""
+    """Return the inputs of a calibration: kinds of layers with measured rates, overhead of a pass, slowdown factor."""
     device = p.experiment.machine.device
-    met = {kind_of(layer) for layer in p.experiment.model.layers}
-    kinds = sorted({*met, p.experiment.strategy.optimizer} & {*device.layers})
+    present = {kind_of(layer) for layer in p.experiment.model.layers}
+    kinds = sorted({*present, p.experiment.strategy.optimizer} & {*device.layers})
     return [
-        ("kinds at a measured pace", ", ".join(kinds) or "none of this network", "calibration"),
-        (
-            "a pass outside the layers",
-            show(device.overhead, "s"),
-            source_of(p, "device", "overhead"),
-        ),
-        (
-            "computing over what these say",
-            f"{device.slowdown:.2f}",
-            source_of(p, "device", "slowdown"),
-        ),
+        ("kinds with measured rates", ", ".join(kinds) or "none of this network", "calibration"),
+        ("overhead of a pass", show(device.overhead, "s"), source_of(p, "device", "overhead")),
+        ("slowdown factor", f"{device.slowdown:.2f}", source_of(p, "device", "slowdown")),
     ]
 
 
 def _straggler(p: Breakdown) -> Explanation:
     e, jitter = p.experiment, p.experiment.machine.jitter
-    every, local = _meeting(p)
+    every, local = _local_steps(p)
     return Explanation(
         "waiting for the slowest",
         show(float(p.straggler_wait), "s"),
@@ -136,12 +128,12 @@ def _straggler(p: Breakdown) -> Explanation:
             *every,
         ),
         "Blom 1958 for m_p",
-        "Ranks vary independently and normally from step to step. A rank that is always slow is not in it.",
+        "Step times of ranks are independent and normally distributed. A persistent straggler is not modeled.",
     )
 
 
-def _meeting(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
-    """Return how many steps ranks take between two exchanges, as inputs, if their updates are local."""
+def _local_steps(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
+    """Return the number of steps between two exchanges, as inputs, and whether updates are local."""
     strategy = p.experiment.strategy
     local = strategy.update == "local"
     return [("local steps H", f"{strategy.local_steps}", "given")] * local, local
@@ -151,7 +143,7 @@ def _communication(p: Breakdown) -> Explanation:
     e, total = p.experiment, p.communication
     links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
     links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
-    every, local = _meeting(p)
+    every, local = _local_steps(p)
     inputs = [
         (
             "weights n" if local else "gradients n",
@@ -173,30 +165,30 @@ def _communication(p: Breakdown) -> Explanation:
     return Explanation(
         "communication",
         show(float(total.total), "s"),
-        f"for each bucket: {_allreduces(e)}; on two levels, node and network, as its file in lib_dlhpc/schedules has it"
+        f"for each bucket: {_allreduces(e)}; on two levels, node and network, see its file in lib_dlhpc/schedules"
         + ("; once in H steps, so a step has 1/H of it (Lin et al. 2020)" if local else ""),
         tuple(inputs),
         "named with the formula",
-        "Full-duplex links; nobody else on the network; the NICs of a node used together, also by a leader."
-        " Protocol switches of the library between short and long messages are not modelled.",
+        "Full-duplex links; no other traffic on the network; all NICs of a node in use, also by a leader."
+        " Protocol switches of the library (eager, rendezvous) are not modeled.",
     )
 
 
 def _allreduces(e: Experiment) -> str:
     """Return the formula of the allreduce that is named, or of those that are chosen for the buckets."""
     found = dict.fromkeys(allreduces(e).values())
-    told = "; or ".join(f"{one.label}: {one.formula}" for one in found) or "nothing"
-    return f"the cheapest for its size, {told}" if e.strategy.allreduce == AUTO else told
+    formulas = "; or ".join(f"{one.label}: {one.formula}" for one in found) or "nothing"
+    return f"the cheapest for its size, {formulas}" if e.strategy.allreduce == AUTO else formulas
 
 
 def _exposed(p: Breakdown) -> Explanation:
-    after = "the last of H updates" if _meeting(p)[1] else "backward"
+    after = "the last of H updates" if _local_steps(p)[1] else "backward"
     low, high = (float(bound) for bound in p.step_time_bounds)
     return Explanation(
         "exposed communication",
         show(float(p.exposed_communication), "s"),
-        "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket leaves when its last layer is"
-        " done and the one before has left"
+        "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket starts when its last layer and"
+        " the previous bucket are done"
         if p.experiment.overlaps
         else f"all of the communication: the exchange starts after {after}",
         (
@@ -216,11 +208,11 @@ def _memory(p: Breakdown) -> Explanation:
     return Explanation(
         "memory of one device",
         show(float(p.memory_total), "B"),
-        "sum of the terms; activations are the layer outputs kept for backward, ReLU and sums in place",
+        "sum of the terms; activations are the layer outputs stored for backward, ReLU and sums in place",
         (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
         "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
-        "No fragmentation and no recomputation. Parameter servers hold what an update needs, and not the"
-        " devices that train.",
+        "No fragmentation and no recomputation. Parameter servers, not devices, hold optimizer state and"
+        " master weights.",
     )
 
 
@@ -230,30 +222,30 @@ def _speedup(p: Breakdown) -> Explanation:
     return Explanation(
         "speed-up",
         f"{float(p.speedup):,.1f}",
-        "throughput over that of one device with the whole network: replicas × alone / step; efficiency = speed-up"
-        " / devices",
+        "throughput over that of one device with the unsplit network: replicas × single device / step;"
+        " efficiency = speed-up / devices",
         (
             ("replicas", f"{int(e.devices) // int(e.strategy.replica):,}", "devices / devices of a replica"),
             ("batch of a replica", f"{e.strategy.batch}", "given"),
-            ("one device alone takes", show(float(p.alone), "s"), "roofline of the whole network, for that batch"),
+            ("single device", show(float(p.single_device), "s"), "roofline of the unsplit network, for that batch"),
             ("step", show(float(p.step_time), "s"), "sum of the terms"),
             ("efficiency", f"{float(p.efficiency):.1%}", "computed"),
         ),
         "definition",
-        "The lone device never waits for data, for others or for checkpoints."
-        + " It may lack the memory for the whole network: then nobody can measure this." * split,
+        "The single device never waits for data, other devices or checkpoints."
+        + " It may lack the memory for the unsplit network: then this cannot be measured." * split,
     )  # fmt: skip
 
 
 def _energy(p: Breakdown) -> Explanation:
     device = p.experiment.machine.device
-    whole = sum(p.energy.values())
+    total = sum(p.energy.values())
     shares = tuple(
-        (name, f"{float(joules / whole) if whole else 0.0:.1%}", "computed")
+        (name, f"{float(joules / total) if total else 0.0:.1%}", "computed")
         for name, joules in p.energy.items()
     )
     return Explanation(
-        "energy to train (modelled)",
+        "energy to train (modeled)",
         show(float(p.energy_to_train), "J"),
         "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps;"
         " parameter servers count as nodes with a device each",
@@ -269,7 +261,7 @@ def _energy(p: Breakdown) -> Explanation:
             *shares,
         ),
         "definition; Strubell et al. 2019 for PUE",
-        "Two power levels a device, and idle power for all waiting: ranks that spin draw more. Switches"
+        "Two power levels per device, idle power during all waits: ranks that busy-wait draw more. Switches"
         " outside the nodes are not counted.",
     )
 
@@ -279,23 +271,23 @@ def _time(p: Breakdown) -> Explanation:
     return Explanation(
         "time to train",
         show(float(p.time_to_train), "s"),
-        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last of which may be short",
+        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last with the remainder",
         (
-            ("samples", f"{int(e.dataset.trained):,}", "data set, less what is kept for tests"),
+            ("samples", f"{int(e.dataset.trained):,}", "data set without the test set"),
             ("epochs", f"{e.run.epochs:g}", "given"),
             ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
             ("step", show(float(p.step_time), "s"), "sum of the terms above"),
             ("start", show(float(p.start_time), "s"), _starts_with(e)),
         ),
         "definition",
-        "The epochs suffice at this batch: large batches, stale gradients and local steps may need more of them"
-        " or a tuned rate. No validation passes. No failures: these are told apart, where machine.node_mtbf"
-        " is known.",
+        "The epochs suffice at this batch: large batches, stale gradients and local steps may need more epochs"
+        " or a tuned learning rate. No validation passes. No failures: these are listed separately, where"
+        " machine.node_mtbf is known.",
     )
 
 
 def _starts_with(e: Experiment) -> str:
-    """Say what is done before the first step."""
+    """Return in words what precedes the first step."""
     if e.storage.access == "stage":
         return "every node copies the data set, then every device lists every directory"
     if e.storage.access == "cooperative":

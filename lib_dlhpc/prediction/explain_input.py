@@ -1,4 +1,4 @@
-"""Input, opened: what each limit allows, which of them holds, and what a reader does all day."""
+"""Input explained: the rate of each limit, the bottleneck, and the time of a reader by operation."""
 
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.prediction.breakdown import Breakdown
@@ -8,8 +8,8 @@ from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 FORMULA = (
-    "max(0, fetch - step); fetch = global batch / the least of what metadata servers, storage bandwidth,"
-    " network cards, readers and batches ahead allow"
+    "max(0, fetch - step); fetch = global batch / the lowest rate of metadata servers, storage bandwidth,"
+    " NICs, readers and prefetched batches"
 )
 TIER = (
     ("read bandwidth", "bandwidth", "B/s"),
@@ -22,7 +22,7 @@ TIER = (
 
 
 def explain_input(p: Breakdown) -> Explanation:
-    """Return the explanation of a scalar prediction's input stall, with what every limit allows."""
+    """Return the explanation of a scalar prediction's input stall, with the rate of every limit."""
     e = p.experiment
     inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
     if e.storage.tier:
@@ -35,9 +35,9 @@ def explain_input(p: Breakdown) -> Explanation:
         tuple(inputs),
         "bottleneck analysis (Denning & Buzen 1978); FanStore (Zhang et al. 2018) for metadata operations and"
         " remote reads",
-        "Prefetch hides all it can, and nothing varies: what a queue adds, the simulator has. Samples are read in"
-        " a fresh random order in each epoch; a cache is empty in the first and finds the cached share in"
-        " the others, the most there is without knowing the order in advance.",
+        "Prefetch hides as much as possible, and nothing varies: the simulator adds queueing. Samples are read in"
+        " a new random order in each epoch; a cache is empty in the first, and its hit rate is the cached share in"
+        " the others, the most that is possible without knowing the order in advance.",
     )
 
 
@@ -60,7 +60,7 @@ def _samples(p: Breakdown) -> list[tuple[str, str, str]]:
 
 
 def _tier(p: Breakdown) -> list[tuple[str, str, str]]:
-    """Return what is known of the tier that is read from; what no sample meets is left out."""
+    """Return the parameters of the tier that is read, without those that have no effect."""
     tier = costs.read_tier(p.experiment)
     return [
         (
@@ -84,7 +84,7 @@ def _limits(found: Reading) -> list[tuple[str, str, str]]:
         (
             f"allowed by {name}",
             f"{format_plain(float(rate))} samples/s",
-            "the least: THE LIMIT" if name == found.limit else "computed",
+            "the lowest: THE LIMIT" if name == found.limit else "computed",
         )
         for name, rate in found.rates.items()
         if rate < float("inf")

@@ -6,7 +6,7 @@ from lib_dlhpc.costs.groups import group_network
 from lib_dlhpc.layout import parts, sizes, stage_ends
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
-from lib_dlhpc.prediction.pipelined import under_way
+from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec.strategy import AUTO
 from lib_dlhpc.spec.units import format_quantity as show
@@ -48,7 +48,7 @@ SOURCES = {
 
 def explain_split(p: Breakdown) -> list[Explanation]:
     """Return what is particular to a scalar prediction of a split network, in the order of a step."""
-    found = [_again(p)] if float(p.made_again) else []
+    found = [_again(p)] if float(p.recomputation) else []
     if int(p.experiment.strategy.pipeline) > 1:
         found.append(_bubble(p))
     found += [_messages(p, kind) for kind in FORMULAS if float(p.messages[kind].total) > 0]
@@ -140,7 +140,7 @@ def _again(p: Breakdown) -> Explanation:
     strategy = p.experiment.strategy
     return Explanation(
         "made again",
-        show(float(p.made_again), "s"),
+        show(float(p.recomputation), "s"),
         "forward passes of the segments whose activations are not kept, once more; in backward",
         (("recompute", strategy.recompute, "given"),),
         "Chen et al. 2016; Korthikanti et al. 2022 (attention alone)",
@@ -177,7 +177,7 @@ def _memory(p: Breakdown) -> Explanation:
     e = p.experiment
     strategy = e.strategy
     fullest = max(p.moments, key=lambda moment: moment.total)
-    passes = under_way(
+    passes = in_flight(
         fullest.rank,
         int(strategy.pipeline),
         int(strategy.microbatches),

@@ -33,8 +33,8 @@ class Step:
     """Seconds of a step, mean of the ranks; messages and their exposed part by kind."""
 
     forward: float
-    backward: float  # what is made again included
-    again: float
+    backward: float  # recomputation included
+    recomputation: float
     update: float
     waiting: float
     messages: dict[str, Cost]
@@ -91,9 +91,9 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     talking = pipeline_time(ranks, many, strategy.schedule, chunks)
     mean = 1 / len(worst)
     every = [cost for rank in worst for cost in rank]
-    forward, backward, again = (
+    forward, backward, recomputation = (
         many * mean * sum(getattr(cost, name) for cost in every)
-        for name in ("forward", "backward", "again")
+        for name in ("forward", "backward", "recomputation")
     )
     messages, exposed = dict.fromkeys(KINDS, groups.NOTHING), dict.fromkeys(KINDS, 0.0)
     for cost in every:
@@ -109,7 +109,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     sent = _sent(experiment, chains[0], batch).times(2 * many * mean)
     messages["pipeline"] += sent
     exposed["pipeline"] += talking - alone
-    inside = forward + backward + again + sum(exposed.values()) - exposed["pipeline"]
+    inside = forward + backward + recomputation + sum(exposed.values()) - exposed["pipeline"]
     bubble = alone - inside if size.pipeline > 1 else 0.0
     update = scale * max(_update(experiment, rank_model(rank)) for rank in chains[0])
     for kind, each in (
@@ -119,10 +119,14 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     ):
         messages[kind] += each.cost
         exposed[kind] += each.exposed
-    longest = many * max(sum(c.forward + c.backward + c.again for c in rank) for rank in worst)
+    longest = many * max(
+        sum(c.forward + c.backward + c.recomputation for c in rank) for rank in worst
+    )
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
     waiting = (slowest - 1) * (longest + update)
-    return Step(forward, backward + again, again, update, waiting, messages, exposed, bubble)
+    return Step(
+        forward, backward + recomputation, recomputation, update, waiting, messages, exposed, bubble
+    )
 
 
 @lru_cache(maxsize=256)

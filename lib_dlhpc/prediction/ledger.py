@@ -1,7 +1,7 @@
 """What each rank of a split network holds, at each moment of a step that may be its peak.
 
 A rank holds its part of weights, gradients and optimiser state, split further by ZeRO; what the microbatches
-under way keep for their backward passes (pipelined.under_way, kept.py); what one pass needs beside; and
+under way keep for their backward passes (pipelined.in_flight, kept.py); what one pass needs beside; and
 buffers for messages. Offloaded, only the layer at hand and the one under way from or to its place of waiting
 are on the device. Fragmentation is not modelled.
 """
@@ -17,8 +17,8 @@ from lib_dlhpc.costs.kept import AT_ONCE, backward_extra, kept_bytes, near_bytes
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
-from lib_dlhpc.prediction.pipelined import before_backward, under_way
-from lib_dlhpc.schedules.halves import PIECE
+from lib_dlhpc.prediction.pipelined import before_backward, in_flight
+from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -42,7 +42,7 @@ class Moment:
     rank: int  # its place in the pipeline
     when: str
     terms: dict[str, float]
-    elsewhere: float = 0.0  # offloaded bytes of this rank
+    offloaded: float = 0.0  # offloaded bytes of this rank
 
     @property
     def total(self) -> float:
@@ -83,7 +83,7 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     strategy, held = experiment.strategy, chain[rank]
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
     size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
-    passes = under_way(rank, len(chain), many, strategy.schedule, chunks)
+    passes = in_flight(rank, len(chain), many, strategy.schedule, chunks)
     out = strategy.offload != "none"
     each = np.array([kept_bytes(part, size, strategy.recompute, out) for part in held])
     beside = np.array([backward_extra(part, size, strategy.recompute, out) for part in held])

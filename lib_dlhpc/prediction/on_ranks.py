@@ -60,7 +60,7 @@ def check_fits(experiment: Experiment) -> float:
     return most
 
 
-def beside(
+def result_lines(
     experiment: Experiment,
     predicted: float,
     result: Mapping[str, Any],

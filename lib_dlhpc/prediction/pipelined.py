@@ -47,7 +47,7 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
     return _one_by_one(ranks, microbatches)
 
 
-def under_way(rank: int, ranks: int, microbatches: int, schedule: str, chunks: int = 1) -> int:
+def in_flight(rank: int, ranks: int, microbatches: int, schedule: str, chunks: int = 1) -> int:
     """Return how many passes of one chunk a rank keeps at most: microbatches times chunks."""
     if schedule == "gpipe":
         return microbatches

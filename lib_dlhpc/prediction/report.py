@@ -8,8 +8,8 @@ import numpy as np
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
-from lib_dlhpc.prediction.void import without_effect
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_plain
@@ -162,7 +162,7 @@ def _held_up(prediction: Breakdown, kind: str) -> bool:
     return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
 
 
-def ways_text(search: Search) -> str:
+def configurations_text(search: Search) -> str:
     """Return the quickest configurations that a search has found to fit, one a line, and what it left out."""
     found = search.ordered()
     ways = found[:3]

@@ -51,7 +51,7 @@ def with_each_microbatch(
     for part, cost in zip(held, costs, strict=True):
         ahead, back = sharded(experiment, part.model, cost)
         there = there.and_(_late(experiment, ahead, cost.ahead, cost.forward))
-        home = home.and_(_late(experiment, back, cost.back, cost.backward + cost.again))
+        home = home.and_(_late(experiment, back, cost.back, cost.backward + cost.recomputation))
     return there, home
 
 

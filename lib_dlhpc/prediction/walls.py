@@ -61,7 +61,7 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
 
 
 def _offload_wall(prediction: "Breakdown") -> list[str]:
-    needed, room = prediction.offloaded, prediction.room_elsewhere
+    needed, room = prediction.offloaded, prediction.offload_capacity
     if needed <= room:
         return []
     strategy = prediction.experiment.strategy

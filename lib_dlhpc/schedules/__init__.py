@@ -1,28 +1,28 @@
-"""Who sends what to whom: an algorithm is written once, as rounds of messages.
+"""Communication schedules: each algorithm is written once, as rounds of messages.
 
 rounds.py       Round, Schedule, messages: the data
 algorithms.py   ALGORITHMS by name; schedule(algorithm, ranks, elements)
-algorithm.py    Algorithm: the record of one: rounds, closed form, words, options
-choice.py       which one a library would choose for a size and a network
-network.py      the two levels that closed forms are of; Cost
-compose.py      then, beside, within: schedules from schedules
+algorithm.py    Algorithm: the record of one: rounds, closed form, label, options
+choice.py       algorithm selection by size and network, as in MPI and NCCL
+network.py      the two-level network of the closed forms; Cost
+compose.py      then, beside, within: composition of schedules
 rings.py        ring: allreduce, reduce-scatter, allgather
 doubling.py     recursive doubling, Rabenseifner
 trees.py        binomial trees, van de Geijn's broadcast, a chain
-double_tree.py  two binary trees at once
+double_tree.py  double binary tree
 hierarchy.py    hierarchical, 2-D torus
 levels.py       reduce-scatter and allgather level by level
 all_to_all.py   all-to-all level by level
 exchange.py     parameter server, all-to-all, Bruck's allgather, halos
-goals.py        what each collective is to achieve
-checks.py       ProofError; messages between ranks and elements that exist
-faults.py       what can be wrong, in words
-proof.py        prove(schedule): every contribution exactly once, or a ProofError that says where not
+goals.py        the postcondition of each collective
+checks.py       ProofError; range checks of ranks and elements
+faults.py       error messages of the proof
+proof.py        prove(schedule): every contribution arrives exactly once, or ProofError
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
-execute.py      execute(schedule, comm, buffer): for real, with MPI
-halves.py       reduce-scatter and allgather by a ring, of arrays that lie anywhere
+execute.py      execute(schedule, comm, buffer): over MPI
+ring_collectives.py   ring reduce-scatter and allgather of non-contiguous arrays
 pipeline.py     GPipe, 1F1B, interleaved 1F1B as streams of instructions
-pipeline_proof.py   their proof, timetable, bubble
+pipeline_proof.py   their proof, timeline and bubble
 
 A new algorithm is one function that yields rounds:
 
@@ -32,7 +32,7 @@ A new algorithm is one function that yields rounds:
 
     prove(schedule(everyone_to_everyone, ranks=4, elements=100))
 
-That one fails, and the error says why: ranks pass on what they were given, so it arrives twice.
+This one fails with the reason: ranks forward data that they received, so contributions arrive twice.
 """
 
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule

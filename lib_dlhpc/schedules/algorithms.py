@@ -18,7 +18,7 @@ from lib_dlhpc.spec.strategy import ALLREDUCES
 
 
 class _Allreduces(Mapping[str, Algorithm]):
-    """The records of those that strategy.allreduce may name."""
+    """The records that strategy.allreduce may name."""
 
     def __getitem__(self, name: str) -> Algorithm:
         return _record(ALLREDUCES[name])
@@ -77,9 +77,9 @@ def schedule(
 ) -> Schedule:
     """Return the Schedule of `algorithm`, a name in ALGORITHMS or your own `def f(ranks, elements)`.
 
-    ranks: at least 1. elements: of the buffer each rank has, at least 0. goal: what your own is for,
-    a key of COLLECTIVES (default: allreduce). options: whatever else the algorithm takes, such as
-    root, node_size, segments. Raises SpecError for what is not legal, with what is.
+    ranks: at least 1. elements: of the buffer on each rank, at least 0. goal: of your own function,
+    a key of COLLECTIVES (default: allreduce). options: other options of the algorithm, such as
+    root, node_size, segments. Raises SpecError, which names the legal values.
     """
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
@@ -105,7 +105,7 @@ def schedule(
     if options:
         next(
             iter(function(p, n, **options)), None
-        )  # a wrong value shows here, not at the first reader
+        )  # a wrong value raises here, not at the first use
     return Schedule(
         name, p, n, lambda: function(p, n, **options), goal, MappingProxyType(dict(options))
     )

@@ -1,8 +1,8 @@
-"""All-to-all level by level: first to the rank of one's own node with the target's place, then between like ranks.
+"""All-to-all level by level: inside a node to the target's local rank, then between ranks of equal local rank.
 
-N blocks for the same place in other nodes travel inside a node as one message, and g blocks for the same node between
-nodes, so that a rank meets g-1 + N-1 others in place of g N - 1. On a level either everyone sends to everyone, or
-blocks hop 1, 2, 4 ... places on (Bruck et al. 1997): ceil(lg p) steps, in each of which half of the blocks move.
+Inside a node, the N blocks for one local rank form one message; between nodes, the g blocks for one node do. So a
+rank has g-1 + N-1 partners in place of g N - 1. A level runs either pairwise exchanges, or blocks hop 1, 2, 4 ...
+ranks (Bruck et al. 1997): ceil(lg p) steps, in each of which half of the blocks move.
 The buffer is the p x p matrix of blocks of `pairwise_all_to_all`. Source of the levels: Rajbhandari et al.,
 "DeepSpeed-MoE" (2022), section 5.3 (hierarchical all-to-all).
 """
@@ -21,7 +21,7 @@ from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
 
 def hierarchical_all_to_all(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """All-to-all: everyone with everyone in each node, then with the like ranks of all nodes.
+    """All-to-all: pairwise in each node, then pairwise between ranks of equal local rank.
 
     (g-1) a_in + (N-1) a_out + n/p ((g-1)/g b_in + (N-1)/N g b_out).
     """
@@ -29,7 +29,7 @@ def hierarchical_all_to_all(ranks: int, elements: int, node_size: int = 1) -> It
 
 
 def bruck_all_to_all(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """All-to-all: blocks hop 1, 2, 4 ... places on in each node, then nodes on; for small blocks.
+    """All-to-all: blocks hop 1, 2, 4 ... ranks in each node, then nodes; for small blocks.
 
     ceil(lg g) a_in + ceil(lg N) a_out + n/p (about lg(g)/2 b_in + lg(N)/2 g b_out).
     """
@@ -52,7 +52,7 @@ def _levels(ranks: int, elements: int, node_size: int, hops: bool) -> Iterator[R
 
 
 def _steps(distance: Ints, ranks: int, hops: bool) -> Iterator[Ints]:
-    """Yield by how many ranks each block moves in each step on a level."""
+    """Yield the number of ranks by which each block moves in each step on a level."""
     if hops:
         yield from (distance & 2**k for k in range((ranks - 1).bit_length()))
     else:
@@ -65,7 +65,7 @@ def _moved(source: Ints, target: Ints, cut: Ints) -> Iterator[Round]:
 
 
 def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
-    """Everyone sends to everyone; what stays in a node and what leaves it go at once."""
+    """Pairwise exchanges; traffic inside and between nodes overlaps."""
     near, far = net.inner.ranks, net.outer.ranks
     ranks = near * far
     own = n / ranks
@@ -84,7 +84,7 @@ def hierarchical_all_to_all_cost(n: Array, net: Network) -> Cost:
 
 
 def bruck_all_to_all_cost(n: Array, net: Network) -> Cost:
-    """The same with hops of 1, 2, 4 ... places on each level."""
+    """One level after the other, with hops of 1, 2, 4 ... ranks."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     near = _hopped(g, lambda distance: 1.0)
     far = _hopped(nodes, net.congestion) * g
@@ -93,7 +93,7 @@ def bruck_all_to_all_cost(n: Array, net: Network) -> Cost:
 
 
 def _hopped(ranks: Array, congestion: Any) -> Array:
-    """Return the blocks that a rank sends on a level in all steps, over the number of its ranks."""
+    """Return the blocks that a rank sends on a level in all steps, over the ranks of the level."""
     total: Array = 0.0 * ranks
     for k in range(int(np.max(depth(ranks)))):
         whole, rest = np.divmod(

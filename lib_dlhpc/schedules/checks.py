@@ -1,4 +1,4 @@
-"""What must be true of a schedule before anyone follows it: its ranks and elements exist, and it ends."""
+"""Checks of a schedule before it is used: valid ranks and elements, and a bounded number of rounds."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ MOST_ROUNDS = 20_000
 
 
 class ProofError(SpecError):
-    """A schedule that does not do what it is for.
+    """A schedule that does not achieve its goal.
 
-    rank and elements (first, one after the last): where it shows. round: where it first went wrong,
-    None if it is something that never happens.
+    rank and elements (first, one past the last): where the fault appears. round: of the first fault,
+    None for a missing message.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class ProofError(SpecError):
 
 
 def checked(schedule: Schedule) -> list[Round]:
-    """Return the rounds; refuse what is none, and a loop that does not end."""
+    """Return the rounds; reject invalid ones, and infinite loops."""
     rounds: list[Round] = []
     try:
         for part in schedule.rounds():
@@ -45,7 +45,7 @@ def checked(schedule: Schedule) -> list[Round]:
 
 
 def _check_places(part: Round, number: int, schedule: Schedule) -> None:
-    """Refuse messages between ranks or elements that do not exist."""
+    """Reject messages with ranks or elements out of range."""
     p, n = schedule.ranks, schedule.elements
     lengths = {len(array) for array in part.arrays}
     if len(lengths) > 1:
@@ -62,7 +62,7 @@ def _check_places(part: Round, number: int, schedule: Schedule) -> None:
     for name, rank in (("source", part.source), ("target", part.target)):
         for i in np.flatnonzero((rank < 0) | (rank >= p))[:1]:
             raise ProofError(
-                f"Round {number}: {name} {rank[i]} of message {i} is no rank; there are ranks 0 to {p - 1}.",
+                f"Round {number}: {name} {rank[i]} of message {i} is out of range; legal: ranks 0 to {p - 1}.",
                 int(rank[i]),
                 round=number,
             )

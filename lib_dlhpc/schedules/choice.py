@@ -1,9 +1,9 @@
-"""What a library would choose: the cheapest known algorithm for a collective's size and network.
+"""Algorithm selection: the cheapest known algorithm for a collective's size and network.
 
-Libraries choose by size and number of ranks, by tables or models of their own (Thakur, Rabenseifner & Gropp 2005,
-section 4; NCCL's tuning model); here it is by the closed forms. Not modelled: protocols within a message (NCCL's LL,
-LL128 and Simple, MPI's eager and rendezvous), chunks that are on two levels at once, and NCCL before 2.23, which has
-rings alone for reduce-scatter and allgather between nodes.
+Libraries select by size and number of ranks, from tables or models (Thakur, Rabenseifner & Gropp 2005, section 4;
+NCCL's tuning model); here the closed forms decide. Not modeled: protocols within a message (NCCL's LL, LL128 and
+Simple, MPI's eager and rendezvous), chunks pipelined over both levels, and NCCL before 2.23, which has only rings
+for reduce-scatter and allgather between nodes.
 """
 
 from typing import Any
@@ -18,22 +18,22 @@ from lib_dlhpc.spec.strategy import AUTO
 
 
 def candidates(goal: str, name: str = AUTO) -> list[Algorithm]:
-    """Return what "auto" chooses from for a collective, or the one that is named.
+    """Return the algorithms among which "auto" selects, or the named one.
 
-    goal: allreduce, reduce_scatter, allgather or all_to_all. name: of an allreduce; of ZeRO's two, the half of it,
-    where it consists of such.
+    goal: allreduce, reduce_scatter, allgather or all_to_all. name: an allreduce; for a reduce-scatter or allgather,
+    its phase is returned, if it is composed of them.
     """
     if name != AUTO:
         named = ALGORITHMS[name]
         if goal == "allreduce":
             return [named]
-        if named.halves is not None and goal in ("reduce_scatter", "allgather"):
-            return [ALGORITHMS[named.halves[goal == "allgather"]]]
+        if named.phases is not None and goal in ("reduce_scatter", "allgather"):
+            return [ALGORITHMS[named.phases[goal == "allgather"]]]
     return [one for one in COLLECTIVES[goal].values() if one.library and one.cost is not None]
 
 
 def chosen(goal: str, n: float, net: Network, name: str = AUTO) -> Algorithm:
-    """Return the algorithm of one collective of n bytes; the first of those that cost the same."""
+    """Return the algorithm of one collective of n bytes; the first of equally cheap ones."""
     found = candidates(goal, name)
     return (
         found[0] if len(found) == 1 else min(found, key=lambda one: float(one.priced(n, net).total))
@@ -45,17 +45,17 @@ def plan(
 ) -> Schedule:
     """Return the schedule of one collective of n bytes among `ranks` ranks.
 
-    elements: by default as few as cut evenly into all blocks, so that one schedule serves all sizes for which the
-    same algorithm is chosen.
+    elements: default, the fewest that divide evenly into all blocks, so that one schedule serves all sizes with the
+    same algorithm.
     """
     record, even = chosen(goal, n, net, name), ranks << (ranks.bit_length() - 1)
     options = record.on_nodes(ranks, int(net.inner.ranks))
-    many = even if elements is None else elements
-    return schedule(record.name, ranks, many, **options)
+    count = even if elements is None else elements
+    return schedule(record.name, ranks, count, **options)
 
 
 def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
-    """Return the cost of a collective of n bytes, by the algorithm that is chosen for each entry of an array."""
+    """Return the cost of a collective of n bytes; an array selects an algorithm for each entry."""
     costs = [one.priced(n, net) for one in candidates(goal, name)]
     if len(costs) == 1:
         return costs[0]

@@ -1,6 +1,6 @@
-"""Schedules from schedules: one after another, side by side, inside a part of the ranks and elements.
+"""Composition of schedules: in sequence, concurrently, on a subset of ranks and elements.
 
-All three take and give streams of rounds, so an algorithm is put together with `yield from`:
+All three take and return streams of rounds, so an algorithm is composed with `yield from`:
 
     yield from then(reduce_scatter(p, n), within(ring(q, m), members, offset), allgather(p, n))
 """
@@ -21,17 +21,17 @@ def then(*streams: Rounds) -> Iterator[Round]:
 
 
 def beside(*streams: Rounds) -> Iterator[Round]:
-    """Yield rounds that hold the messages of all streams: they run at the same time, on different ranks."""
-    nothing = as_round([])
-    for together in zip_longest(*streams, fillvalue=nothing):
-        rounds = [as_round(value) for value in together]
+    """Yield rounds with the messages of all streams, which run concurrently on different ranks."""
+    empty = as_round([])
+    for concurrent in zip_longest(*streams, fillvalue=empty):
+        rounds = [as_round(value) for value in concurrent]
         yield messages(*map(np.concatenate, zip(*[part.arrays for part in rounds], strict=True)))
 
 
 def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Round]:
-    """Yield the rounds of `stream` played by `members`, on the part of the buffer from `offset` on.
+    """Yield the rounds of `stream` mapped to the ranks `members`, and to the buffer from `offset` on.
 
-    members: the rank that plays 0, 1, 2 ...; with several rows, each row plays at the same time.
+    members: the ranks in the roles of 0, 1, 2 ...; the rows of a matrix run concurrently.
     """
     rows = np.atleast_2d(np.asarray(members, dtype=np.int64))
     for value in stream:

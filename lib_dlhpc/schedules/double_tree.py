@@ -1,4 +1,4 @@
-"""Double binary tree: two trees carry half the buffer each, and a rank that works in one is a leaf in the other.
+"""Double binary tree: each tree carries half the buffer; inner nodes of one are leaves of the other.
 
 Source: Sanders, Speck & Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
 (2009), sections 2 and 3.
@@ -14,7 +14,7 @@ from lib_dlhpc.schedules.rounds import Round, messages
 
 
 class Edge(NamedTuple):
-    """A child and its parent in tree 0 or 1; `height` is the child's."""
+    """An edge from child to parent in tree 0 or 1; `height` is the child's."""
 
     tree: int
     child: int
@@ -26,16 +26,16 @@ def double_binary_tree(ranks: int, elements: int, segments: int = 8) -> Iterator
     """Allreduce: reduce up both trees in s segments, then broadcast down both.
 
     About 4 (lg p + s) alpha + 2 (1 + lg p / s) n beta + (1 + lg p / s) n gamma: with many segments
-    the bandwidth of a ring, at a latency that grows with lg p only. At most n/2 segments are made.
+    the bandwidth of a ring, at a latency that grows with lg p only. At most n/2 segments.
     """
-    many = max(1, min(segments, elements // 2))
-    cut = cuts(elements, 2 * many)
-    # A child at height h sends segment k up at step 2 (h + k) + side: both children's parts are
-    # there when the parent, higher up, sends its own; a parent hears its children in turn.
+    per_tree = max(1, min(segments, elements // 2))
+    cut = cuts(elements, 2 * per_tree)
+    # A child at height h sends segment k up at step 2 (h + k) + side: a parent receives from its
+    # children alternately, and has both segments before it sends its own.
     up: dict[int, list[tuple[Edge, int]]] = defaultdict(list)
-    for edge, side in _two_coloured(_edges(ranks)).items():
-        for k in range(many):
-            up[2 * (edge.height + k) + side].append((edge, edge.tree * many + k))
+    for edge, side in _two_colored(_edges(ranks)).items():
+        for k in range(per_tree):
+            up[2 * (edge.height + k) + side].append((edge, edge.tree * per_tree + k))
     for step in sorted(up):
         child, parent, segment = _columns(up[step])
         yield messages(child, parent, cut[segment], cut[1:][segment] - cut[segment], True)
@@ -50,7 +50,7 @@ def _columns(sends: list[tuple[Edge, int]]) -> tuple[list[int], list[int], list[
 
 
 def _edges(ranks: int) -> list[Edge]:
-    """Both trees: positions 1 .. p in order, odd ones are leaves; the second is the first moved by one rank."""
+    """Both trees: positions 1 .. p in order, odd ones are leaves; the second is the first shifted by one rank."""
     edges = []
     for position in range(1, ranks + 1):
         height = (position & -position).bit_length() - 1
@@ -63,36 +63,36 @@ def _edges(ranks: int) -> list[Edge]:
 
 
 def _parent(position: int, ranks: int) -> int:
-    """The position above in the in-order tree of 1 .. ranks, 0 for the root, the largest power of two."""
+    """The parent in the in-order tree of 1 .. ranks; 0 for the root, the largest power of two."""
     if position == 1 << (ranks.bit_length() - 1):
         return 0
     while True:
         bit = position & -position
         position = (position & ~bit) | (bit << 1)
-        if position <= ranks:  # else that rank does not exist: its own parent takes its place
+        if position <= ranks:  # else that rank does not exist: use its parent
             return position
 
 
-def _two_coloured(edges: list[Edge]) -> dict[Edge, int]:
-    """Give each edge step parity 0 or 1: a parent's two children differ, and so do a child's two parents.
+def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
+    """Assign step parity 0 or 1 to each edge: a parent's two children differ, and so do a child's two parents.
 
-    Each rule pairs edges up, so the pairs form paths and even cycles, and those have two colours.
+    Each rule pairs edges, so the pairs form paths and even cycles, which are two-colorable.
     """
     sibling: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     own: dict[int, list[Edge]] = defaultdict(list)
     for edge in edges:
         sibling[edge.tree, edge.parent].append(edge)
         own[edge.child].append(edge)
-    colour: dict[Edge, int] = {}
+    color: dict[Edge, int] = {}
     for start in edges:
         open_ = [(start, 0)]
         while open_:
             edge, side = open_.pop()
-            if edge not in colour:
-                colour[edge] = side
+            if edge not in color:
+                color[edge] = side
                 near = sibling[edge.tree, edge.parent] + own[edge.child]
                 open_ += [(other, 1 - side) for other in near if other != edge]
-    return colour
+    return color
 
 
 DOUBLE_BINARY_TREE = Algorithm(

@@ -1,6 +1,6 @@
 """Partners 1, 2, 4 ... ranks away: recursive doubling, and Rabenseifner's halving and doubling.
 
-q = floor(lg p). Ranks beyond 2^q fold into a neighbour before and are told the result after. Source:
+q = floor(lg p). Ranks beyond 2^q fold into a neighbor first and receive the result last. Source:
 Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH" (2005),
 section 4.5.
 """
@@ -21,7 +21,7 @@ def recursive_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterato
     """Allreduce: exchange everything with the partner 1, 2, 4 ... ranks away.
 
     lg p (alpha + n beta + n gamma); with folding, 2 alpha + 2 n beta + n gamma more. node_size: ranks
-    fold and double inside each node first, then each with its like in the other nodes.
+    fold and double inside each node first, then between ranks of equal local rank.
     """
     nodes = node_grid(ranks, node_size)
     for group in (nodes, nodes.T):
@@ -32,10 +32,10 @@ def recursive_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterato
 
 
 def rabenseifner(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Allreduce: reduce-scatter by recursive halving, nearest partner first, then the way back.
+    """Allreduce: reduce-scatter by recursive halving, nearest partner first, then allgather in reverse order.
 
     2 lg p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma; with folding, 2 alpha + 2 n beta + n gamma more.
-    node_size: ranks fold and halve inside each node first, then each with its like in the other nodes.
+    node_size: ranks fold and halve inside each node first, then between ranks of equal local rank.
     """
     nodes = node_grid(ranks, node_size)
     core, surplus, host = _fold(node_size)
@@ -53,7 +53,7 @@ def rabenseifner(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
 
 
 def node_grid(ranks: int, node_size: int) -> Ints:
-    """Return the ranks of each node, a row a node. Raises SpecError if they do not fill whole nodes."""
+    """Return the ranks of each node, one row per node. Raises SpecError unless nodes are complete."""
     if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
         raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
     if ranks % node_size:
@@ -68,42 +68,42 @@ def _doubling(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def _halving(ranks: int, elements: int) -> Iterator[Round]:
-    """Reduce-scatter: give half of what you work on to the partner, keep the other half."""
+    """Reduce-scatter: send half of the active blocks to the partner, retain the other half."""
     rank = np.arange(ranks)
     for distance, _, (offset, count) in _halves(ranks, elements):
         yield messages(rank, rank ^ distance, offset, count, True)
 
 
 def _doubling_back(ranks: int, elements: int) -> Iterator[Round]:
-    """Allgather: the way back, give what you kept."""
+    """Allgather: the reverse of `_halving`; send the retained half."""
     rank = np.arange(ranks)
     for distance, (offset, count), _ in reversed(_halves(ranks, elements)):
         yield messages(rank, rank ^ distance, offset, count, False)
 
 
 def _own_block(ranks: int, elements: int) -> tuple[Ints, Ints]:
-    """Offset and count of what each rank has after halving."""
+    """Offset and count of the block of each rank after halving."""
     halves = _halves(ranks, elements)
     return halves[-1][1] if halves else (np.zeros(1, np.int64), np.array([elements]))
 
 
 def _halves(ranks: int, elements: int) -> list[tuple[int, tuple[Ints, Ints], tuple[Ints, Ints]]]:
-    """For each distance what each rank keeps and what it gives away: offset and count."""
+    """For each distance, the half that each rank retains and the half it sends: offset and count."""
     cut, rank = cuts(elements, ranks), np.arange(ranks)
-    first = np.zeros(ranks, np.int64)  # of the blocks that the rank still works on
+    first = np.zeros(ranks, np.int64)  # first active block of the rank
     halves = []
     for distance in _powers(ranks):
         half = ranks // (2 * distance)
-        upper = rank & distance != 0  # these ranks keep the upper half
-        kept, given = first + half * upper, first + half * ~upper
-        keep, give = ((cut[b], cut[b + half] - cut[b]) for b in (kept, given))
-        halves.append((distance, keep, give))
-        first = kept
+        upper = rank & distance != 0  # these ranks retain the upper half
+        own, other = first + half * upper, first + half * ~upper
+        retain, send = ((cut[b], cut[b + half] - cut[b]) for b in (own, other))
+        halves.append((distance, retain, send))
+        first = own
     return halves
 
 
 def _hand(source: Ints, target: Ints, elements: int, reduce: bool) -> Iterator[Round]:
-    """Surplus ranks to their hosts, or back; no round if there are none."""
+    """Messages from surplus ranks to their hosts, or back; no round if there are none."""
     if len(source):
         yield messages(source, target, 0, elements, reduce)
 
@@ -114,16 +114,16 @@ def _powers(ranks: int) -> list[int]:
 
 
 def _fold(ranks: int) -> tuple[Ints, Ints, Ints]:
-    """Return 2^q ranks that stay, the surplus ranks, and the neighbour that stands in for each of those."""
-    many = ranks - (1 << ranks.bit_length() - 1)
-    surplus = 2 * np.arange(many) + 1
+    """Return the 2^q core ranks, the surplus ranks, and the neighbor that hosts each surplus rank."""
+    count = ranks - (1 << ranks.bit_length() - 1)
+    surplus = 2 * np.arange(count) + 1
     return np.setdiff1d(np.arange(ranks), surplus), surplus, surplus - 1
 
 
 def recursive_doubling_cost(n: Array, net: Network) -> Cost:
-    """Everyone exchanges everything with a partner 1, 2, 4 ... ranks away.
+    """Each rank exchanges the whole buffer with a partner 1, 2, 4 ... ranks away.
 
-    Ranks beyond a power of two fold into a neighbour first and are told the result last. Between
+    Ranks beyond a power of two fold into a neighbor first and receive the result last. Between
     nodes all devices of a node exchange at once and share its NICs.
     """
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
@@ -139,8 +139,8 @@ def recursive_doubling_cost(n: Array, net: Network) -> Cost:
 def rabenseifner_cost(n: Array, net: Network) -> Cost:
     """Reduce-scatter by recursive halving, nearest partner first, then allgather by doubling.
 
-    The nearest partners exchange the most, so what crosses the network is 1/g of the buffer from
-    each of the g devices of a node: together one buffer through its NICs.
+    The nearest partners exchange the most, so each of the g devices of a node sends 1/g of the
+    buffer over the network: one buffer through the NICs of the node.
     """
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     in_rounds, in_fold = whole_rounds(g)
@@ -172,5 +172,5 @@ RABENSEIFNER = Algorithm(
     "Rabenseifner (halving-doubling)",
     "2 lg p α + 2 (p-1)/p n β + (p-1)/p n γ; Rabenseifner 2004",
     by_node=True,
-    halves=("halving_reduce_scatter", "doubling_allgather"),
+    phases=("halving_reduce_scatter", "doubling_allgather"),
 )

@@ -1,4 +1,4 @@
-"""Everyone with everyone, and neighbours on a grid: parameter server, all-to-all, Bruck's allgather, halos."""
+"""Parameter server, all-to-all, Bruck's allgather, and halo exchange on a grid."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -16,7 +16,7 @@ from lib_dlhpc.spec.errors import SpecError
 def parameter_server(ranks: int, elements: int) -> Iterator[Round]:
     """Allreduce: rank r is the server of block r; push every block to its server, pull the sums back.
 
-    At step k each rank talks to the server k ranks on, so that no server hears two at once:
+    At step k each rank sends to the server k ranks on, so no server receives from two ranks at once:
     2 (p-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma. Source: Li et al., "Scaling distributed machine
     learning with the parameter server" (2014), with a shard on every node.
     """
@@ -30,7 +30,7 @@ def parameter_server(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def pairwise_all_to_all(ranks: int, elements: int) -> Iterator[Round]:
-    """All-to-all: at step k send to the rank k on.
+    """All-to-all: at step k send to the rank at distance k.
 
     The buffer is a matrix of p x p blocks: block (s, t), number s p + t, goes from rank s to rank t.
     Rank r begins with row r and ends with column r as well. (p-1) alpha + (p-1)/p (n/p) beta. Source:
@@ -44,17 +44,15 @@ def pairwise_all_to_all(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def bruck_allgather(ranks: int, elements: int) -> Iterator[Round]:
-    """Allgather in few rounds: what rank r has, blocks r, r+1 ... , it sends to rank r - 1, r - 2, r - 4 ...
+    """Allgather: rank r sends its blocks r, r+1 ... to rank r - 1, r - 2, r - 4 ...
 
-    ceil(lg p) alpha + (p-1)/p n beta. Blocks stay in place here, so a run that passes the end of the
+    ceil(lg p) alpha + (p-1)/p n beta. Blocks stay in place here, so a range that wraps around the
     buffer is a message of two pieces. Source: Bruck, Ho,
     Kipnis, Upfal & Weathersby, "Efficient algorithms for all-to-all communications" (1997), section 4.
     """
     cut, rank = cuts(elements, ranks), np.arange(ranks)
     for distance in [2**k for k in range((ranks - 1).bit_length())]:
-        end = rank + min(
-            distance, ranks - distance
-        )  # the target's own blocks must not come round again
+        end = rank + min(distance, ranks - distance)  # excludes the target's own blocks
         target = (rank - distance) % ranks
         stop = cut[np.minimum(end, ranks)]
         past = end > ranks
@@ -71,25 +69,25 @@ def halo_exchange(
     grid: Sequence[int] = (),
     periodic: bool = False,
 ) -> Iterator[Round]:
-    """Halo exchange on a grid of ranks: every rank swaps a face with each neighbour, all in one round.
+    """Halo exchange on a grid of ranks: each rank exchanges a face with each neighbor, in one round.
 
     The buffer is 2 d faces of equal size. Face 2 a + 1 goes to the next rank along axis a and face 2 a
-    to the one before, and what arrives takes its place; a face at the rim of the grid stays as it is.
+    to the previous one, and received faces replace them; a face at the boundary is unchanged.
     2 d alpha + n beta inside the grid. grid: ranks along each axis, the last varies fastest; by
-    default as near to a cube as the divisors of p allow.
+    default as close to a cube as the divisors of p allow.
     """
     shape = grid_shape(ranks, dimensions, grid)
     cut = cuts(elements, 2 * len(shape))
     faces = [
         [messages(rank, target, cut[face], cut[face + 1] - cut[face], False)]
         for face in range(2 * len(shape))
-        for rank, target in [neighbours(shape, face, periodic)]
+        for rank, target in [neighbors(shape, face, periodic)]
     ]
     yield from beside(*faces)
 
 
-def neighbours(shape: Sequence[int], face: int, periodic: bool) -> tuple[Ints, Ints]:
-    """Return the ranks that send `face`, and to whom; nobody sends to itself."""
+def neighbors(shape: Sequence[int], face: int, periodic: bool) -> tuple[Ints, Ints]:
+    """Return the ranks that send `face`, and their targets; no rank sends to itself."""
     rank = np.arange(prod(shape)).reshape(tuple(shape))
     axis, step = face // 2, (face % 2) * 2 - 1
     target = np.roll(rank, -step, axis)
@@ -102,7 +100,7 @@ def neighbours(shape: Sequence[int], face: int, periodic: bool) -> tuple[Ints, I
 
 
 def grid_shape(ranks: int, dimensions: int = 2, grid: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return `grid`, or the factors of `ranks` nearest to each other, largest first.
+    """Return `grid`, or the factors of `ranks` closest to each other, largest first.
 
     Raises SpecError if they are not 1 to 3, or their product is not `ranks`.
     """
@@ -124,16 +122,16 @@ def grid_shape(ranks: int, dimensions: int = 2, grid: Sequence[int] = ()) -> tup
 def parameter_server_cost(n: Array, net: Network) -> Cost:
     """Push gradients to and pull weights from servers, one shard on every node (Li et al. 2014).
 
-    The devices of a node hand their gradients to the host, which sums them. A node then sends
-    n (N-1)/N and, as a server, receives as much; both directions are full at once, in the push and
-    again in the pull.
+    The devices of a node send their gradients to the host, which reduces them. A node then sends
+    n (N-1)/N and, as a server, receives as much; both directions are saturated, in the push and
+    in the pull.
     """
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    several, share = g > 1, (nodes - 1) / nodes
+    several, fraction = g > 1, (nodes - 1) / nodes
     return Cost(
         2 * several * a_in + 2 * (nodes - 1) * a_out,
-        2 * n * (several * b_in + share * b_out * net.all_to_all),
-        n * (g - 1 + share) * net.gamma,
+        2 * n * (several * b_in + fraction * b_out * net.all_to_all),
+        n * (g - 1 + fraction) * net.gamma,
     )
 
 
@@ -144,7 +142,7 @@ PARAMETER_SERVER = Algorithm(
     parameter_server_cost,
     "parameter server",
     "push n and pull n, one shard on each node: 2 (N-1) α + 2 (N-1)/N n β; Li et al. 2014",
-    library=False,  # the host of a node sums, which no library of collectives does
+    library=False,  # no collective library reduces on the host of a node
 )
 BRUCK_ALLGATHER = Algorithm("bruck_allgather", "allgather", bruck_allgather, label="Bruck")
 HALO_EXCHANGE = Algorithm(

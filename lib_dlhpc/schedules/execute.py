@@ -1,6 +1,6 @@
-"""Execution of a schedule with MPI, on a numpy buffer, in place.
+"""Execution of a schedule over MPI, in place on a numpy buffer.
 
-Only a communicator is needed (mpi4py's, or anything with the same methods); this file imports no MPI.
+It needs only a communicator (mpi4py's, or one with the same methods); this file does not import MPI.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ TAG = 11
 
 
 def execute(schedule: Schedule, comm: Any, buffer: Buffer, op: Combine = np.add) -> None:
-    """Carry out `schedule` on `buffer`, in place; every rank of `comm` calls this.
+    """Execute `schedule` in place on `buffer`; a collective call on `comm`.
 
     comm: an mpi4py communicator of schedule.ranks ranks. buffer: one-dimensional, contiguous, of
     schedule.elements numbers of any dtype. op: np.add, np.maximum ...: op(one, other, out=one).
-    The order of additions is the schedule's, so floating-point sums may differ in the last bits from
-    another algorithm's. Raises SpecError if sizes do not fit, before anything is sent.
+    The schedule defines the order of additions, so floating-point sums of two algorithms may differ in the
+    last bits. Raises SpecError for inconsistent sizes, before any message.
     """
     with prepared(schedule, comm, buffer, op) as run:
         run()
@@ -34,15 +34,15 @@ def execute(schedule: Schedule, comm: Any, buffer: Buffer, op: Combine = np.add)
 def prepared(
     schedule: Schedule, comm: Any, buffer: Buffer, op: Combine = np.add
 ) -> Iterator["Prepared"]:
-    """Give a `Prepared` that carries out `schedule` on `buffer` each time it is called.
+    """Yield a `Prepared` that executes `schedule` on `buffer` each time it is called.
 
-    Messages are set up once, as persistent requests, and freed at the end of the `with` block; use
-    this to run the same schedule many times. Arguments and errors are those of `execute`.
+    Persistent requests are created once and freed at the end of the `with` block; use this to run
+    the same schedule many times. Arguments and errors are those of `execute`.
     """
     _check(schedule, comm, buffer)
     mine = [_of_rank(part, comm.rank) for part in schedule.rounds()]
-    room = max((step.room for step in mine), default=0)
-    received = np.empty(room, buffer.dtype)
+    scratch = max((step.scratch for step in mine), default=0)
+    received = np.empty(scratch, buffer.dtype)
     steps: list[_Ready] = []
     try:
         for step in mine:
@@ -57,14 +57,14 @@ def prepared(
 
 
 class _Ready(NamedTuple):
-    """One rank's part of a round, set up: requests, and (place, what arrived, reduce) to do after them."""
+    """One rank's part of a round: requests, and (place, received, reduce) to apply after they complete."""
 
     requests: list[Any]
     arrivals: list[tuple[Buffer, Buffer, bool]]
 
 
 class Prepared:
-    """A schedule that is set up: call it, or `start` it and do other work while `test` carries it on."""
+    """A schedule with persistent requests: call it, or `start` it and overlap other work while `test` progresses it."""
 
     def __init__(self, steps: list[_Ready], op: Combine) -> None:
         self._steps, self._op = steps, op
@@ -72,17 +72,17 @@ class Prepared:
         self._now: _Ready | None = None
 
     def __call__(self) -> None:
-        """Carry out all rounds."""
+        """Execute all rounds."""
         self.start()
         self.wait()
 
     def start(self) -> None:
-        """Send the messages of the first round and return."""
+        """Post the first round and return."""
         self._left = iter(self._steps)
         self._next()
 
     def test(self) -> bool:
-        """Carry on as far as messages have arrived; return whether all is done."""
+        """Progress as far as messages have arrived; return whether all rounds are complete."""
         while self._now is not None:
             requests = self._now.requests
             if requests and not requests[0].Testall(requests):
@@ -91,7 +91,7 @@ class Prepared:
         return True
 
     def wait(self) -> None:
-        """Carry out what is left."""
+        """Complete all remaining rounds."""
         while self._now is not None:
             requests = self._now.requests
             if requests:
@@ -114,11 +114,11 @@ class Prepared:
 
 
 class _Step(NamedTuple):
-    """One rank's part of a round: (peer, start, stop) of what it sends; the same and how for what it receives."""
+    """One rank's part of a round: sends as (peer, start, stop); receives also with reduce and direct."""
 
     sends: list[tuple[int, int, int]]
-    receives: list[tuple[int, int, int, bool, bool]]  # ..., reduce, straight into the buffer
-    room: int  # elements of the receive buffer that it needs
+    receives: list[tuple[int, int, int, bool, bool]]  # ..., reduce, direct into the buffer
+    scratch: int  # elements of the receive buffer
 
 
 def _of_rank(part: Round, rank: int) -> _Step:
@@ -127,25 +127,25 @@ def _of_rank(part: Round, rank: int) -> _Step:
     sends = list(
         zip(part.target[out].tolist(), start[out].tolist(), stop[out].tolist(), strict=True)
     )
-    receives, room = [], 0
+    receives, scratch = [], 0
     for source, a, b, reduce in zip(
         *(array[into].tolist() for array in (part.source, start, stop, part.reduce)), strict=True
     ):
-        # What is still being sent must stay as it was, so then even a copy takes the other way.
-        straight = not reduce and all(b <= first or last <= a for _, first, last in sends)
-        room += 0 if straight else b - a
-        receives.append((source, a, b, reduce, straight))
-    return _Step(sends, receives, room)
+        # A copy onto data still being sent must go through the receive buffer.
+        direct = not reduce and all(b <= first or last <= a for _, first, last in sends)
+        scratch += 0 if direct else b - a
+        receives.append((source, a, b, reduce, direct))
+    return _Step(sends, receives, scratch)
 
 
 def _set_up(
     step: _Step, comm: Any, buffer: Buffer, received: Buffer, requests: list[Any]
 ) -> Iterator[tuple[Buffer, Buffer, bool]]:
-    """Fill `requests`, receives first; yield what is left to do once all have arrived."""
+    """Append to `requests`, receives first; yield the local operations after completion."""
     used = 0
-    for source, start, stop, reduce, straight in step.receives:
+    for source, start, stop, reduce, direct in step.receives:
         place = buffer[start:stop]
-        if not straight:
+        if not direct:
             arrived = received[used : used + stop - start]
             used += stop - start
             yield place, arrived, reduce
@@ -156,7 +156,7 @@ def _set_up(
 
 
 def _bytes(part: Buffer) -> Buffer:
-    """The same memory as bytes: messages need not know the dtype."""
+    """View the memory as bytes: messages do not depend on the dtype."""
     return part.view(np.uint8)
 
 
@@ -170,4 +170,4 @@ def _check(schedule: Schedule, comm: Any, buffer: Any) -> None:
     if buffer.size != schedule.elements:
         raise SpecError(f"buffer: {buffer.size} elements; the schedule is for {schedule.elements}.")
     if not buffer.flags.writeable or buffer.dtype.hasobject:
-        raise SpecError("buffer: expected numbers in memory that may be written to.")
+        raise SpecError("buffer: expected a writable array of numbers.")

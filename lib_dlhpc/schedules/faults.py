@@ -1,4 +1,4 @@
-"""What can be wrong with a schedule that is otherwise in order, in words for its author."""
+"""Error messages for schedules that are well formed but wrong."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Cells(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Round, source and target of the messages that made a block what it is; None where there is none."""
+    """Round, source and target of the messages that determined a block; None if there is none."""
 
     last: tuple[int, int, int] | None  # wrote there last
     lost: tuple[int, int, int] | None  # first overwrote a contribution
@@ -29,7 +29,7 @@ class Trace(NamedTuple):
 
 
 def race(cells: Cells, edges: Ints, number: int) -> None:
-    """Refuse two messages that write the same elements of a rank in one round."""
+    """Reject two messages that write the same elements of a rank in one round."""
     key = cells.target * len(edges) + cells.block
     order = np.argsort(key, kind="stable")
     for i in np.flatnonzero(np.diff(key[order]) == 0)[:1]:
@@ -37,7 +37,7 @@ def race(cells: Cells, edges: Ints, number: int) -> None:
         target, place = int(cells.target[a]), _place(edges, cells.block[a])
         raise ProofError(
             f"Round {number}: the messages from ranks {cells.source[a]} and {cells.source[b]} both write"
-            f" {elements_text(*place)} of rank {target}; which comes first is luck. Use two rounds.",
+            f" {elements_text(*place)} of rank {target}; this is a race. Use two rounds.",
             target,
             place,
             number,
@@ -45,7 +45,7 @@ def race(cells: Cells, edges: Ints, number: int) -> None:
 
 
 def not_there(cells: Cells, sent: Ints, there: Ints, edges: Ints, number: int) -> None:
-    """Refuse to send what has not arrived, and to combine with it."""
+    """Reject sends of, and reductions with, data that has not arrived."""
     for i in np.flatnonzero(sent == NOTHING)[:1]:
         source, place = int(cells.source[i]), _place(edges, cells.block[i])
         raise ProofError(
@@ -59,7 +59,7 @@ def not_there(cells: Cells, sent: Ints, there: Ints, edges: Ints, number: int) -
         target, place = int(cells.target[i]), _place(edges, cells.block[i])
         raise ProofError(
             f"Round {number}: rank {target} is to combine {elements_text(*place)} from rank"
-            f" {cells.source[i]} with its own, but has nothing there yet: 'reduce' where 'copy' was due?",
+            f" {cells.source[i]} with its own, but has nothing there yet: 'reduce' in place of 'copy'?",
             target,
             place,
             number,
@@ -89,7 +89,7 @@ def wrong_at_the_end(
 
 
 def _cause(lacks: bool, repeats: bool, sums: bool, trace: Trace) -> tuple[int | None, str]:
-    """Say in which round it went wrong, and how."""
+    """Return the first faulty round, and the cause."""
     if repeats and trace.repeated:
         number, source, target = trace.repeated
         return number, (
@@ -100,7 +100,7 @@ def _cause(lacks: bool, repeats: bool, sums: bool, trace: Trace) -> tuple[int | 
         number, source, target = trace.lost
         return number, (
             f"It was lost in round {number}: rank {source}'s copy replaced what rank {target} had, and"
-            " lacked it. Was 'reduce' due, or is a message before it missing?"
+            " lacked it. Should it be 'reduce', or is an earlier message missing?"
         )
     if trace.last:
         number, source, _ = trace.last

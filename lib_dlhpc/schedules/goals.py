@@ -1,4 +1,4 @@
-"""Goals: what each rank has when a collective begins, and what it must have at the end."""
+"""Goals: precondition and postcondition of each collective on each rank."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.schedules.exchange import grid_shape, neighbours
+from lib_dlhpc.schedules.exchange import grid_shape, neighbors
 from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints
 from lib_dlhpc.spec.errors import SpecError
 
 ALL = -2  # the contribution of every rank, once
-ANY = -3  # whatever it is
-NOTHING = -1  # what a rank has of its own where it begins with no data
+ANY = -3  # unspecified
+NOTHING = -1  # no initial data
 
 
 class Goal(NamedTuple):
-    """A goal, for parts of the buffer between `cuts`: arrays of ranks x parts."""
+    """A goal for the parts of the buffer between `cuts`: arrays of shape (ranks, parts)."""
 
     cuts: Ints
-    begins: NDArray[np.bool_]  # does the rank have data of its own there?
-    wanted: Ints  # a rank (its contribution alone), ALL or ANY
+    begins: NDArray[np.bool_]  # whether the rank has initial data there
+    wanted: Ints  # a rank (only its contribution), ALL or ANY
 
 
 def _goal(cut: Ints, begins: Any, wanted: Any, ranks: int) -> Goal:
@@ -66,7 +66,7 @@ def _halo(ranks: int, elements: int, options: Mapping[str, Any]) -> Goal:
     faces = 2 * len(shape)
     wanted = np.repeat(np.arange(ranks)[:, None], faces, axis=1)
     for face in range(faces):
-        source, target = neighbours(shape, face, options.get("periodic", False))
+        source, target = neighbors(shape, face, options.get("periodic", False))
         wanted[target, face] = source
     return _goal(cuts(elements, faces), True, wanted, ranks)
 

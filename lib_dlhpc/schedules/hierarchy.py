@@ -1,4 +1,4 @@
-"""Allreduces for machines of two levels, put together from flat ones.
+"""Allreduces for two-level machines, composed of flat ones.
 
 Sources: Awan et al., "S-Caffe" (2017), section 5 (hierarchical); Mikami et al., "Massively distributed
 SGD: ImageNet/ResNet-50 training in a flash" (2018), section 3.3 (2-D torus).
@@ -28,8 +28,8 @@ from lib_dlhpc.spec.errors import SpecError
 def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
     """Allreduce: reduce to a leader in each node, ring between the leaders, broadcast in each node.
 
-    Inside, g ranks reduce-scatter round a ring and gather to the leader; later the mirror image:
-    2 (g-1 + ceil(lg g)) alpha + 4 (g-1)/g n beta + (g-1)/g n gamma, and the ring of p/g leaders.
+    Inside a node, g ranks reduce-scatter on a ring and gather to the leader; then the reverse:
+    2 (g-1 + ceil(lg g)) alpha + 4 (g-1)/g n beta + (g-1)/g n gamma, plus the ring of p/g leaders.
     The last node may have fewer ranks.
     """
     if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
@@ -45,7 +45,7 @@ def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) ->
     """Allreduce: reduce-scatter along the rows of a grid, allreduce along its columns, allgather along the rows.
 
     x columns, y = p/x rows: 2 (x-1 + y-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma. columns: x; by
-    default a row holds whole nodes and is as near to sqrt(p) as their number allows.
+    default a row holds whole nodes and is as close as possible to sqrt(p).
     """
     x = columns or row_length(ranks, node_size)
     if x < 1 or ranks % x:
@@ -61,7 +61,7 @@ def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) ->
 
 
 def row_length(ranks: int, node_size: int = 1) -> int:
-    """Return g m for the divisor m of the number of nodes that brings it nearest to sqrt(ranks), by ratio.
+    """Return g m, m the divisor of the number of nodes for which g m is closest to sqrt(ranks), by ratio.
 
     Raises SpecError if `ranks` are not whole nodes.
     """
@@ -88,8 +88,8 @@ def hierarchical_cost(n: Array, net: Network) -> Cost:
 def torus_2d_cost(n: Array, net: Network) -> Cost:
     """Reduce-scatter along rows, ring allreduce along columns, allgather along rows (Mikami et al. 2018).
 
-    A row holds whole nodes and is as near to the square root of all devices as the divisors of the
-    number of nodes allow; the g devices of a node have a column each and share its NICs.
+    A row holds whole nodes and is as close to sqrt(p) as the divisors of the number of nodes
+    allow; the g devices of a node belong to different columns and share its NICs.
     """
     g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
     row_nodes = _row_nodes(nodes, g)
@@ -102,14 +102,14 @@ def torus_2d_cost(n: Array, net: Network) -> Cost:
 
 
 def _to_leader_and_back(n: Array, net: Network) -> Cost:
-    """Reduce (ring reduce-scatter, binomial gather) to one device of the node; later the mirror image."""
+    """Reduce (ring reduce-scatter, binomial gather) to one device of the node; then the reverse."""
     g, alpha, beta = net.inner
-    share = (g - 1) / g
-    return Cost(2 * (g - 1 + depth(g)) * alpha, 4 * share * n * beta, share * n * net.gamma)
+    fraction = (g - 1) / g
+    return Cost(2 * (g - 1 + depth(g)) * alpha, 4 * fraction * n * beta, fraction * n * net.gamma)
 
 
 def _row_nodes(nodes: Array, g: Array) -> Array:
-    """Nodes in a row: the divisor m of `nodes` for which g m is nearest to sqrt(g nodes), by ratio."""
+    """Nodes in a row: the divisor m of `nodes` for which g m is closest to sqrt(g nodes), by ratio."""
     if np.ndim(nodes) == 0 and np.ndim(g) == 0:
         return _divisor(int(nodes), int(g))
     nodes, g = np.broadcast_arrays(nodes, g)
@@ -132,7 +132,7 @@ HIERARCHICAL = Algorithm(
     "hierarchical (node, then network)",
     "reduce in the node, ring between nodes, broadcast in the node; Awan et al. 2017 (S-Caffe)",
     by_node=True,
-    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+    phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )
 TORUS_2D = Algorithm(
     "torus_2d",
@@ -143,6 +143,6 @@ TORUS_2D = Algorithm(
     "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
     by_node=True,
     options=("columns",),
-    one_pace=True,
-    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+    slowest_link=True,
+    phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )

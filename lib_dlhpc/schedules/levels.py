@@ -1,9 +1,9 @@
-"""Reduce-scatter and allgather level by level: inside each node, then each rank with its like in the other nodes.
+"""Reduce-scatter and allgather level by level: inside each node, then between ranks of equal local rank.
 
-A rank's alpha is then that of the level it talks on, and what leaves a node leaves it once. Rank i of node j has
-block i N + j of g N blocks (N nodes of g ranks), so that what is exchanged on a level lies in one piece. On a level
-either a ring goes round, or the distance of partners doubles: with 2^q partners recursive halving and doubling, with
-others Bruck's circulant graph. Both move (p-1)/p n; the rings keep to neighbors, the others take ceil(lg p) steps.
+A message then has the alpha of its level, and data leaves a node only once. Rank i of node j owns block i N + j of
+g N blocks (N nodes of g ranks), so the data of a level is contiguous. A level runs either a ring or partners at
+doubling distance: recursive halving and doubling for 2^q partners, Bruck's circulant graph for others. Both move
+(p-1)/p n; rings use only neighbors, the others take ceil(lg p) steps.
 
 Sources: Thakur, Rabenseifner & Gropp (2005), sections 4.1 and 4.4; Bruck, Ho, Kipnis, Upfal & Weathersby (1997),
 section 4; Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms" (2024) for sums on that graph;
@@ -26,7 +26,7 @@ Flat = Callable[[int, int], Rounds]  # (ranks, elements) -> rounds
 
 
 def hierarchical_ring(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Allreduce: rings that sum in each node, rings of like ranks between nodes, and the way back."""
+    """Allreduce: ring reduce-scatter in each node, then between nodes; allgather in reverse order."""
     yield from then(
         hierarchical_reduce_scatter(ranks, elements, node_size),
         hierarchical_allgather(ranks, elements, node_size),
@@ -34,7 +34,7 @@ def hierarchical_ring(ranks: int, elements: int, node_size: int = 1) -> Iterator
 
 
 def halving_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Allreduce: a reduce-scatter by halving and an allgather by doubling, for any number of ranks, without folding."""
+    """Allreduce: a reduce-scatter by halving and an allgather by doubling, for any number of ranks."""
     yield from then(
         halving_reduce_scatter(ranks, elements, node_size),
         doubling_allgather(ranks, elements, node_size),
@@ -42,9 +42,9 @@ def halving_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterator[
 
 
 def hierarchical_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Reduce-scatter: a ring in each node, then rings of like ranks.
+    """Reduce-scatter: a ring in each node, then rings between nodes.
 
-    (g-1) a_in + (N-1) a_out + n ((g-1)/g b_in + (N-1)/N b_out), b_out that of a node's NICs together.
+    (g-1) a_in + (N-1) a_out + n ((g-1)/g b_in + (N-1)/N b_out), b_out of all NICs of a node.
     """
     nodes = node_grid(ranks, node_size)
     yield from within(ring_reduce_scatter(node_size, elements), nodes)
@@ -52,14 +52,14 @@ def hierarchical_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -
 
 
 def hierarchical_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Allgather: rings of like ranks, then a ring in each node; the same price without sums."""
+    """Allgather: rings between nodes, then a ring in each node; the same cost without reduction."""
     nodes = node_grid(ranks, node_size)
     yield from _between(ring_allgather, nodes, elements)
     yield from within(ring_allgather(node_size, elements), nodes)
 
 
 def halving_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Reduce-scatter: give away half of what is left at each step, in each node and then between like ranks.
+    """Reduce-scatter by recursive halving, in each node and then between nodes.
 
     L(g) a_in + L(N) a_out + n ((g-1)/g b_in + (N-1)/N b_out); L(p) = ceil(lg p).
     """
@@ -69,21 +69,21 @@ def halving_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Ite
 
 
 def doubling_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
-    """Allgather: double what one has at each step, between like ranks and then in each node."""
+    """Allgather by recursive doubling, between nodes and then in each node."""
     nodes = node_grid(ranks, node_size)
     yield from _between(_doubling, nodes, elements)
     yield from within(_doubling(node_size, elements), nodes)
 
 
 def shards(ranks: int, elements: int, node_size: int = 1) -> tuple[Ints, Ints]:
-    """Return where the blocks of these begin, and the end, (ranks + 1,), and whose each is, (ranks,)."""
+    """Return the offsets of the blocks, (ranks + 1,), and their owners, (ranks,)."""
     nodes, cut = node_grid(ranks, node_size), cuts(elements, node_size)
     first = [cut[i] + cuts(int(cut[i + 1] - cut[i]), len(nodes))[:-1] for i in range(node_size)]
     return np.concatenate([*first, [elements]]), nodes.T.ravel()
 
 
 def _between(flat: Flat, nodes: Ints, elements: int) -> Iterator[Round]:
-    """Ranks with the same place in their nodes, each such group on its part of the buffer."""
+    """Run `flat` between ranks of equal local rank, each group on its part of the buffer."""
     cut = cuts(elements, nodes.shape[1])
     yield from beside(
         *(
@@ -105,7 +105,7 @@ def _doubling(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def _halving(ranks: int, elements: int) -> Iterator[Round]:
-    """Reduce-scatter on one level: the allgather backwards, for each block's way out is a tree that sums it too."""
+    """Reduce-scatter on one level: the reversed allgather, as each block's broadcast tree reduces it too."""
     for part in reversed(list(_doubling(ranks, elements))):
         yield messages(part.target, part.source, part.offset, part.count, True)
 
@@ -118,7 +118,7 @@ def hierarchical_allgather_cost(n: Array, net: Network) -> Cost:
 
 
 def doubling_allgather_cost(n: Array, net: Network) -> Cost:
-    """Partners at distances 1, 2, 4 ... on each level; the farther they are the more they exchange."""
+    """Partners at distances 1, 2, 4 ... on each level; messages grow with the distance."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     far = over_rounds(
         depth(nodes), net, lambda k: np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes
@@ -128,37 +128,37 @@ def doubling_allgather_cost(n: Array, net: Network) -> Cost:
 
 
 def _summed(cost: Cost, n: Array, net: Network) -> Cost:
-    """Return the cost of an allgather the other way round, with sums."""
+    """Return the cost of the reduce-scatter that reverses an allgather."""
     g, nodes = net.inner.ranks, net.outer.ranks
     return cost._replace(reduction=((g - 1) / g + (nodes - 1) / nodes / g) * n * net.gamma)
 
 
 def hierarchical_reduce_scatter_cost(n: Array, net: Network) -> Cost:
-    """A ring on each level, with sums."""
+    """A ring on each level, with reduction."""
     return _summed(hierarchical_allgather_cost(n, net), n, net)
 
 
 def halving_reduce_scatter_cost(n: Array, net: Network) -> Cost:
-    """Partners at distances that halve on each level, with sums."""
+    """Partners at halving distances on each level, with reduction."""
     return _summed(doubling_allgather_cost(n, net), n, net)
 
 
 def hierarchical_ring_cost(n: Array, net: Network) -> Cost:
-    """Both halves."""
+    """Reduce-scatter plus allgather."""
     return hierarchical_reduce_scatter_cost(n, net) + hierarchical_allgather_cost(n, net)
 
 
 def halving_doubling_cost(n: Array, net: Network) -> Cost:
-    """Both halves."""
+    """Reduce-scatter plus allgather."""
     return halving_reduce_scatter_cost(n, net) + doubling_allgather_cost(n, net)
 
 
 RINGS = "hierarchical rings (one a level)"
-HALVES = "halving and doubling on each level"
-OF_RINGS = (
+HALVING = "halving and doubling on each level"
+RINGS_COST = (
     "(g-1) α_in + (N-1) α_out + n ((g-1)/g β_in + (N-1)/N β_out); Cho et al. 2019 (BlueConnect)"
 )
-OF_HALVES = (
+HALVING_COST = (
     "L(g) α_in + L(N) α_out + n ((g-1)/g β_in + (N-1)/N β_out), L(p) = ceil(lg p);"
     " Thakur, Rabenseifner & Gropp 2005, Bruck et al. 1997"
 )
@@ -168,19 +168,19 @@ HIERARCHICAL_RING = Algorithm(
     hierarchical_ring,
     hierarchical_ring_cost,
     RINGS,
-    "twice " + OF_RINGS,
+    "twice " + RINGS_COST,
     by_node=True,
-    halves=("hierarchical_reduce_scatter", "hierarchical_allgather"),
+    phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )
 HALVING_DOUBLING = Algorithm(
     "halving_doubling",
     "allreduce",
     halving_doubling,
     halving_doubling_cost,
-    HALVES,
-    "twice " + OF_HALVES,
+    HALVING,
+    "twice " + HALVING_COST,
     by_node=True,
-    halves=("halving_reduce_scatter", "doubling_allgather"),
+    phases=("halving_reduce_scatter", "doubling_allgather"),
 )
 HIERARCHICAL_REDUCE_SCATTER = Algorithm(
     "hierarchical_reduce_scatter",
@@ -188,7 +188,7 @@ HIERARCHICAL_REDUCE_SCATTER = Algorithm(
     hierarchical_reduce_scatter,
     hierarchical_reduce_scatter_cost,
     RINGS,
-    OF_RINGS,
+    RINGS_COST,
     by_node=True,
 )
 HALVING_REDUCE_SCATTER = Algorithm(
@@ -196,8 +196,8 @@ HALVING_REDUCE_SCATTER = Algorithm(
     "reduce_scatter",
     halving_reduce_scatter,
     halving_reduce_scatter_cost,
-    HALVES,
-    OF_HALVES,
+    HALVING,
+    HALVING_COST,
     by_node=True,
 )
 HIERARCHICAL_ALLGATHER = Algorithm(
@@ -206,7 +206,7 @@ HIERARCHICAL_ALLGATHER = Algorithm(
     hierarchical_allgather,
     hierarchical_allgather_cost,
     RINGS,
-    OF_RINGS,
+    RINGS_COST,
     by_node=True,
 )
 DOUBLING_ALLGATHER = Algorithm(
@@ -214,7 +214,7 @@ DOUBLING_ALLGATHER = Algorithm(
     "allgather",
     doubling_allgather,
     doubling_allgather_cost,
-    HALVES,
-    OF_HALVES,
+    HALVING,
+    HALVING_COST,
     by_node=True,
 )

@@ -1,4 +1,4 @@
-"""The network that a schedule is priced on: two levels of links, and seconds by cause."""
+"""The network model of the closed forms: two levels of links, and costs by cause."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ Array = Any  # a float or a numpy array; everything here broadcasts
 
 
 class Level(NamedTuple):
-    """`ranks` equal partners, each with a full-duplex link: alpha in s, beta in s/B."""
+    """`ranks` identical partners, each with a full-duplex link: alpha in s, beta in s/B."""
 
     ranks: Array
     alpha: Array
@@ -17,8 +17,8 @@ class Level(NamedTuple):
 
 
 class Network(NamedTuple):
-    """What a collective runs on; `congestion(distance)` is the slow-down of an exchange between all
-    pairs of nodes that far apart in rank order, `all_to_all` that of everyone with everyone."""
+    """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between
+    all pairs of nodes at that distance in rank order, `all_to_all` that of an all-to-all."""
 
     inner: Level
     outer: Level
@@ -28,7 +28,7 @@ class Network(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds of messages, by cause."""
+    """Communication time in s, by cause."""
 
     latency: Array
     bandwidth: Array
@@ -36,15 +36,15 @@ class Cost(NamedTuple):
 
     @property
     def total(self) -> Array:
-        """All three terms together, in s."""
+        """The sum of the three terms, in s."""
         return self.latency + self.bandwidth + self.reduction
 
     def __add__(self, other: Any) -> "Cost":
-        """Return both, one after the other."""
+        """Return the cost of both in sequence."""
         return Cost(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, factor: Array) -> "Cost":
-        """Return the cost of `factor` of it."""
+        """Return the cost of `factor` repetitions."""
         return Cost(*(factor * term for term in self))
 
 
@@ -54,16 +54,16 @@ def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
 
 
 def slowest(net: Network) -> tuple[Array, Array]:
-    """Return alpha and beta of the slowest link on a ring of all devices."""
+    """Return alpha and beta of the slowest link of a ring over all devices."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    alone = np.equal(g, 1)
-    alpha = np.where(nodes > 1, np.where(alone, a_out, np.maximum(a_in, a_out)), a_in)
-    beta = np.where(nodes > 1, np.where(alone, b_out, np.maximum(b_in, b_out)), b_in)
+    single = np.equal(g, 1)
+    alpha = np.where(nodes > 1, np.where(single, a_out, np.maximum(a_in, a_out)), a_in)
+    beta = np.where(nodes > 1, np.where(single, b_out, np.maximum(b_in, b_out)), b_in)
     return alpha, beta
 
 
 def depth(ranks: Array) -> Array:
-    """Return ceil(lg ranks), exact for whole numbers."""
+    """Return ceil(lg ranks), exact for integers."""
     mantissa, exponent = np.frexp(ranks)
     return exponent - (mantissa == 0.5)
 

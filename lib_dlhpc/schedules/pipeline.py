@@ -1,8 +1,8 @@
 """Pipelines as streams of small instructions, one stream a rank: GPipe, 1F1B, interleaved 1F1B.
 
-p ranks hold v chunks of the network each; stage s of the p v stages is chunk s // p of rank s % p. A
-batch is cut into m microbatches, which go forward through all stages and backward through all again.
-A send never waits, a receive does. Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al.,
+Each of p ranks holds v chunks of the network; stage s of the p v stages is chunk s // p of rank s % p. A
+batch is split into m microbatches, which pass all stages forward, then all stages backward. Sends are
+non-blocking, receives block. Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al.,
 "Efficient large-scale language model training on GPU clusters" (2021), section 2.2.
 """
 
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.errors import SpecError
 
 @dataclass(frozen=True)
 class Forward:
-    """Compute the output of a chunk and keep what its backward needs."""
+    """Compute the output of a chunk and store its activations for backward."""
 
     microbatch: int
     chunk: int
@@ -23,7 +23,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """Compute the gradients of a chunk and let go what its forward kept."""
+    """Compute the gradients of a chunk and free its stored activations."""
 
     microbatch: int
     chunk: int
@@ -31,7 +31,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Send:
-    """Give what stage `stage` made, an "activation" or a "gradient", to rank `peer`."""
+    """Send an "activation" or a "gradient" of stage `stage` to rank `peer`."""
 
     what: str
     microbatch: int
@@ -41,7 +41,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Receive:
-    """Wait for what stage `stage` made on rank `peer`."""
+    """Receive an "activation" or a "gradient" of stage `stage` from rank `peer`."""
 
     what: str
     microbatch: int
@@ -65,7 +65,7 @@ class Pipeline:
 
 
 def gpipe(ranks: int, microbatches: int) -> Pipeline:
-    """All forward, then all backward, last first. Bubble (p-1)/m; every microbatch is kept at once."""
+    """All forward, then all backward, last first. Bubble (p-1)/m; activations of all microbatches are stored."""
 
     def order(rank: int) -> Iterator[Work]:
         yield from (Forward(i, 0) for i in range(microbatches))
@@ -75,7 +75,7 @@ def gpipe(ranks: int, microbatches: int) -> Pipeline:
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
-    """As soon as the pipe is full, one forward and one backward in turn. Bubble (p-1)/m; rank r keeps p - r."""
+    """Alternate forward and backward once the pipeline is full. Bubble (p-1)/m; rank r stores p - r microbatches."""
 
     def order(rank: int) -> Iterator[Work]:
         forward = (Forward(i, 0) for i in range(microbatches))
@@ -86,9 +86,9 @@ def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
 
 
 def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
-    """1F1B with v chunks a rank, so that the pipe fills v times sooner. Bubble (p-1)/(v m).
+    """1F1B with v chunks a rank; the pipeline fills v times faster. Bubble (p-1)/(v m).
 
-    Microbatches go round in groups of p. Raises SpecError unless p divides m.
+    Microbatches run in groups of p. Raises SpecError unless p divides m.
     """
     if ranks > 0 and microbatches % ranks:
         raise SpecError(
@@ -100,12 +100,12 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
         return group * ranks + place % ranks, place // ranks
 
     def order(rank: int) -> Iterator[Work]:
-        many = microbatches * chunks
-        turns = [turn(i) for i in range(many)]
+        count = microbatches * chunks
+        turns = [turn(i) for i in range(count)]
         forward = (Forward(i, chunk) for i, chunk in turns)
         backward = (Backward(i, chunks - 1 - chunk) for i, chunk in turns)
         warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
-        yield from _one_by_one(forward, backward, warm_up, many)
+        yield from _one_by_one(forward, backward, warm_up, count)
 
     return _pipeline("interleaved", ranks, microbatches, chunks, order)
 
@@ -118,10 +118,10 @@ PIPELINES: dict[str, Callable[..., Pipeline]] = {
 
 
 def _one_by_one(
-    forward: Iterator[Work], backward: Iterator[Work], warm_up: int, many: int
+    forward: Iterator[Work], backward: Iterator[Work], warm_up: int, count: int
 ) -> Iterator[Work]:
-    """Yield `warm_up` forwards, then one of each in turn, then the backwards that are left."""
-    for i in range(many):
+    """Yield `warm_up` forwards, then alternate, then the remaining backwards."""
+    for i in range(count):
         yield next(forward)
         if i >= warm_up:
             yield next(backward)
@@ -131,7 +131,7 @@ def _one_by_one(
 def _pipeline(
     name: str, ranks: int, microbatches: int, chunks: int, order: Callable[[int], Iterator[Work]]
 ) -> Pipeline:
-    """Add to each rank's work what it must receive before and send after."""
+    """Insert the receives before and the sends after each rank's work."""
     for field, value in (("ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")

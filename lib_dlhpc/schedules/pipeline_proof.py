@@ -1,6 +1,6 @@
-"""Pipelines carried out in the mind: who computes what when, the bubble, what is kept, and the proof.
+"""Pipelines simulated symbolically: timeline, bubble, stored activations, and the proof.
 
-A rank does its instructions in order. A send costs it nothing; the message is there `transfer` s later.
+A rank executes its instructions in order. A send costs the rank nothing; the message arrives `transfer` s later.
 """
 
 from collections import deque
@@ -28,16 +28,16 @@ def timetable(
     backward: Seconds = 2.0,
     transfer: Seconds = 0.0,
 ) -> list[Span]:
-    """Return when each rank does what, in s.
+    """Return the timeline of all ranks, in s.
 
     forward, backward: of each stage for a microbatch, or one for all. transfer: of each boundary between
     two stages, or one for all. A wait is part of the Receive.
-    Raises ProofError, naming who waits for whom, if the ranks wait for each other for ever.
+    Raises ProofError on deadlock, with the blocked ranks and their peers.
     """
     cost = {Forward: forward, Backward: backward}
     clock = [0.0] * pipeline.ranks
     todo = [deque(stream) for stream in pipeline.streams]
-    under_way: dict[tuple[int, int, Receive], float] = {}  # (from, to, as received): arrival
+    in_flight: dict[tuple[int, int, Receive], float] = {}  # (from, to, as received): arrival
     spans: list[Span] = []
     moved = True
     while moved:
@@ -46,34 +46,34 @@ def timetable(
             while stream:
                 step, start = stream[0], clock[rank]
                 if isinstance(step, Receive):
-                    letter = (step.peer, rank, step)
-                    if letter not in under_way:
+                    message = (step.peer, rank, step)
+                    if message not in in_flight:
                         break
-                    clock[rank] = max(start, under_way.pop(letter))
+                    clock[rank] = max(start, in_flight.pop(message))
                 elif isinstance(step, Send):
                     received = Receive(step.what, step.microbatch, step.stage, rank)
-                    under_way[rank, step.peer, received] = start + _one(transfer, _boundary(step))
+                    in_flight[rank, step.peer, received] = start + _one(transfer, _boundary(step))
                 else:
                     stage = step.chunk * pipeline.ranks + rank
                     clock[rank] += _one(cost[type(step)], stage)
                 spans.append(Span(rank, stream.popleft(), start, clock[rank]))
                 moved = True
     if any(todo):
-        waits = [f"rank {r} waits for {_letter(s[0])}" for r, s in enumerate(todo) if s]
+        waits = [f"rank {r} waits for {_name(s[0])}" for r, s in enumerate(todo) if s]
         raise ProofError(f"Deadlock: {'; '.join(waits)}.", next(r for r, s in enumerate(todo) if s))
-    for source, target, lost in under_way:
-        raise ProofError(f"Nobody receives {_letter(lost)}, sent to rank {target}.", source)
+    for source, target, lost in in_flight:
+        raise ProofError(f"Nobody receives {_name(lost)}, sent to rank {target}.", source)
     return spans
 
 
 def bubble(pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0) -> float:
-    """Return the time a rank is idle over the time it computes: (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved."""
+    """Return idle time over compute time of a rank: (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved."""
     makespan = max(span.stop for span in timetable(pipeline, forward, backward))
     return makespan / (pipeline.microbatches * pipeline.chunks * (forward + backward)) - 1
 
 
 def idle_times(pipeline: Pipeline, forward: Seconds, backward: Seconds) -> list[float]:
-    """Return for each rank the seconds that it stands still if messages are free; as in `timetable`."""
+    """Return the idle time of each rank in s if messages cost nothing; arguments as in `timetable`."""
     spans = timetable(pipeline, forward, backward)
     end, idle = max(span.stop for span in spans), []
     for rank in range(pipeline.ranks):
@@ -86,8 +86,8 @@ def _waits(step: Instruction) -> bool:
     return isinstance(step, Receive | Send)
 
 
-def kept(pipeline: Pipeline) -> list[int]:
-    """Return for each rank the most chunks of activations that it keeps at once."""
+def stored_chunks(pipeline: Pipeline) -> list[int]:
+    """Return for each rank the peak number of chunks of stored activations."""
     most = []
     for stream in pipeline.streams:
         now = peak = 0
@@ -99,10 +99,10 @@ def kept(pipeline: Pipeline) -> list[int]:
 
 
 def prove_pipeline(pipeline: Pipeline) -> list[Span]:
-    """Check that every microbatch goes once forward and once backward through every stage; return the timetable.
+    """Check that every microbatch passes every stage once forward and once backward; return the timeline.
 
-    Raises ProofError that names the rank and the instruction: done twice, never, too early, without
-    its data, or waited for for ever.
+    Raises ProofError, which names the rank and the instruction: repeated, missing, too early, without
+    its data, or deadlocked.
     """
     spans = timetable(pipeline)
     for rank, stream in enumerate(pipeline.streams):
@@ -128,12 +128,12 @@ def _one(seconds: Seconds, index: int) -> float:
 
 
 def _boundary(step: Send) -> int:
-    """Return which boundary a message crosses: an activation the one after the stage that made it."""
+    """Return the boundary that a message crosses: for an activation, the one after its source stage."""
     return step.stage if step.what == "activation" else step.stage - 1
 
 
 def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruction]:
-    """Yield what the rank must have done before this instruction."""
+    """Yield the instructions on this rank that must precede this one."""
     ranks, microbatch = pipeline.ranks, step.microbatch
     if isinstance(step, Send):
         made = Forward if step.what == "activation" else Backward
@@ -159,10 +159,10 @@ def _check_exists(step: Instruction, rank: int, pipeline: Pipeline) -> None:
         legal = f"chunks 0 to {pipeline.chunks - 1}"
     else:
         return
-    raise ProofError(f"Rank {rank}: {step} cannot be; there are {legal}.", rank)
+    raise ProofError(f"Rank {rank}: {step} is out of range; legal: {legal}.", rank)
 
 
-def _letter(step: Instruction) -> str:
+def _name(step: Instruction) -> str:
     if not isinstance(step, Receive):
         return str(step)
     return f"the {step.what} of microbatch {step.microbatch} from rank {step.peer} (stage {step.stage})"

@@ -1,8 +1,8 @@
 """Price of a schedule in alpha (latency), beta (1 / bandwidth) and gamma (reduction) terms.
 
-A rank sends one message at a time and receives one at a time, both at once; then it combines. A round
-takes as long as its busiest rank, and a schedule as long as its rounds one after another. So priced,
-an algorithm's schedule gives its textbook formula, with ceil(n/p) where n/p is no whole number.
+A rank sends one message at a time while it receives one at a time; then it reduces. A round takes as
+long as its busiest rank, and rounds run one after another. The price of a schedule is then the
+textbook formula of its algorithm, with ceil(n/p) if p does not divide n.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -26,11 +26,11 @@ def price(
     network: Network | None = None,
     itemsize: int = 4,
 ) -> Cost:
-    """Return what `schedule` costs.
+    """Return the cost of `schedule`.
 
-    alpha: s a message. beta, gamma: s/B moved, combined. network: in place of the three, two levels;
-    the ranks of a node share its NICs, whose rate outer.beta is. itemsize: B an element. Not modelled:
-    contention beyond the NICs, and ranks that run ahead (the simulator has both). Source: Thakur,
+    alpha: s a message. beta, gamma: s/B moved, reduced. network: two levels, in place of the three;
+    the ranks of a node share its NICs, whose rate is outer.beta. itemsize: B an element. Not modeled:
+    contention beyond the NICs, and ranks that run ahead (the simulator models both). Source: Thakur,
     Rabenseifner & Gropp (2005), section 3.
     """
     if network is None:
@@ -54,7 +54,7 @@ def price(
 
 class _Levels(NamedTuple):
     ranks: int
-    node: int  # ranks in one
+    node: int  # ranks of a node
     inner: tuple[float, float]  # alpha, beta
     outer: tuple[float, float]
     gamma: float
@@ -62,7 +62,7 @@ class _Levels(NamedTuple):
 
 
 def _busiest(part: Round, at: _Levels) -> Floats:
-    """Latency, bandwidth and reduction of the rank that is busy longest in this round."""
+    """Latency, bandwidth and reduction of the busiest rank in this round."""
     size = part.count * float(at.itemsize)
     far = part.source // at.node != part.target // at.node
     alpha = np.where(far, at.outer[0], at.inner[0])
@@ -78,7 +78,7 @@ def _busiest(part: Round, at: _Levels) -> Floats:
 def _port(
     rank: Ints, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
 ) -> Floats:
-    """Latency and bandwidth seconds of each rank's port in one direction; a node's NICs are one port of all."""
+    """Latency and bandwidth seconds of each rank's port in one direction; the ranks of a node share its NICs."""
     latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
     nics = _sums(rank // at.node, seconds * far, -(-at.ranks // at.node))
     crosses = _sums(rank, far * 1.0, at.ranks) > 0
@@ -87,5 +87,5 @@ def _port(
 
 
 def _sums(index: Ints, values: Floats, length: int) -> Floats:
-    """Add up `values` by `index`."""
+    """Sum `values` by `index`."""
     return np.bincount(index, weights=values, minlength=length)

@@ -1,8 +1,8 @@
-"""Proof of a schedule: follow every contribution of every rank to every element, and say what went wrong.
+"""Proof of a schedule: track every contribution of every rank to every element, and report the first fault.
 
-The buffer falls into blocks between all places where a message begins or ends; nothing ever happens to
-a part of a block. What a rank holds of a block is a content: how often each rank contributed to it.
-Contents are kept in a table and ranks hold the numbers of its rows, so the proof is exact and fast.
+The buffer is cut into blocks wherever a message begins or ends; no operation affects part of a block.
+The content of a block on a rank is how often each rank contributed to it.
+Contents are rows of a table and ranks hold row numbers, so the proof is exact and fast.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
 from lib_dlhpc.spec.errors import SpecError, suggest
 
-MANY = 100  # counts stop here: enough to know that it is too often
+MANY = 100  # counts saturate here
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What a proved schedule consists of."""
+    """Statistics of a proved schedule."""
 
     goal: str
     rounds: int
@@ -35,11 +35,11 @@ class Proof:
 
 
 def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
-    """Run `schedule` on contributions in place of numbers and return what it took.
+    """Run `schedule` on symbolic contributions and return its statistics.
 
-    goal: a key of GOALS (default: what the schedule is for). root: of a broadcast or reduce.
-    Raises ProofError, whose text says which rank lacks or repeats whose contribution to which
-    elements and in which round it went wrong; or which message cannot be sent at all.
+    goal: a key of GOALS (default: that of the schedule). root: of a broadcast or reduce.
+    Raises ProofError, which names the rank, the elements, the missing or repeated contributions
+    and the first faulty round; or a message that cannot be sent.
     """
     goal = goal or schedule.goal
     if goal not in GOALS:
@@ -54,19 +54,19 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
     )
     memory = _Memory(schedule.ranks, edges, wanted)
     for number, part in enumerate(rounds):
-        memory.play(part, number)
+        memory.apply(part, number)
     memory.compare(rounds)
     moved = sum(int(part.count.sum()) for part in rounds)
-    return Proof(goal, len(rounds), memory.played, moved)
+    return Proof(goal, len(rounds), memory.messages, moved)
 
 
 class _Memory:
-    """What every rank holds of every block, and which messages made it so."""
+    """The content of every block on every rank, and the messages that produced it."""
 
     def __init__(self, ranks: int, edges: Ints, goal: Goal) -> None:
         self.edges = edges
-        self.table = np.eye(ranks, dtype=np.uint8)  # content -> how often each rank is in it
-        self.played = 0  # messages so far
+        self.table = np.eye(ranks, dtype=np.uint8)  # content -> contributions of each rank
+        self.messages = 0  # applied so far
         part = np.searchsorted(goal.cuts, edges[:-1], side="right") - 1  # of the goal's parts
         self.wanted = goal.wanted[:, part]
         self.held = np.where(goal.begins[:, part], np.arange(ranks)[:, None], NOTHING)
@@ -75,8 +75,8 @@ class _Memory:
         self.lost = self.last.copy()  # first overwrote a contribution
         self.repeated = self.last.copy()  # first added a contribution that was there already
 
-    def play(self, part: Round, number: int) -> None:
-        """Carry out one round."""
+    def apply(self, part: Round, number: int) -> None:
+        """Apply one round."""
         cells = self._cells(part)
         origin, place = (cells.source, cells.block), (cells.target, cells.block)
         sent, there = self.held[origin], self.held[place]
@@ -86,16 +86,16 @@ class _Memory:
         twice = cells.reduce & (self.table[after] > 1).any(1)
         gone = ~cells.reduce & (there != NOTHING)
         gone[gone] = (self.table[there[gone]] > self.table[sent[gone]]).any(1)
-        message = self.played + cells.message
+        message = self.messages + cells.message
         for mark, now in ((self.lost, gone), (self.repeated, twice)):
-            # A copy brings the sender's history along, a combination has both.
+            # A copy carries the sender's history, a reduction merges both.
             first = _earlier(np.where(cells.reduce, mark[place], NOTHING), mark[origin])
             mark[place] = np.where(now & (first == NOTHING), message, first)
         self.held[place], self.last[place] = after, message
-        self.played += len(part)
+        self.messages += len(part)
 
     def compare(self, rounds: list[Round]) -> None:
-        """Raise ProofError for the first rank and block that does not hold what is wanted."""
+        """Raise ProofError for the first rank and block with a wrong content."""
         complete = (self.table == 1).all(1)[self.held] & (self.held != NOTHING)
         right = np.where(self.wanted == ALL, complete, self.held == self.wanted)
         wrong = np.argwhere(~right & (self.wanted != ANY))
@@ -117,9 +117,9 @@ class _Memory:
 
     def _cells(self, part: Round) -> Cells:
         first = np.searchsorted(self.edges, part.offset)
-        many = np.searchsorted(self.edges, part.offset + part.count) - first
-        message = np.repeat(np.arange(len(part)), many)
-        further = np.arange(len(message)) - np.repeat(np.cumsum(many) - many, many)
+        blocks = np.searchsorted(self.edges, part.offset + part.count) - first
+        message = np.repeat(np.arange(len(part)), blocks)
+        further = np.arange(len(message)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
         return Cells(
             message,
             part.source[message],
@@ -129,7 +129,7 @@ class _Memory:
         )
 
     def _combined(self, sent: Ints, there: Ints, reduce: np.ndarray) -> Ints:
-        """Return the content of both together where `reduce`; new rows of the table."""
+        """Return the sum of both contents where `reduce`; appends rows to the table."""
         rows, result = len(self.table), sent.copy()
         low, high = np.minimum(sent, there)[reduce], np.maximum(sent, there)[reduce]
         pairs, which = np.unique(low * rows + high, return_inverse=True)
@@ -141,12 +141,12 @@ class _Memory:
 
 
 def _earlier(one: Ints, other: Ints) -> Ints:
-    """The earlier of two messages, NOTHING standing for none."""
+    """The earlier of two messages; NOTHING means none."""
     return np.where(one == NOTHING, other, np.where(other == NOTHING, one, np.minimum(one, other)))
 
 
 def _message(rounds: list[Round], message: int) -> tuple[int, int, int] | None:
-    """Round, source and target of message number `message` of all."""
+    """Round, source and target of a message by its number in the schedule."""
     if message == NOTHING:
         return None
     for number, part in enumerate(rounds):

@@ -1,4 +1,4 @@
-"""Rings: everyone hands a block to the next rank at every step, so every link is busy all the time.
+"""Rings: each rank sends a block to the next rank at every step, so all links are always busy.
 
 p ranks, n elements, block b = elements b n / p .. (b + 1) n / p. Sources: Patarasuk & Yuan, "Bandwidth
 optimal all-reduce algorithms for clusters of workstations" (2009), section 3; Thakur, Rabenseifner &
@@ -24,7 +24,7 @@ def cuts(elements: int, parts: int) -> Ints:
 
 
 def ring(ranks: int, elements: int) -> Iterator[Round]:
-    """Allreduce: sum the blocks on one way round, hand out the sums on the next.
+    """Allreduce: reduce-scatter on the first pass of the ring, allgather on the second.
 
     2 (p-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma.
     """
@@ -32,7 +32,7 @@ def ring(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def ring_reduce_scatter(ranks: int, elements: int) -> Iterator[Round]:
-    """Reduce-scatter: block b sets out at rank b + 1 and comes home to rank b with every contribution.
+    """Reduce-scatter: block b starts at rank b + 1 and ends at rank b with every contribution.
 
     (p-1) alpha + (p-1)/p n beta + (p-1)/p n gamma.
     """
@@ -43,7 +43,7 @@ def ring_reduce_scatter(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
-    """Allgather: block b sets out at rank b and is handed on until everyone has it.
+    """Allgather: block b starts at rank b and is forwarded until all ranks have it.
 
     (p-1) alpha + (p-1)/p n beta.
     """
@@ -54,9 +54,9 @@ def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Ints]]:
-    """Ranks, their right neighbours, and for each k the offset and count of blocks (rank + k) mod p.
+    """Ranks, their right neighbors, and for each k the offset and count of blocks (rank + k) mod p.
 
-    All are views of two arrays, so they cost nothing; blocks of one size have one count for all k.
+    All are views of two arrays; blocks of equal size share one count for all k.
     """
     cut, rank = cuts(elements, ranks), np.arange(ranks)
     offset, count = np.tile(cut[:-1], 2), np.tile(np.diff(cut), 2)
@@ -66,22 +66,22 @@ def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Int
 
 
 def ring_cost(n: Array, net: Network) -> Cost:
-    """Reduce-scatter and allgather round one ring of all devices; its slowest link sets the pace."""
+    """Reduce-scatter and allgather on one ring of all devices; its slowest link is the bottleneck."""
     p = net.inner.ranks * net.outer.ranks
     alpha, beta = slowest(net)
-    share = (p - 1) / p
-    return Cost(2 * (p - 1) * alpha, 2 * share * n * beta, share * n * net.gamma)
+    fraction = (p - 1) / p
+    return Cost(2 * (p - 1) * alpha, 2 * fraction * n * beta, fraction * n * net.gamma)
 
 
 def ring_reduce_scatter_cost(n: Array, net: Network) -> Cost:
-    """Round one ring of all devices; its slowest link sets the pace."""
+    """One ring of all devices; its slowest link is the bottleneck."""
     latency, bandwidth, _ = ring_allgather_cost(n, net)
     p = net.inner.ranks * net.outer.ranks
     return Cost(latency, bandwidth, (p - 1) / p * n * net.gamma)
 
 
 def ring_allgather_cost(n: Array, net: Network) -> Cost:
-    """The same without sums."""
+    """The same without reduction."""
     p = net.inner.ranks * net.outer.ranks
     alpha, beta = slowest(net)
     return Cost((p - 1) * alpha, (p - 1) / p * n * beta, 0.0 * n)
@@ -94,8 +94,8 @@ RING = Algorithm(
     ring_cost,
     "ring",
     "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
-    halves=("ring_reduce_scatter", "ring_allgather"),
-    one_pace=True,
+    phases=("ring_reduce_scatter", "ring_allgather"),
+    slowest_link=True,
 )
 RING_REDUCE_SCATTER = Algorithm(
     "ring_reduce_scatter",

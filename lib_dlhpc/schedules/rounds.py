@@ -1,11 +1,11 @@
-"""The data: a Round of messages, and a Schedule of rounds. Everything else in this room makes or reads these.
+"""The data: a Round of messages, and a Schedule of rounds. The other files of this package build or read them.
 
 Every rank has one buffer of `elements` numbers. A message takes `count` of them, from `offset` on, to
-the same place in the buffer of another rank, where they are combined with what is there (reduce) or
-replace it (copy). Pieces that one rank sends to one other in a round, to be treated alike, travel as one message.
-The messages of a round start together once the ranks involved have finished the
-round before. A rank may send and receive at once, and what it sends is what it held when the round
-began. A message of no elements is legal: it still costs its latency.
+the same offset in the buffer of another rank, where they are reduced into the local data (reduce) or
+overwrite it (copy). Pieces of one kind between the same ranks in a round form one message. The messages of
+a round start once their ranks have finished the previous round. A rank may send and receive
+concurrently; it sends the data that it held when the round began. A message of no elements is
+legal: it still costs its latency.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Round:
         count: Ints,
         reduce: NDArray[np.bool_],
     ) -> None:
-        # What a dataclass does, in less than half the time: long schedules are made in a blink.
+        # Faster than the __init__ of a frozen dataclass, for long schedules.
         own = self.__dict__
         own["source"], own["target"], own["offset"] = source, target, offset
         own["count"], own["reduce"] = count, reduce
@@ -65,28 +65,28 @@ class Round:
         return self.source, self.target, self.offset, self.count, self.reduce
 
 
-# What a student may yield in place of a Round: [(source, target, offset, count, "reduce" or "copy"), ...]
+# Accepted in place of a Round: [(source, target, offset, count, "reduce" or "copy"), ...]
 RoundLike: TypeAlias = Round | Sequence[tuple[int, int, int, int, str]]
 Rounds: TypeAlias = Iterable[RoundLike]
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Who sends what to whom, for `ranks` buffers of `elements` numbers each.
+    """The rounds of a collective on `ranks` buffers of `elements` numbers each.
 
-    The rounds are made anew by `generate` for each reader, so that a schedule of half a billion
-    messages takes no memory: `for round in schedule`, or `tuple(schedule)` to keep them.
+    `generate` yields the rounds for each reader, so a schedule of half a billion messages takes no
+    memory: `for round in schedule`, or `tuple(schedule)` to store them.
     """
 
     name: str
     ranks: int
     elements: int
     generate: Callable[[], Rounds]
-    goal: str = "allreduce"  # what it is for: a key of `GOALS`
+    goal: str = "allreduce"  # a key of `GOALS`
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def rounds(self) -> Iterator[Round]:
-        """Yield the rounds from the first to the last. Raises SpecError where one is no round."""
+        """Yield the rounds in order. Raises SpecError for an invalid round."""
         stream = self.generate()
         if not isinstance(stream, Iterable):
             raise SpecError(f"{self.name} returned {stream!r}; it must yield rounds.")
@@ -101,12 +101,12 @@ class Schedule:
 
     @cached_property
     def messages(self) -> int:
-        """How many messages are sent; what one rank sends another in a round is one, in however many pieces."""
+        """Number of messages; all pieces that one rank sends another in a round count as one."""
         return sum(len(as_sent(each)) for each in self.rounds())
 
 
 def as_sent(part: Round) -> Round:
-    """Return the round with a row for each message; of several pieces, the count is that of all."""
+    """Return the round with one row per message; the counts of its pieces are summed."""
     if not len(part) or int(np.bincount(part.source).max()) <= 1:
         return part
     pairs = (part.source * (int(part.target.max()) + 1) + part.target) * 2 + part.reduce
@@ -122,18 +122,18 @@ def as_sent(part: Round) -> Round:
 
 
 def stored(schedule: Schedule) -> Schedule:
-    """Return the same schedule with its rounds in memory, for many readers."""
-    kept = tuple(schedule.rounds())
-    return dataclasses.replace(schedule, generate=lambda: kept)
+    """Return the same schedule with its rounds stored in memory, for repeated reads."""
+    rounds = tuple(schedule.rounds())
+    return dataclasses.replace(schedule, generate=lambda: rounds)
 
 
 def messages(
     source: ArrayLike, target: ArrayLike, offset: ArrayLike, count: ArrayLike, reduce: ArrayLike
 ) -> Round:
-    """Return the round of these messages; a single value stands for all of them.
+    """Return the round of these messages; scalars broadcast.
 
     source, target: ranks. offset, count: elements. reduce: True to combine, False to overwrite.
-    Raises SpecError for anything but whole numbers and truth values.
+    Raises SpecError for anything but integers and booleans.
     """
     numbers = [np.asarray(value) for value in (source, target, offset, count)]
     kind = np.asarray(reduce)
@@ -158,14 +158,14 @@ def messages(
 def as_round(value: RoundLike, where: str = "round") -> Round:
     """Return `value` if it is a Round, else the round of its tuples (source, target, offset, count, kind).
 
-    Raises SpecError that names `where` and the tuple at fault.
+    Raises SpecError, which names `where` and the invalid tuple.
     """
     if isinstance(value, Round):
         return value
     try:
         rows = list(value)
     except TypeError:
-        raise SpecError(f"{where}: {value!r} is no round; yield a list of messages.") from None
+        raise SpecError(f"{where}: {value!r} is not a round; yield a list of messages.") from None
     for row in rows:
         _check_row(row, where)
     source, target, offset, count, kinds = zip(*rows, strict=True) if rows else [()] * 5
@@ -173,7 +173,7 @@ def as_round(value: RoundLike, where: str = "round") -> Round:
 
 
 def elements_text(start: int, stop: int) -> str:
-    """Say which elements start .. stop - 1 are."""
+    """Format the range start .. stop - 1 of elements."""
     if stop - start == 1:
         return f"element {start}"
     return f"elements {start} to {stop - 1}" if stop > start else "no elements"
@@ -182,7 +182,7 @@ def elements_text(start: int, stop: int) -> str:
 def _check_row(row: Any, where: str) -> None:
     if not isinstance(row, tuple | list) or len(row) != 5:
         raise SpecError(
-            f"{where}: {row!r} is no message; write (source, target, offset, count, 'reduce' or 'copy')."
+            f"{where}: {row!r} is not a message; write (source, target, offset, count, 'reduce' or 'copy')."
         )
     *numbers, kind = row
     for name, value in zip(FIELDS, numbers, strict=True):

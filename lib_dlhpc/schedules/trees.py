@@ -20,20 +20,20 @@ from lib_dlhpc.schedules.rounds import Ints, Round, messages
 def binomial(ranks: int, elements: int, root: int = 0, node_size: int = 1) -> Iterator[Round]:
     """Allreduce: reduce to the root along a binomial tree, then broadcast down the same tree.
 
-    2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma. node_size: a tree in each node, and one of the
+    2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma. node_size: a tree in each node, and one over the
     nodes.
     """
     nodes = node_grid(ranks, node_size)
-    (node, place), (many, size) = divmod(root, node_size), nodes.shape
+    (node, place), (count, size) = divmod(root, node_size), nodes.shape
     leaders = nodes[:, place]
     yield from within(binomial_reduce(size, elements, place), nodes)
-    yield from within(binomial_reduce(many, elements, node), leaders)
-    yield from within(binomial_broadcast(many, elements, node), leaders)
+    yield from within(binomial_reduce(count, elements, node), leaders)
+    yield from within(binomial_broadcast(count, elements, node), leaders)
     yield from within(binomial_broadcast(size, elements, place), nodes)
 
 
 def binomial_reduce(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
-    """Reduce: at distance 1, 2, 4 ... every second rank still in play hands its sum down and is done.
+    """Reduce: at distance 1, 2, 4 ... every second active rank sends its partial sum and becomes inactive.
 
     ceil(lg p) (alpha + n beta + n gamma).
     """
@@ -42,7 +42,7 @@ def binomial_reduce(ranks: int, elements: int, root: int = 0) -> Iterator[Round]
 
 
 def binomial_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
-    """Broadcast: the reduce's tree from the root outwards, the farthest partner first.
+    """Broadcast: the tree of the reduce from the root outward, the farthest partner first.
 
     ceil(lg p) (alpha + n beta).
     """
@@ -51,7 +51,7 @@ def binomial_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator[Rou
 
 
 def binomial_gather(ranks: int, elements: int) -> Iterator[Round]:
-    """Gather block r of each rank r to rank 0; a rank hands on what its subtree has.
+    """Gather block r of each rank r to rank 0; a rank forwards the blocks of its subtree.
 
     ceil(lg p) alpha + (p-1)/p n beta.
     """
@@ -60,7 +60,7 @@ def binomial_gather(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def binomial_scatter(ranks: int, elements: int) -> Iterator[Round]:
-    """Scatter: block r of rank 0's buffer to each rank r; the gather backwards.
+    """Scatter: block r of rank 0's buffer to each rank r; the reverse of the gather.
 
     ceil(lg p) alpha + (p-1)/p n beta.
     """
@@ -69,7 +69,7 @@ def binomial_scatter(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def van_de_geijn_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator[Round]:
-    """Broadcast of long messages: scatter the blocks, then let everyone collect them round a ring.
+    """Broadcast of long messages: scatter the blocks, then allgather them on a ring.
 
     (ceil(lg p) + p - 1) alpha + 2 (p-1)/p n beta.
     """
@@ -80,21 +80,21 @@ def van_de_geijn_broadcast(ranks: int, elements: int, root: int = 0) -> Iterator
 def chain_broadcast(
     ranks: int, elements: int, root: int = 0, segments: int = 16
 ) -> Iterator[Round]:
-    """Broadcast down a line of ranks in s segments, so that all links work at once.
+    """Broadcast along a chain of ranks in s segments, which keeps all links busy.
 
-    (p + s - 2) (alpha + n/s beta); best s = sqrt((p-2) n beta / alpha). At most n segments are made.
+    (p + s - 2) (alpha + n/s beta); best s = sqrt((p-2) n beta / alpha). At most n segments.
     """
-    many = max(1, min(segments, elements))
-    cut = cuts(elements, many)
-    for step in range(ranks + many - 2):
-        v = np.arange(max(0, step - many + 1), min(step, ranks - 2) + 1)
+    pieces = max(1, min(segments, elements))
+    cut = cuts(elements, pieces)
+    for step in range(ranks + pieces - 2):
+        v = np.arange(max(0, step - pieces + 1), min(step, ranks - 2) + 1)
         segment = step - v
         count = cut[segment + 1] - cut[segment]
         yield from within([messages(v, v + 1, cut[segment], count, False)], _from(root, ranks))
 
 
 def _pairs(ranks: int) -> list[tuple[Ints, Ints]]:
-    """Children and parents at distance 1, 2, 4 ..., the order of a reduce."""
+    """Children and parents at distance 1, 2, 4 ..., in the order of a reduce."""
     pairs = []
     for distance in [2**k for k in range((ranks - 1).bit_length())]:
         child = np.arange(distance, ranks, 2 * distance)
@@ -111,7 +111,7 @@ def _subtrees(ranks: int, elements: int) -> Iterator[tuple[Ints, Ints, Ints, Int
 
 
 def _from(root: int, ranks: int) -> Ints:
-    """The rank that stands at v = 0, 1, 2 ... from the root."""
+    """The rank at distance v = 0, 1, 2 ... from the root."""
     return (np.arange(ranks) + root) % ranks
 
 

@@ -24,7 +24,7 @@ storage.py       metadata servers and data servers as queues; readers that share
 size.py          how much is played at most
 measure.py       where the time of simulated steps goes, for each way to update
 caching.py       caches played: which samples of an epoch are found, by what is dropped
-neighbours.py    a program whose ranks exchange messages with two neighbours, its calls as they are recorded
+neighbors.py    a program whose ranks exchange messages with two neighbors, its calls as they are recorded
 coupled.py       a simulation that feeds training, with a buffer between them
 failures.py      a run with checkpoints and failures, many times at once
 rows.py          a step as rows of the Timeline

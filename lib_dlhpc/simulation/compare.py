@@ -226,14 +226,14 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
         if out_of_step:
             reasons.append(
                 "a sender waits until its receiver has come to the round too (rendezvous), so one late rank"
-                " holds up its neighbours on both sides; in fidelity rounds early data waits in a buffer."
+                " holds up its neighbors on both sides; in fidelity rounds early data waits in a buffer."
             )
     elif machine.topology != "single-switch" and nodes > 1 and _congested(experiment):
         reasons.append(
             f"the prediction has the congestion of the {machine.topology}; fidelity rounds has none beyond"
             " the NICs. Try --fidelity events."
         )
-    if any(one.one_pace for one in used) and here > 1 and nodes > 1:
+    if any(one.slowest_link for one in used) and here > 1 and nodes > 1:
         inner, outer = machine.intra_node, machine.inter_node
         slower_inside = 1 / (inner.bandwidth * inner.efficiency) - 1 / (
             outer.bandwidth * outer.efficiency * machine.nics

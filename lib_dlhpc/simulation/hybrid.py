@@ -169,7 +169,7 @@ class _Step:
         self.last: dict[tuple[int, int], tuple[Floats, Floats]] = {}  # backward pass of a chunk
         self.rows: list[Span] = []
         self.waits: list[Span] = []  # those of the pipeline, some of which is bubble
-        self._under_way: dict[tuple[int, int, Receive], Floats] = {}
+        self._in_flight: dict[tuple[int, int, Receive], Floats] = {}
         self._link: dict[tuple[int, int], Floats] = {}  # when it is free, by the places at its ends
 
     def play(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
@@ -239,7 +239,7 @@ class _Step:
         """Carry out one instruction, unless what it needs has not been sent."""
         start = self.clock[place]
         if isinstance(step, Receive):
-            arrived = self._under_way.pop((step.peer, place, step), None)
+            arrived = self._in_flight.pop((step.peer, place, step), None)
             if arrived is None:
                 return False
             self.clock[place] = np.maximum(start, arrived)
@@ -252,7 +252,7 @@ class _Step:
             stage = self.every[crossed % self.size.pipeline][crossed // self.size.pipeline]
             leaves, arrives = self._carry((place, step.peer), start, stage.sends)
             received = Receive(step.what, step.microbatch, step.stage, place)
-            self._under_way[place, step.peer, received] = arrives
+            self._in_flight[place, step.peer, received] = arrives
             name = f"{step.what} {step.microbatch}"
             self._talk(place, name, leaves, arrives, stage.bytes)
         else:

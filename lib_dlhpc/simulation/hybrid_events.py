@@ -2,7 +2,7 @@
 
 The programs are those of hybrid.py. An exchange is a schedule that the ranks of a group play on the links
 of the whole machine, so that groups which exchange at the same time get in each other's way, and in a halo
-a rank waits for its neighbours only. What replicas exchange goes on beside the work, in a process of its
+a rank waits for its neighbors only. What replicas exchange goes on beside the work, in a process of its
 own for each rank.
 """
 
@@ -135,7 +135,7 @@ class Replay:
         )
 
     def _halo(self, members: tuple[int, ...], talk: Talk) -> Schedule:
-        """One round in which all neighbours swap rows."""
+        """One round in which all neighbors swap rows."""
         source, target, size = zip(*talk.pairs, strict=True)
         at = np.array(members)
         count = np.rint(np.array(size)).astype(np.int64)

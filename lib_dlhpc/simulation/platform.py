@@ -7,7 +7,7 @@ Every direction of a connection is a link of its own (full duplex). Rank r is de
     fat tree         nodes_per_switch nodes hang on a leaf switch, whose links to the upper level carry
                      1 / oversubscription of what its nodes can send; the upper level never blocks
     torus            rows x columns of nodes, as square as possible; behind its NICs a node has a link
-                     to each of four neighbours; along the row first, then the column, the short way
+                     to each of four neighbors; along the row first, then the column, the short way
 
 A message passes the links inside a node or those between nodes, never both. Its latency is that of
 the kind of connection, whatever the number of hops, as in `lib_dlhpc.costs.network`.

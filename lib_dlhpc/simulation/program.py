@@ -11,7 +11,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.stage import (
     gathered_again,
     halo_elements,
-    made_again,
+    recomputed,
     routed_elements,
     stage_cost,
 )
@@ -68,9 +68,9 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
         # Backward is gone through from its end.
         backward += [*_talk(experiment, layer, "backward", size), Work(float(back), number)]
         backward += _talk(experiment, layer, "forward", size) if layer in twice else []
-    again: list[Item] = [Work(float(cost.again))]
+    again: list[Item] = [Work(float(cost.recomputation))]
     for layer, twice in zip(
-        part.model.layers, made_again(part.model, strategy.recompute), strict=True
+        part.model.layers, recomputed(part.model, strategy.recompute), strict=True
     ):
         again += _talk(experiment, layer, "forward", size) if twice else []
     return Program(

@@ -1,18 +1,18 @@
-"""Nouns: what a run is, read from and written to TOML.
+"""Nouns: the parts of an experiment, read from and written to TOML.
 
 experiment.py   Experiment: load, loads, dump, dumps, set
 machine.py      Device, Link, StorageTier, Machine
-measured.py     Measured: where a machine's numbers were measured; the user's own calibration
+measured.py     Measured: provenance of a calibrated machine; the user's own calibration
 model.py        Layer, Model (a layer graph with exact counts)
-networks/       builders of models from their layers' shapes
+networks/       builders of models from layer shapes
 dataset.py      Dataset
-pace.py         Pace: the measured speed of a kind of layer
+layer_rate.py   LayerRate: measured launch time, FLOP/s and B/s of a kind of layer
 strategy.py     Strategy
 workflow.py     Workflow: a simulation that feeds training; Simulation, Coupling, Costs
 catalog.py      finds entries in lib_dlhpc/catalog
-plain.py        as_json: what is told as JSON, in SI units
-schema.py       TOML tables to dataclasses and back, with errors that help
-run_only.py     settings that only a real run reads, and which of them an experiment has set
+plain.py        as_json: values as JSON, in SI units
+schema.py       TOML tables to dataclasses and back, validated
+run_only.py     settings that only a real run reads
 units.py        "100 Gb/s" to 12.5e9 B/s and back
 errors.py       SpecError
 """

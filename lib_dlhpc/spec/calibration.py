@@ -1,4 +1,4 @@
-"""Calibration: what was measured on a machine, so that it need not be predicted; and when it no longer holds."""
+"""Calibration: rates measured on a machine that replace predicted ones, and the changes that invalidate them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,33 +17,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured on this machine.
+    """Rates measured on this machine.
 
-    `rate` is that of the experiment's own network. `compute_scale` and `link_efficiency` are what a
-    measured run of another network, or of another split, says of the machine: prediction/calibrated.py has
-    them from such a run.
+    `rate` belongs to the experiment's own network. `compute_scale` and `link_efficiency` come from a
+    measured run of another network or another split; prediction/calibrated.py derives them.
     """
 
     rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
     devices: int = whole(default=1)
     batch: int = whole(default=0, least=0)  # per device; 0: the strategy's
     compute_scale: float = number(default=0.0)  # measured over roofline compute time; 0: not known
-    # Share of the line rate between nodes that exchanges reach; 0: the link's own efficiency.
+    # Fraction of the inter-node line rate that collectives reach; 0: the link's own efficiency.
     link_efficiency: float = number(default=0.0, most=1.0, divides=True)
 
 
-# The fields that each measured number was measured with; where one of them changes, it is void ...
+# The fields on which each measured number depends; a change of one invalidates it ...
 _DEVICE = r"machine\.(name$|device$|device\.(?!(reserved_)?memory$|(idle|busy)_power$))|strategy\.precision$"
 _MEASURED_WITH = {
     "rate": re.compile(rf"model\.|{_DEVICE}"),
     "compute_scale": re.compile(_DEVICE),
     "link_efficiency": re.compile(r"machine\.(name$|nics$|inter_node(\.|$))"),
 }
-# ... and this takes its place.
+# ... and this replaces it.
 _INSTEAD = {
     "rate": "compute time is the roofline's estimate",
     "compute_scale": "compute time is the roofline's estimate",
-    "link_efficiency": "exchanges reach the share of the line rate that the link has in the catalog",
+    "link_efficiency": "communication uses the link efficiency of the catalog",
 }
 
 
@@ -52,46 +51,46 @@ def check_calibration(calibration: Calibration) -> None:
     if np.any(calibration.rate) and np.any(calibration.compute_scale):
         raise SpecError(
             f"calibration.compute_scale = {calibration.compute_scale:g} and calibration.rate ="
-            f" {calibration.rate:g}: both say how long computing takes; legal: one of them."
+            f" {calibration.rate:g}: both set the compute time; legal: one of them."
         )
 
 
 def after_change(before: "Experiment", after: "Experiment", changes: Iterable[str]) -> "Experiment":
-    """Return `after` without the measured numbers that `changes` (dotted fields) made void, which it says."""
-    void: dict[str, tuple[Any, str]] = {}
+    """Return `after` without the measured numbers that `changes` (dotted fields) invalidated, with warnings."""
+    invalid: dict[str, tuple[Any, str]] = {}
     for name, fields in _MEASURED_WITH.items():
         keys = {key: _differs(before, after, key) for key in changes if fields.match(key)}
         keys = {key: where for key, where in keys.items() if np.any(where)}
         if keys:
             where = reduce(np.logical_or, keys.values())
-            void[name] = where, _change(before, after, list(keys))
-    return _without(after, void)
+            invalid[name] = where, _change(before, after, list(keys))
+    return _without(after, invalid)
 
 
 def without(experiment: "Experiment", why: str) -> "Experiment":
-    """Return the experiment without any measured number, and with a warning for each that it had."""
+    """Return the experiment without measured numbers, with a warning for each that it had."""
     return _without(experiment, dict.fromkeys(_MEASURED_WITH, (True, why)))
 
 
-def _without(experiment: "Experiment", void: Mapping[str, tuple[Any, str]]) -> "Experiment":
-    """void: where each field of [calibration] does not hold, True or an array of truth values, and why."""
-    measured, warnings, kept = experiment.calibration, list(experiment.warnings), dict[str, Any]()
-    for name, (where, why) in void.items():
+def _without(experiment: "Experiment", invalid: Mapping[str, tuple[Any, str]]) -> "Experiment":
+    """invalid: where each field of [calibration] does not hold, True or a boolean array, and the reason."""
+    measured, warnings, valid = experiment.calibration, list(experiment.warnings), dict[str, Any]()
+    for name, (where, why) in invalid.items():
         value = getattr(measured, name)
         if np.any(value):
             shown = f"{value:g}" if np.ndim(value) == 0 else "an array"
             warnings.append(f"calibration.{name} = {shown} is dropped: {why}; {_INSTEAD[name]}.")
-        kept[name] = np.where(where, 0.0, value)[()]
+        valid[name] = np.where(where, 0.0, value)[()]
         if name == "rate":
-            kept["devices"] = np.where(where, 1, measured.devices)[()]
-            kept["batch"] = np.where(where, 0, measured.batch)[()]
-    return replace(experiment, calibration=replace(measured, **kept), warnings=tuple(warnings))
+            valid["devices"] = np.where(where, 1, measured.devices)[()]
+            valid["batch"] = np.where(where, 0, measured.batch)[()]
+    return replace(experiment, calibration=replace(measured, **valid), warnings=tuple(warnings))
 
 
 def _differs(before: "Experiment", after: "Experiment", key: str) -> Any:
-    """Whether a change of the dotted field `key` made another model, machine, device, link or value of it.
+    """Whether a change of the dotted field `key` changed the model, machine, device, link or value.
 
-    Of numbers an array of truth values: a sweep keeps what was measured where it does not leave its value.
+    For numbers, a boolean array: a sweep retains the measurement where the value is unchanged.
     """
     old, new = (_leaf(experiment, key) for experiment in (before, after))
     if all(isinstance(value, int | float | np.ndarray) for value in (old, new)):
@@ -104,20 +103,20 @@ def _differs(before: "Experiment", after: "Experiment", key: str) -> Any:
 
 
 def _part(experiment: "Experiment", key: str) -> Any:
-    """Return what the dotted field belongs to: the model, the machine, one part of the machine, or the value."""
+    """Return the owner of the dotted field: the model, the machine, one part of the machine, or the value."""
     section, name, *_ = key.split(".")
     noun = getattr(experiment, section)
     return noun if section == "model" or name == "name" else getattr(noun, name)
 
 
 def _change(before: "Experiment", after: "Experiment", keys: list[str]) -> str:
-    """Return what was changed in words, such as: it was measured with model.name = 'resnet50', not 'vgg16'."""
-    told = []
+    """Describe the change, such as: it was measured with model.name = 'resnet50', not 'vgg16'."""
+    found = []
     for key in keys:
         old, new = (_value(experiment, key) for experiment in (before, after))
         plain = None not in (old, new) and old != new
-        told.append(f"{key} = {old!r}, not {new!r}" if plain else f"another {key}")
-    return f"it was measured with {', '.join(told)}"
+        found.append(f"{key} = {old!r}, not {new!r}" if plain else f"a different {key}")
+    return f"it was measured with {', '.join(found)}"
 
 
 def _value(experiment: "Experiment", key: str) -> Any:

@@ -25,8 +25,8 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
-    """Return one entry as the dict its TOML file holds, the [sources] table included; `field` is
-    what an error calls it. The dict is the caller's own. Raises SpecError."""
+    """Return one entry as a dict of its TOML file, [sources] included; an error names `field`. The caller
+    may change the dict. Raises SpecError."""
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
         raise SpecError(
@@ -46,9 +46,11 @@ def _text(kind: str, name: str) -> str:
 
 
 def body(kind: str, name: str, field: str = "") -> dict[str, Any]:
-    """Return the entry without what only people read: title, description, sources, expected."""
-    for_people = ("title", "description", "sources", "expected")
-    return {key: value for key, value in read(kind, name, field).items() if key not in for_people}
+    """Return the entry without documentation: title, description, sources, expected."""
+    documentation = ("title", "description", "sources", "expected")
+    return {
+        key: value for key, value in read(kind, name, field).items() if key not in documentation
+    }
 
 
 def source_of(table: dict[str, Any], key: str) -> dict[str, str]:

@@ -11,10 +11,9 @@ from lib_dlhpc.spec.schema import number, read_table, resolve, text, whole
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set as it lies on storage.
+    """A data set on storage.
 
-    test_share: of the samples, what is kept for tests and never trained on; 0 where the tests are a data set
-    of their own, as is usual.
+    test_share: fraction of the samples held out for testing; 0 where the test set is separate, as is usual.
     """
 
     samples: int = whole()
@@ -32,7 +31,7 @@ class Dataset:
 
     @property
     def trained(self) -> Any:
-        """Samples that are trained on: all but those kept for tests."""
+        """Training samples: all but those held out for testing."""
         return self.samples - np.round(self.samples * self.test_share)
 
 

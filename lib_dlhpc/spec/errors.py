@@ -1,11 +1,11 @@
-"""The one error that users' mistakes raise, and the nearest-name hint it carries."""
+"""SpecError, raised for invalid input, and its nearest-name hint."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class SpecError(ValueError):
-    """A description that cannot be: names the field, the offending value and the legal ones."""
+    """Invalid input: the message names the field, the offending value and the legal ones."""
 
 
 def suggest(name: str, legal: Iterable[str]) -> str:

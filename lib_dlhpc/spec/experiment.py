@@ -1,4 +1,4 @@
-"""Experiment: everything a run is, in one frozen object and one TOML file."""
+"""Experiment: the complete description of a training run, in one frozen object and one TOML file."""
 
 import dataclasses
 import math
@@ -55,47 +55,51 @@ WRITERS = ("first", "all")
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the samples are read from, and how; an empty tier means that they are in memory already.
+    """Source of the samples and access pattern; an empty tier means that samples are in memory.
 
     access: "stream" reads from `tier` in every epoch; "stage" copies the whole data set to the `local` tier
-    of each node before the first step; "cooperative" parts it over the nodes' local tiers, with `replication`
-    copies and all metadata in memory, and reads what lies elsewhere over the network (FanStore).
+    of each node before the first step; "cooperative" distributes it over the nodes' local tiers, with
+    `replication` copies and all metadata in memory, and reads remote samples over the network (FanStore).
     """
 
     tier: str = text()
     operations_per_file: float = number(default=3.0)  # stat, open, close
     access: str = choice(ACCESSES, default="stream")
-    local: str = text()  # a tier in each node, for "stage" and "cooperative"
-    format: str = choice(FORMATS, default="files")  # packed: no metadata operation a sample
+    local: str = text()  # a node-local tier, for "stage" and "cooperative"
+    format: str = choice(FORMATS, default="files")  # packed: no metadata operations per sample
     reads_per_file: float = number(default=1.0)
-    compression: float = number(default=1.0, positive=True)  # bytes over stored bytes
-    decompress: float = number("B/s", default=math.inf, positive=True)  # output of one reader
-    decode: float = number("s", default=0.0)  # of a reader's CPU, a sample
-    workers: int = whole(default=0, least=0)  # readers a device; 0: as many as are needed
-    prefetch: int = whole(default=0, least=0)  # batches ahead; 0: as many as are needed
-    cache: float = number("B", default=0.0)  # of a node's memory, in which samples stay
+    compression: float = number(default=1.0, positive=True)  # compression ratio
+    decompress: float = number(
+        "B/s", default=math.inf, positive=True
+    )  # decompressed output of one reader
+    decode: float = number("s", default=0.0)  # CPU time of a reader, per sample
+    workers: int = whole(default=0, least=0)  # readers per device; 0: as many as needed
+    prefetch: int = whole(default=0, least=0)  # batches ahead; 0: as many as needed
+    cache: float = number("B", default=0.0)  # of a node's memory, for samples
     replication: int = whole(default=1)  # copies of the data set, for "cooperative"
 
 
 @dataclass(frozen=True)
 class Run:
-    """How long the run is, and how and how often it saves its state."""
+    """Length of the run, and its checkpoints."""
 
     epochs: float = number(default=1.0, positive=True)
     checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
     seed: int = whole(default=0, least=0)
     checkpoint: str = choice(CHECKPOINTS, default="synchronous")
-    checkpoint_writers: str = choice(WRITERS, default="first")  # the first node, or each its part
-    changed: float = number(default=1.0, most=1.0)  # share of the state, for "incremental"
+    checkpoint_writers: str = choice(
+        WRITERS, default="first"
+    )  # the first node, or each node its shard
+    changed: float = number(default=1.0, most=1.0)  # fraction of the state, for "incremental"
 
 
 @dataclass(frozen=True, init=False)
 class Experiment:
-    """A training run, described once: the only input of predict, simulate and run.
+    """A training run: the input of predict, simulate and run.
 
         Experiment(model="resnet50", machine="summit", strategy={"nodes": 64, "batch": 32})
 
-    Each section is an object, a table as TOML has it, or, where the catalog has some, a name.
+    Each section is an object, a table as in TOML, or a catalog name.
     """
 
     model: Model
@@ -106,7 +110,7 @@ class Experiment:
     calibration: Calibration
     run: Run
     training: Training
-    # One sentence for each measured value that a change dropped: shown beside a prediction, not part of the file.
+    # One sentence for each measured value that a change dropped: printed with a prediction, not part of the file.
     warnings: tuple[str, ...] = field(compare=False)
 
     def __init__(
@@ -121,7 +125,7 @@ class Experiment:
         training: "Training | Mapping[str, Any] | None" = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
-        """Take the sections; without `dataset`, the catalog's for samples of the model's shape. Raises SpecError."""
+        """Build from sections; the default `dataset` has samples of the model's shape. Raises SpecError."""
         given = {"model": model, "dataset": dataset, "machine": machine, "strategy": strategy,
                  "storage": storage, "calibration": calibration, "run": run, "training": training}  # fmt: skip
         read = False
@@ -131,7 +135,7 @@ class Experiment:
             object.__setattr__(self, section, value)
         object.__setattr__(self, "warnings", warnings)
         if read:
-            _check_together(self)
+            _check_consistency(self)
 
     def _read(self, section: str, value: Any) -> Any:
         """Return a section from its catalog name or table, or its default."""
@@ -145,7 +149,7 @@ class Experiment:
 
     @property
     def calibrated_machine(self) -> Machine:
-        """The machine as exchanges find it: the line rate between nodes at its measured share, if known."""
+        """The machine with the measured link efficiency between nodes, if known."""
         link, share = self.machine.inter_node, self.calibration.link_efficiency
         if not np.any(share):
             return self.machine
@@ -164,35 +168,35 @@ class Experiment:
 
     @property
     def devices(self) -> Any:
-        """Devices that train, in all."""
+        """Devices that train, over all nodes."""
         return self.strategy.nodes * self.devices_per_node
 
     @property
     def servers(self) -> Any:
-        """Nodes beside these that hold the parameters, with one device each; 0 unless asynchronous."""
+        """Parameter servers: additional nodes, with one device each; 0 unless asynchronous."""
         return self.strategy.servers if self.strategy.update == "asynchronous" else 0
 
     @property
     def overlap(self) -> bool:
-        """Whether messages go on behind computation: it is asked for, and the machine can."""
+        """Whether communication overlaps with computation: requested, and the machine has asynchronous progress."""
         return self.strategy.overlap and self.machine.progress
 
     @property
     def overlaps(self) -> bool:
-        """Whether backward hides the exchange: only a synchronous step's can leave early."""
+        """Whether gradient synchronization overlaps with backward: only with synchronous updates."""
         return self.strategy.overlaps and self.machine.progress
 
     @property
     def global_batch(self) -> Any:
-        """Samples of one optimiser step over all devices."""
+        """Samples of one optimizer step over all devices."""
         return self.strategy.batch * (self.devices // self.strategy.replica)
 
     def set(self, changes: Mapping[str, Any]) -> "Experiment":
-        """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; arrays are welcome.
+        """Return a copy with dotted fields changed, such as {"strategy.nodes": 64}; values may be arrays.
 
-        A measured number of [calibration] is dropped, and `warnings` says so, where a change takes away what
-        it was measured with (model, machine, device, precision), unless [calibration] is set as well. Raises
-        SpecError that names the field, what is wrong and what is legal.
+        A measured number of [calibration] is dropped, with a warning, if a change invalidates it (model,
+        machine, device, precision), unless [calibration] is set as well. Raises SpecError, which names the
+        field, the fault and the legal values.
         """
         by_section: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
@@ -209,7 +213,7 @@ class Experiment:
             experiment = dataclasses.replace(experiment, warnings=())
         else:
             experiment = after_change(self, experiment, changes)
-        _check_together(experiment)
+        _check_consistency(experiment)
         return experiment
 
 
@@ -231,7 +235,7 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
     noun = getattr(experiment, section)
     if section in ("model", "dataset", "machine"):
         table = _section_table(experiment, section)
-        # A name drops what was laid over the old entry, so it goes before the fields beside it.
+        # A new name drops the overrides of the old entry, so it is applied before its sibling fields.
         for key, value in sorted(changes.items(), key=_names_first):
             _place(table, key, value, section)
         return _READERS[section](table)
@@ -250,7 +254,7 @@ def _names_first(change: tuple[str, Any]) -> tuple[int, bool]:
 
 
 def _place(table: dict[str, Any], key: str, value: Any, section: str) -> None:
-    """Put `value` at the dotted `key`; a new catalog name drops what was laid over the old entry."""
+    """Set the dotted `key` to `value`; a new catalog name drops the overrides of the old entry."""
     *parents, last = key.split(".")
     for parent in parents:
         inner = table.setdefault(parent, {})
@@ -265,7 +269,7 @@ def _place(table: dict[str, Any], key: str, value: Any, section: str) -> None:
 
 
 def read_experiment(tables: Mapping[str, Any]) -> Experiment:
-    """Build an Experiment from nested tables as TOML gives them; raises SpecError."""
+    """Build an Experiment from nested tables as parsed from TOML; raises SpecError."""
     check_keys(tables, SECTIONS, "experiment")
     for section in ("model", "dataset", "machine"):
         if section not in tables:
@@ -291,7 +295,7 @@ def read_model(value: Any, path: str = "model") -> Model:
 
 
 def usual_dataset(model: Model) -> str:
-    """Return the catalog's data set for a model: samples of its size, or else of as many dimensions."""
+    """Return the catalog's data set for a model: samples of the same size, or else of the same number of dimensions."""
     if (wanted := math.prod(model.input_shape)) in _sample_sizes():
         return _sample_sizes()[wanted]
     usual = {1: "webtext", 3: "imagenet", 4: "cosmoflow"}
@@ -305,12 +309,12 @@ def usual_dataset(model: Model) -> str:
 
 @cache
 def _sample_sizes() -> dict[int, str]:
-    """Return data sets by the numbers in a sample; the first by name of those with as many."""
+    """Return data sets by elements of a sample; of several, the first by name."""
     shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
     return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}
 
 
-def _check_together(experiment: Experiment) -> None:
+def _check_consistency(experiment: Experiment) -> None:
     """Raise SpecError where two fields contradict each other."""
     s, machine = experiment.strategy, experiment.machine
     if np.any(np.greater(s.nodes, machine.nodes)):
@@ -345,8 +349,8 @@ def _check_together(experiment: Experiment) -> None:
     if np.any(wrong):
         raise SpecError(
             f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
-            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices, which are"
-            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} in each."
+            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices:"
+            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node."
         )
     check_calibration(experiment.calibration)
     measured = experiment.calibration.devices
@@ -365,15 +369,15 @@ def _check_together(experiment: Experiment) -> None:
 
 
 def _check_local(experiment: Experiment) -> None:
-    """Raise SpecError unless what is staged, or shared out among nodes, has a tier in each node."""
+    """Raise SpecError unless a staged or distributed data set has a node-local tier."""
     storage, machine = experiment.storage, experiment.machine
-    away = storage.access != "stream"
-    if not storage.tier and away:
+    is_local = storage.access != "stream"
+    if not storage.tier and is_local:
         raise SpecError(
             f'storage.access = "{storage.access}" needs storage.tier: the data set comes from there.'
         )
     legal = [name for name, tier in machine.storage.items() if tier.scope == "node"]
-    if (away or storage.local) and storage.local not in legal:
+    if (is_local or storage.local) and storage.local not in legal:
         raise SpecError(
             f'storage.local = "{storage.local}": expected a tier in each node, for storage.access = "stage"'
             f' and "cooperative"; {machine.name or "this machine"} has {", ".join(legal) or "none"}.'
@@ -394,7 +398,7 @@ def loads(source: str) -> Experiment:
         raise SpecError(
             f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}."
         )
-    # tomllib takes time with the square of a dotted key's length; no experiment has such keys.
+    # tomllib is quadratic in the length of a dotted key; no experiment has such keys.
     if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
         raise SpecError("Tables or lists are nested too deeply for an experiment.")
     try:
@@ -403,7 +407,7 @@ def loads(source: str) -> Experiment:
         raise
     except RecursionError:
         raise SpecError("Tables or lists are nested too deeply for an experiment.") from None
-    except ValueError as error:  # what tomllib raises, also for a number of thousands of digits
+    except ValueError as error:  # raised by tomllib, also for a number of thousands of digits
         raise SpecError(f"Not valid TOML: {error}.") from None
 
 
@@ -413,11 +417,11 @@ def load(path: str | Path) -> Experiment:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
-            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the most there is.")
+            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
         return loads(data.decode("utf-8"))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:  # not there, not UTF-8, not a path
+    except (OSError, ValueError) as error:  # missing, not UTF-8, not a path
         raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 
@@ -425,7 +429,7 @@ _READERS = {"model": read_model, "dataset": read_dataset, "machine": read_machin
 
 
 def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
-    """Return one section as its TOML table: a catalog name and what differs from it, or the fields."""
+    """Return one section as its TOML table: a catalog name with overrides, or the fields."""
     noun = getattr(experiment, section)
     if section == "model":
         return _against_catalog("models", _model_table(noun))
@@ -458,7 +462,7 @@ def _machine_table(machine: Machine) -> dict[str, Any]:
 
 
 def _against_catalog(kind: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Return `table` as a catalog name with what differs from that entry, or whole if it has no entry."""
+    """Return `table` as a catalog name with overrides, or complete if it has no entry."""
     name = table.get("name", "")
     if name not in catalog.names(kind):
         return {key: value for key, value in table.items() if key != "name"}
@@ -467,7 +471,7 @@ def _against_catalog(kind: str, table: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _entry(kind: str, name: str) -> dict[str, Any]:
-    """Return an entry of the catalog as the table that it is written as."""
+    """Return an entry of the catalog as a table."""
     if kind == "models":
         return _model_table(read_model(name))
     if kind == "machines":
@@ -478,16 +482,16 @@ def _entry(kind: str, name: str) -> dict[str, Any]:
 
 
 def to_tables(experiment: Experiment) -> dict[str, Any]:
-    """Return the experiment as the tables of its TOML: catalog names, and only what differs from them."""
+    """Return the experiment as the tables of its TOML: catalog names with overrides."""
     tables = {section: _section_table(experiment, section) for section in SECTIONS}
     return {section: table for section, table in tables.items() if table}
 
 
 def dumps(experiment: Experiment) -> str:
-    """Return the experiment as TOML text that reads back to an equal experiment."""
+    """Return the experiment as TOML text that parses to an equal experiment."""
     return tomli_w.dumps(to_tables(experiment))
 
 
 def dump(experiment: Experiment, path: str | Path) -> None:
-    """Write the experiment as TOML, under a temporary name first so that no half file is ever seen."""
+    """Write the experiment as TOML, atomically: under a temporary name first, then renamed."""
     write_text(Path(path), dumps(experiment))

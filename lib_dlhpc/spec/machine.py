@@ -31,11 +31,11 @@ SERVERS = ("apart", "one")
 
 @dataclass(frozen=True)
 class Device:
-    """What computes: one GPU, one TPU chip, one CPU socket or core, as the machine counts it.
+    """A processor: one GPU, one TPU chip, one CPU socket or core.
 
-    A kind of layer with a measured pace in `layers`, or an update (by the optimiser's name), has that
-    in place of the roofline. overhead: of each pass of a batch, or microbatch, outside the layers.
-    slowdown: what all computing takes, over what these numbers say.
+    A measured rate in `layers`, by kind of layer or by optimizer for its update, replaces the roofline.
+    overhead: time of each pass of a batch, or microbatch, outside the layers.
+    slowdown: actual compute time over the time that these parameters predict.
     """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
@@ -68,12 +68,12 @@ DEFAULT_HOST_LINK = Link(8e-6, 15.75e9, "pcie3", 0.76)
 
 @dataclass(frozen=True)
 class StorageTier:
-    """Where samples and checkpoints live; rates are of the whole system if shared, of one node if not.
+    """Storage for samples and checkpoints; rates are of the whole system if shared, else of one node.
 
-    A reader alone takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth
-    for a file; all readers together get no more than metadata_rate, and take no less than reads / read_rate
-    + bytes / bandwidth of the data servers. servers: "apart", metadata and data are served by different
-    machines, and the slower limits; "one", by the same disk and kernel, and their times add up.
+    A single reader takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth
+    for a file. All readers combined get at most metadata_rate, and take at least reads / read_rate
+    + bytes / bandwidth of the data servers. servers: "apart", metadata and data have separate servers, and
+    the slower limits; "one", the same disk and kernel serve both, and the times add.
     """
 
     bandwidth: float = number("B/s", positive=True, infinite=True)
@@ -82,9 +82,9 @@ class StorageTier:
     metadata_rate: float = number("op/s", default=math.inf, positive=True)
     capacity: float = number("B", default=math.inf, positive=True)
     name: str = text()
-    operation_latency: float = number("s", default=0.0)  # a stat, open or close, for who waits
-    read_latency: float = number("s", default=0.0)  # before the first byte of a read comes
-    reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # one reader alone
+    operation_latency: float = number("s", default=0.0)  # latency of a stat, open or close
+    read_latency: float = number("s", default=0.0)  # time to the first byte of a read
+    reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # a single reader
     read_rate: float = number(
         "op/s", default=math.inf, positive=True
     )  # read() calls of all readers
@@ -93,10 +93,10 @@ class StorageTier:
 
 @dataclass(frozen=True)
 class Machine:
-    """Nodes of equal devices, joined by `nics` links a node to a network.
+    """Nodes of identical devices, each connected to a network by `nics` links.
 
-    host_memory: of a node, beside that of its devices. host_link: between a device and it, for each device.
-    progress: whether messages go on while devices compute; not where the processors themselves move them.
+    host_memory: of a node, in addition to device memory. host_link: between host and device, one per device.
+    progress: asynchronous progress, whether communication advances while devices compute.
     """
 
     device: Device
@@ -110,20 +110,20 @@ class Machine:
     oversubscription: float = number(default=1.0, least=1.0)
     jitter: float = number(
         default=0.0, most=1.0
-    )  # standard deviation of a device's step over its mean
+    )  # standard deviation over mean of a device's step time
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
     host_memory: float = number("B", default=math.inf, positive=True)
     host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)
     node_mtbf: float = number("s", default=math.inf, positive=True)  # mean time between failures
-    restart_time: float = number("s", default=0.0)  # from a failure until the state can be read
+    restart_time: float = number("s", default=0.0)  # from a failure until the state is readable
     local_survival: float = number(
         default=0.0, most=1.0
-    )  # share of failures after which the nodes' own tiers still hold all
+    )  # fraction of failures after which the node-local tiers are intact
     progress: bool = flag(default=True)
     name: str = text()
-    measured: Measured | None = None  # where the numbers come from, if `dlhpc calibrate` found them
+    measured: Measured | None = None  # provenance, if `dlhpc calibrate` measured the numbers
 
 
 def read_device(value: Any, path: str = "device") -> Device:
@@ -150,9 +150,9 @@ def read_device(value: Any, path: str = "device") -> Device:
         )
     if np.any(np.greater_equal(device.reserved_memory, device.memory)):
         raise SpecError(
-            f"{path}.memory = {format_quantity(float(np.min(device.memory)), 'B')}: nothing is left beside"
+            f"{path}.memory = {format_quantity(float(np.min(device.memory)), 'B')}: no memory is left beside"
             f" {path}.reserved_memory = {format_quantity(float(np.max(device.reserved_memory)), 'B')}; a number"
-            ' without a unit is in bytes, "80 MB" is text.'
+            ' without a unit is in bytes; write "80 MB" as text.'
         )
     return device
 

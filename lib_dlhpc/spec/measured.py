@@ -1,8 +1,8 @@
-"""Measured: where, when and on what a machine's numbers were measured, and how sure they are.
+"""Measured: host, date, software versions and confidence intervals of a calibrated machine.
 
-`dlhpc calibrate` writes it. A measured machine lays what was measured over the machine of an experiment
-(measured_on); all else, such as a cap on memory, stays as the experiment says. The user's own is kept in
-default_path(), and is meant for experiments whose machine is "laptop": the catalog's stand-in for this one.
+`dlhpc calibrate` writes it. A calibrated machine overrides the measured parameters of an experiment's machine
+(measured_on); all others, such as a memory limit, stay as the experiment sets them. The user's own calibration is
+stored in default_path(), for experiments whose machine is "laptop": the catalog's stand-in for this machine.
 """
 
 import math
@@ -24,12 +24,18 @@ from lib_dlhpc.spec.units import count, format_quantity
 if TYPE_CHECKING:
     from lib_dlhpc.spec.machine import Machine
 
-STAND_IN = "laptop"  # the machine of the catalog that a measured one takes the place of
-OLD = 30  # days after which a calibration is said to be stale
+STAND_IN = "laptop"  # the catalog machine that a calibrated one replaces
+OLD = 30  # days after which a calibration is stale
 LARGEST_FILE = 100_000  # bytes; a real one is a few kilobytes
-PACKAGES = ("numpy", "mpi4py", "mpich", "openmpi", "impi-rt")  # whose versions matter
-ROUNDED = 1e-3  # of a number: files hold four digits of it, and of the ends of its interval
-# What a machine can be off its parts by: beyond it, the number is a mistake and no measurement.
+PACKAGES = (
+    "numpy",
+    "mpi4py",
+    "mpich",
+    "openmpi",
+    "impi-rt",
+)  # packages whose versions are recorded
+ROUNDED = 1e-3  # relative; files store four digits of numbers and interval ends
+# Plausible ranges: a number beyond is a mistake, not a measurement.
 LIMITS = {
     "device.slowdown": (0.01, 100.0),
     "device.efficiency": (0.001, 1.0),
@@ -42,10 +48,10 @@ KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
 
 @dataclass(frozen=True)
 class Measured:
-    """Where a machine's numbers come from; `intervals` hold 90 % of what they may be, 5 % to 95 %.
+    """Provenance of a machine's parameters; `intervals` are 90 % confidence intervals, 5 % to 95 %.
 
-    host: a class of machines, never a name. intervals: by dotted name below the machine, such as
-    "device.half_work" or "intra_node.latency", in SI units; what is named there was measured.
+    host: a class of machines, not a host name. intervals: by dotted name below the machine, such as
+    "device.half_work" or "intra_node.latency", in SI units; every parameter named there was measured.
     """
 
     date: str
@@ -103,9 +109,9 @@ def _interval(key: str, ends: Any, path: str) -> tuple[float, float]:
 
 
 def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
-    """Return what a field of Machine with this dotted name declares: its unit and range.
+    """Return the declaration of a field of Machine by dotted name: its unit and range.
 
-    Raises SpecError where a machine has no such number.
+    Raises SpecError if a machine has no such number.
     """
     from lib_dlhpc.spec.machine import PRECISIONS, Device, Link, Machine, StorageTier
 
@@ -128,10 +134,10 @@ def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
 
 
 def load_measured(path: str | Path) -> "Machine":
-    """Return the machine in a file that `dlhpc calibrate` wrote.
+    """Return the machine in a file written by `dlhpc calibrate`.
 
-    Raises SpecError where it cannot be read, is no such file, does not say where it was measured, or says
-    what cannot be: a number outside its own interval, or outside LIMITS.
+    Raises SpecError if the file cannot be read, is not a calibration, lacks its provenance, or holds a number
+    outside its own interval or LIMITS.
     """
     from lib_dlhpc.spec.experiment import SECTIONS
     from lib_dlhpc.spec.machine import read_machine
@@ -140,7 +146,7 @@ def load_measured(path: str | Path) -> "Machine":
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
-            raise SpecError(f"longer than {LARGEST_FILE:,} bytes: no calibration is.")
+            raise SpecError(f"longer than {LARGEST_FILE:,} bytes, too long for a calibration.")
         tables = tomllib.loads(data.decode("utf-8"))
         if others := [f"[{name}]" for name in SECTIONS if name in tables and name != "machine"]:
             raise SpecError(
@@ -164,7 +170,7 @@ def load_measured(path: str | Path) -> "Machine":
 
 
 def _check_believable(machine: "Machine") -> None:
-    """Raise SpecError for a number that is none of this machine, or that no machine can have."""
+    """Raise SpecError for an unknown or implausible number."""
     intervals = machine.measured.intervals if machine.measured else {}
     for key, (low, high) in intervals.items():
         where = f'machine.measured.intervals."{key}"'
@@ -179,7 +185,7 @@ def _check_believable(machine: "Machine") -> None:
             ]
             raise SpecError(
                 f"machine.{key} = {shown[0]}: outside its own interval, {where} = {shown[1]} to"
-                f" {shown[2]}; `dlhpc calibrate` measures both anew."
+                f" {shown[2]}; rerun `dlhpc calibrate`."
             )
     for key, (least, most) in LIMITS.items():
         for value in (value_of(machine, key), *intervals.get(key, ())):
@@ -191,7 +197,7 @@ def _check_believable(machine: "Machine") -> None:
 
 
 def value_of(machine: "Machine", key: str) -> float:
-    """Return the number of a machine with this dotted name; raises KeyError where it has none."""
+    """Return the number of a machine with this dotted name; raises KeyError if there is none."""
     value: Any = machine
     for name in key.split("."):
         value = value[name] if isinstance(value, Mapping) else getattr(value, name)
@@ -199,24 +205,24 @@ def value_of(machine: "Machine", key: str) -> float:
 
 
 def default_path() -> Path:
-    """Return where the user's own calibration is kept, whether it is there or not."""
+    """Return the path of the user's own calibration; it may not exist."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "dlhpc" / "machine.toml"
 
 
 def default_machine() -> "Machine | None":
-    """Return the user's own calibration; None where there is none. Raises SpecError for a broken one."""
+    """Return the user's own calibration; None if there is none. Raises SpecError for an invalid one."""
     path = default_path()
     return load_measured(path) if path.exists() else None
 
 
 def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
-    """Return `machine` with all that was measured on `measured`, and nothing else of it.
+    """Return `machine` with the measured parameters of `measured`, and no others.
 
-    That is what has an interval, the paces of layers, and whether messages go on while devices compute.
+    These are parameters with an interval, layer rates, and asynchronous progress.
     """
     if measured.measured is None:
-        raise SpecError("The machine says of none of its numbers that it was measured.")
+        raise SpecError("The machine has no measured numbers.")
     for key in measured.measured.intervals:
         machine = _with(machine, measured, key.split("."))
     device = replace(machine.device, layers=measured.device.layers)
@@ -224,13 +230,13 @@ def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
 
 
 def at_pace(machine: "Machine", work: float, calls: float) -> "Machine":
-    """Return a measured machine whose ranks take `work` times as long for what they do among themselves.
+    """Return a measured machine whose compute and intra-node bandwidth terms are `work` times as slow.
 
-    calls: how many times as long they take for each call, however small, and for each message. What ranks reach
-    elsewhere, storage and the links between nodes, stays as it is.
+    calls: slowdown factor of the fixed cost of each call and each message. Storage and the links between nodes
+    are unchanged.
     """
     device, link, measured = machine.device, machine.intra_node, machine.measured
-    small = calls / work  # all of a device takes `work` times as long, so this is what is left
+    small = calls / work  # device.slowdown applies `work` to launches as well
     layers = {
         kind: replace(
             each, launch=each.launch * small, backward_launch=each.backward_launch * small
@@ -264,7 +270,7 @@ def _with(over: Any, source: Any, names: list[str]) -> Any:
 
 
 def foreign(machine: "Machine") -> list[str]:
-    """Return sentences on why a measured machine may not be this one as it is today; none: it fits here."""
+    """Return the reasons why a calibration may not hold on this machine today; empty: it holds."""
     measured = machine.measured
     if measured is None:
         return ["The machine's numbers were not measured; `dlhpc calibrate` measures this machine."]
@@ -277,10 +283,10 @@ def foreign(machine: "Machine") -> list[str]:
     if days > OLD:
         found.append(f"It was measured {count(days, 'day')} ago, on {measured.date}.")
     if days < 0:
-        found.append(f"It was measured on {measured.date}, which is yet to come.")
+        found.append(f"It was measured on {measured.date}, a date in the future.")
     here = versions()
     found += [
-        f"It was measured with {name} {measured.versions.get(name, '(none)')}; here is"
+        f"It was measured with {name} {measured.versions.get(name, '(none)')}; installed:"
         f" {here.get(name, '(none)')}."
         for name in sorted({*here, *measured.versions})
         if here.get(name) != measured.versions.get(name)
@@ -290,20 +296,20 @@ def foreign(machine: "Machine") -> list[str]:
 
 @cache
 def host_class() -> str:
-    """Return what kind of machine this is, such as "Linux x86_64, 8 cores, AMD EPYC 7B13"; no name of it."""
+    """Return the class of this machine, such as "Linux x86_64, 8 cores, AMD EPYC 7B13"; not its host name."""
     words = [f"{platform.system()} {platform.machine()}", count(cores(), "core")]
     return ", ".join([*words, *filter(None, [_processor()])])
 
 
 def cores() -> int:
-    """Return how many cores of this machine a process may use."""
+    """Return the number of cores available to a process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _processor() -> str:
-    """Return the processor's model, empty where the system does not say."""
+    """Return the processor's model, empty if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -314,7 +320,7 @@ def _processor() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages whose speed a calibration measures."""
+    """Return the versions of Python and of PACKAGES."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""A network as data: a list of layers in the order they run, each with exact counts."""
+"""A network as data: a list of layers in execution order, each with exact counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a network, counted for one sample.
+    """One layer of a network; counts are per sample.
 
-    `inputs` names the layers whose outputs it reads; "input" is the sample itself. Shapes leave out
-    the batch: (channels, height, width) for images, (positions, features) for sequences.
-    `forward_flop` is matrix arithmetic only (convolution, dense, attention, LSTM), one multiply-add
-    being 2 FLOP; element-wise work costs 0 FLOP and is priced by the bytes it moves.
-    `stored` elements are kept for the backward pass in the precision of the computation,
-    `mask_bytes` whatever the precision: dropout masks (1 byte an element) and the logits of a
+    `inputs` names the layers whose outputs it reads; "input" is the sample itself. Shapes exclude
+    the batch dimension: (channels, height, width) for images, (positions, features) for sequences.
+    `forward_flop` counts matrix arithmetic only (convolution, dense, attention, LSTM), a multiply-add
+    as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
+    `stored` elements are stored for the backward pass in the precision of the computation;
+    `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
     language model (4 bytes an element).
     """
 
@@ -44,7 +44,7 @@ class Layer:
 class Model:
     """A network: its layers in topological order, and the family and options that rebuild it.
 
-    Sums are a sample's; the `layer_*` arrays are read-only float64, in the order of `layers`.
+    Sums are per sample; the `layer_*` arrays are read-only float64, in the order of `layers`.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Model:
 
     @cached_property
     def parameters(self) -> int:
-        """Learnable numbers; a weight that two layers share counts once."""
+        """Learnable parameters; a tied weight counts once."""
         return sum(layer.parameters for layer in self.layers)
 
     @cached_property
@@ -70,17 +70,17 @@ class Model:
 
     @property
     def train_flop(self) -> float:
-        """FLOP to train on one sample: forward and backward, nothing recomputed."""
+        """FLOP to train on one sample: forward and backward, without recomputation."""
         return 3 * self.forward_flop
 
     @cached_property
     def stored(self) -> int:
-        """Elements a sample keeps for the backward pass, in the precision of the computation."""
+        """Elements stored a sample for the backward pass, in the precision of the computation."""
         return sum(layer.stored for layer in self.layers)
 
     @cached_property
     def mask_bytes(self) -> int:
-        """Bytes a sample keeps for the backward pass whatever the precision."""
+        """Bytes stored a sample for the backward pass, independent of the precision."""
         return sum(layer.mask_bytes for layer in self.layers)
 
     @cached_property
@@ -90,7 +90,7 @@ class Model:
 
     @cached_property
     def layer_parameters(self) -> NDArray[np.float64]:
-        """Learnable numbers of each layer, shape [layers]."""
+        """Learnable parameters of each layer, shape [layers]."""
         return _column(layer.parameters for layer in self.layers)
 
     @cached_property
@@ -105,24 +105,24 @@ class Model:
 
     @cached_property
     def layer_stored(self) -> NDArray[np.float64]:
-        """Elements a sample keeps at each layer, shape [layers]."""
+        """Elements stored a sample at each layer, shape [layers]."""
         return _column(layer.stored for layer in self.layers)
 
     @cached_property
     def layer_mask_bytes(self) -> NDArray[np.float64]:
-        """Bytes a sample keeps at each layer whatever the precision, shape [layers]."""
+        """Bytes stored a sample at each layer, independent of the precision, shape [layers]."""
         return _column(layer.mask_bytes for layer in self.layers)
 
     @cached_property
     def layer_input_elements(self) -> NDArray[np.float64]:
-        """Elements a sample's layer reads, all its inputs together, shape [layers]."""
+        """Elements each layer reads a sample, summed over its inputs, shape [layers]."""
         size = {layer.name: prod(layer.output_shape) for layer in self.layers}
         size["input"] = prod(self.input_shape)
         return _column(sum(size[name] for name in layer.inputs) for layer in self.layers)
 
     @cached_property
     def layer_output_elements(self) -> NDArray[np.float64]:
-        """Elements a sample's layer writes, shape [layers]."""
+        """Elements each layer writes a sample, shape [layers]."""
         return _column(prod(layer.output_shape) for layer in self.layers)
 
     def __hash__(self) -> int:

@@ -1,7 +1,7 @@
-"""Pace: how fast one kind of layer runs on a device, measured on the trainer's own layers.
+"""LayerRate: how fast one kind of layer runs on a device, measured on the trainer's own layers.
 
-Forward a layer takes launch + FLOP / rate + bytes / bandwidth, and backward as much, with numbers of its own,
-for each of the two products: a layer that reads only the sample needs but one of them.
+A forward pass takes launch + FLOP / rate + bytes / bandwidth. A backward pass has parameters of its own, and
+pays rate and bandwidth once for each gradient product; a layer that reads the sample needs no input gradient.
 """
 
 import math
@@ -13,14 +13,14 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.schema import number, read_table
 from lib_dlhpc.spec.units import format_quantity
 
-# What a layer can have: beyond it, a number is a mistake and no measurement.
+# Plausible range: a number beyond it is a mistake, not a measurement.
 LONGEST = 60.0  # s of a launch
-SLOWEST, FASTEST = 1e3, 1e18  # FLOP/s, B/s; what is faster costs nothing, and is inf
+SLOWEST, FASTEST = 1e3, 1e18  # FLOP/s, B/s; inf: no cost
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a call of a layer takes, forward and backward; 0 s and unlimited rates are no cost."""
+    """Cost of a layer call, forward and backward; 0 s and infinite rates cost nothing."""
 
     launch: float = number("s", default=0.0, most=LONGEST)
     rate: float = number("FLOP/s", default=math.inf, least=SLOWEST)
@@ -31,7 +31,7 @@ class Pace:
 
 
 def read_paces(table: Any, path: str) -> dict[str, Pace]:
-    """Build paces by kind of layer, or of update, from their tables; raises SpecError."""
+    """Build layer rates by kind of layer, or of update, from their tables; raises SpecError."""
     if not isinstance(table, Mapping):
         raise SpecError(f"{path} = {table!r}: expected a table for each kind of layer.")
     return {kind: _read_pace(entry, f"{path}.{kind}") for kind, entry in table.items()}

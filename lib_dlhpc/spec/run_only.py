@@ -1,6 +1,6 @@
-"""Settings that only a real run reads: prediction and simulation do not know them. Each is declared beside its field.
+"""Run-only settings: prediction and simulation do not model them. Each is declared beside its field.
 
-A field says `run_only=...` (schema.py): what it changes in a step's time, or LEARNING where it changes none. Where only
+A field declares `run_only=...` (schema.py): its effect on the time of a step, or LEARNING if it has none. Where only
 some values of a choice take time, it is a mapping of those.
 """
 
@@ -17,7 +17,7 @@ TABLES = ("strategy", "training", "storage")
 
 
 def run_only(experiment: "Experiment") -> dict[str, str]:
-    """Return the run-only settings off their defaults, such as "training.sparsity = 0.99", and what each changes."""
+    """Return the run-only settings that differ from their defaults, such as "training.sparsity = 0.99", and effects."""
     found = {}
     for table in TABLES:
         noun = getattr(experiment, table)
@@ -30,14 +30,14 @@ def run_only(experiment: "Experiment") -> dict[str, str]:
 
 
 def unpriced(experiment: "Experiment") -> dict[str, str]:
-    """Return those that change the time of a step, but no prediction or simulation of it."""
+    """Return the run-only settings that change the time of a step."""
     return {name: why for name, why in run_only(experiment).items() if why != LEARNING}
 
 
 def warnings(experiment: "Experiment") -> list[str]:
     """Return a sentence for each setting of `unpriced`."""
     return [
-        f"prediction and simulation do not know {name}: {why}."
+        f"prediction and simulation do not model {name}: {why}."
         for name, why in unpriced(experiment).items()
     ]
 
@@ -45,8 +45,8 @@ def warnings(experiment: "Experiment") -> list[str]:
 def notes(experiment: "Experiment") -> list[str]:
     """Return `warnings`, and a sentence that names the other run-only settings."""
     others = [name for name, why in run_only(experiment).items() if why == LEARNING]
-    said = f"run-only settings, for {LEARNING}: {', '.join(others)}."
-    return [*warnings(experiment), *[said] * bool(others)]
+    note = f"run-only settings, for {LEARNING}: {', '.join(others)}."
+    return [*warnings(experiment), *[note] * bool(others)]
 
 
 def _at(why: str | Mapping[Any, str], value: Any) -> str:

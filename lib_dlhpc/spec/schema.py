@@ -1,4 +1,4 @@
-"""From TOML tables to frozen dataclasses and back: each field says its unit and range once."""
+"""TOML tables to frozen dataclasses and back: each field declares its unit and range once."""
 
 import dataclasses
 import math
@@ -13,10 +13,9 @@ from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 REQUIRED = dataclasses.MISSING
 LEARNING = "what a network learns, not the time of a step"
-# What a field that only a real run reads changes there (run_only.py), or what some of its values do; None: all engines
-# read it.
+# Effect of a run-only field (run_only.py), or of some of its values; None: all engines read the field.
 RunOnly: TypeAlias = str | Mapping[str, str] | None
-# Sizes of numbers but 0: beyond, products of them leave what a float holds.
+# Magnitudes of numbers other than 0: beyond, products overflow or underflow.
 SMALLEST, GREATEST = 1e-30, 1e30
 
 
@@ -32,9 +31,9 @@ def number(
 ) -> Any:
     """Declare a real field in SI `unit` within [least, most]; `positive` excludes zero. May hold an array.
 
-    Other numbers than 0 have a size of SMALLEST to GREATEST; infinity is legal where it is the default, or
-    `infinite`. Of a field that may be 0 and has a `most`, smaller numbers are as good as 0, unless something is
-    divided by it.
+    Numbers other than 0 have a magnitude of SMALLEST to GREATEST; infinity is legal where it is the default, or
+    `infinite`. A field that may be 0 and has a `most` accepts smaller magnitudes, unless something is divided
+    by it.
     """
     meta = {"kind": "number", "unit": unit, "least": least, "most": most, "positive": positive}
     meta["infinite"] = infinite or (isinstance(default, float) and math.isinf(default))
@@ -45,7 +44,7 @@ def number(
 def whole(
     default: Any = REQUIRED, least: int = 1, most: float = 1e15, run_only: RunOnly = None
 ) -> Any:
-    """Declare a whole-number field within [least, most]. May hold an array."""
+    """Declare an integer field within [least, most]. May hold an array."""
     meta = {"kind": "whole", "unit": "", "least": least, "most": most, "positive": False}
     return dataclasses.field(default=default, metadata={**meta, "run_only": run_only})
 
@@ -66,7 +65,7 @@ def text(default: Any = "") -> Any:
     return dataclasses.field(default=default, metadata={"kind": "text"})
 
 
-MOVED = {"training.test_share": "dataset.test_share"}  # keys that files of earlier versions have
+MOVED = {"training.test_share": "dataset.test_share"}  # keys of earlier versions
 
 
 def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
@@ -83,9 +82,9 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
 
 
 def read_table(cls: type, table: Any, path: str, given: Mapping[str, Any] | None = None) -> Any:
-    """Build dataclass `cls` from a TOML table; fields in `given` are taken as they are.
+    """Build dataclass `cls` from a TOML table; fields in `given` are not checked.
 
-    Raises SpecError that names `path`.key, what is wrong and what is legal.
+    Raises SpecError, which names `path`.key, the fault and the legal values.
     """
     given = given or {}
     fields = {item.name: item for item in dataclasses.fields(cls)}
@@ -161,11 +160,11 @@ def _shown(value: float, unit: str) -> str:
 
 
 def _beyond(meta: Mapping[str, Any], value: float) -> str:
-    """Say which sizes numbers have, where that is what is wrong."""
+    """Return the legal magnitudes, if the magnitude is wrong."""
     if meta["kind"] == "whole" or value == 0 or SMALLEST <= abs(value) <= GREATEST:
         return ""
     unit = f" {meta['unit']}".rstrip()
-    return f"; its size, if not 0, is {SMALLEST:g} to {GREATEST:g}{unit}{' or infinite' * meta['infinite']}"
+    return f"; its magnitude, if not 0, is {SMALLEST:g} to {GREATEST:g}{unit}{' or infinite' * meta['infinite']}"
 
 
 def _range(meta: Mapping[str, Any]) -> str:
@@ -179,7 +178,7 @@ def _range(meta: Mapping[str, Any]) -> str:
 
 
 def resolve(kind: str, value: Any, path: str) -> dict[str, Any]:
-    """Return the full table behind `value`: a catalog name, a table with a name and overrides, or a whole table."""
+    """Return the full table behind `value`: a catalog name, a table with a name and overrides, or a complete table."""
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping):
@@ -191,7 +190,7 @@ def resolve(kind: str, value: Any, path: str) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with the entries of `over` laid on it, table by table; a sub-table with a name replaces."""
+    """Return `base` overridden by the entries of `over`, table by table; a sub-table with a name replaces."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -204,7 +203,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_table(noun: Any) -> dict[str, Any]:
-    """Return a dataclass as nested plain dicts of SI values, fields that hold None left out."""
+    """Return a dataclass as nested plain dicts of SI values, without fields that are None."""
     table: dict[str, Any] = {}
     for item in dataclasses.fields(noun):
         value = getattr(noun, item.name)
@@ -227,7 +226,7 @@ def _plain(value: Any, unit: str) -> Any:
 
 
 def readable(value: float, unit: str) -> Any:
-    """Return the quantity as text with a prefix where that reads back to the same number, else the number."""
+    """Return the quantity as text with a prefix if that parses to the same number, else the number."""
     shown = format_quantity(value, unit, digits=9).replace("µ", "u")
     try:
         return shown if parse_quantity(shown, unit) == value else value
@@ -236,7 +235,7 @@ def readable(value: float, unit: str) -> Any:
 
 
 def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of `table` that differ from `base`: what must be written beside a catalog name."""
+    """Return the entries of `table` that differ from `base`: the overrides of a catalog entry."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         old: Any = base.get(key)
@@ -247,7 +246,7 @@ def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
         ):
             inner = difference(value, old)
             if "name" in value and not old.keys() <= value.keys():
-                found[key] = value  # an override was taken back: the name alone starts afresh
+                found[key] = value  # an override was removed: the name resets the table
             elif inner:
                 found[key] = inner
         elif key not in base or not np.array_equal(value, old):

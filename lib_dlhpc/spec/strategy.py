@@ -1,4 +1,4 @@
-"""Strategy: how the run is spread over devices and how gradients are exchanged."""
+"""Strategy: parallelization over devices and gradient synchronization."""
 
 from collections import ChainMap, OrderedDict
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
 
-# Each by name, and where its record is (schedules/algorithm.py): all that is known of it.
+# Allreduce algorithms by name, with the path of the record (schedules/algorithm.py).
 ALLREDUCES = OrderedDict(
     ring="lib_dlhpc.schedules.rings:RING",
     recursive_doubling="lib_dlhpc.schedules.doubling:RECURSIVE_DOUBLING",
@@ -21,14 +21,14 @@ ALLREDUCES = OrderedDict(
     halving_doubling="lib_dlhpc.schedules.levels:HALVING_DOUBLING",
     parameter_server="lib_dlhpc.schedules.exchange:PARAMETER_SERVER",
 )
-AUTO = "auto"  # the cheapest of those that libraries have, for each size and network
+AUTO = "auto"  # the cheapest library algorithm for each size and network
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
 SCHEDULES = ("gpipe", "1f1b", "interleaved")
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
-# Any other value than the default shares a network out, or makes a device hold less of it.
+# A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
     "pipeline",
@@ -44,27 +44,27 @@ TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 
 @dataclass(frozen=True)
 class Strategy:
-    """Which devices, what batch, which numbers, which exchange.
+    """Devices, batch, precision, parallelism and gradient synchronization.
 
-    A network is split over tensor x pipeline x spatial devices, its replica, and there are `data`
-    replicas. `batch` is the samples of one replica in a step, which go through it in `microbatches`
-    equal parts. schedule: of a pipeline, whose ranks hold `chunks` stages each if it is interleaved.
-    split: how tensor parallelism divides layers: by their outputs (column, or filter), by their inputs
-    (row, or channel), or one after the other, which needs the fewest messages (Shoeybi et al. 2019,
-    "Megatron-LM"). sequence_parallel: what is between such layers is split by position (Korthikanti et
-    al. 2022). zero: what replicas share out instead of copying: 1 optimiser state, 2 gradients too, 3
-    weights too (Rajbhandari et al. 2020). allreduce: how gradients are summed, and where it consists of halves also
-    how ZeRO scatters and gathers; "auto": by the cheapest for each size and network (schedules/choice.py), as are
-    all other collectives. recompute: activations that backward makes again: all within a
-    block (full), or of attention alone (selective). offload: what waits in host memory, or in the storage
-    tier `offload_to`, until it is needed: activations, or weights and optimiser state too (all).
-    experts: as many replicas share out the experts of each layer that has some (not trained).
+    A replica of the network is partitioned over tensor x pipeline x spatial devices; there are `data`
+    replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
+    schedule: of the pipeline; interleaved ranks hold `chunks` stages each.
+    split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
+    channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM").
+    sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
+    zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
+    al. 2020). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it
+    is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
+    (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
+    within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
+    the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
+    degree of expert parallelism (not trained).
 
-    update: synchronous devices exchange gradients every step; asynchronous ones push theirs to the
-    nodes that hold the parameters and pull what has come of them, none waiting for the others; local
-    ones take `local_steps` steps alone, then average their weights. staleness: by how many steps an
-    asynchronous device may be ahead of the slowest (Ho et al. 2013, "More effective distributed ML via
-    a stale synchronous parallel parameter server").
+    update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
+    parameter servers and pull weights without waiting for each other; local devices take `local_steps`
+    steps, then average their weights. staleness: the most steps that an asynchronous device may be ahead
+    of the slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel
+    parameter server").
     """
 
     nodes: int = whole(default=1)
@@ -75,7 +75,7 @@ class Strategy:
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
     optimizer: str = choice(OPTIMIZERS, default="momentum")
-    data: int = whole(default=0, least=0)  # 0: whatever the other splits leave
+    data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial)
     tensor: int = whole(default=1)
     pipeline: int = whole(default=1)
     spatial: int = whole(default=1)
@@ -87,16 +87,16 @@ class Strategy:
     zero: int = whole(default=0, least=0, most=3)
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
-    experts: int = whole(default=1)  # replicas that share out the experts of their layers
-    offload_to: str = text(default="host")  # or one of the machine's storage tiers
+    experts: int = whole(default=1)  # replicas over which experts are sharded
+    offload_to: str = text(default="host")  # or a storage tier of the machine
     update: str = choice(UPDATES, default="synchronous")
-    local_steps: int = whole(default=1)  # between two averages of the weights, with local updates
+    local_steps: int = whole(default=1)  # between weight averages, with local updates
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound
-    servers: int = whole(default=1)  # nodes, each with an equal part; with asynchronous updates
+    servers: int = whole(default=1)  # parameter servers, one a node; with asynchronous updates
 
     @property
     def is_split(self) -> bool:
-        """Whether anything but plain data parallelism is asked for."""
+        """Whether the strategy is more than plain data parallelism."""
         return any(
             bool(np.any(np.not_equal(getattr(self, name), getattr(type(self), name))))
             for name in SPLIT_FIELDS
@@ -104,17 +104,17 @@ class Strategy:
 
     @property
     def replica(self) -> Any:
-        """Devices that hold one copy of the network together."""
+        """Devices of one model replica."""
         return self.tensor * self.pipeline * self.spatial
 
     @property
     def overlaps(self) -> bool:
-        """Whether backward hides the exchange: only the gradients of a synchronous step can leave early."""
+        """Whether gradient synchronization overlaps with backward: only with synchronous updates."""
         return self.overlap and self.update == "synchronous"
 
 
 def check_update(strategy: Strategy) -> None:
-    """Raise SpecError for a number that only another way to update has a use for."""
+    """Raise SpecError for a setting that applies only to another update mode."""
     for name, none, update in (
         ("local_steps", 1, "local"),
         ("staleness", 0, "asynchronous"),
@@ -123,22 +123,22 @@ def check_update(strategy: Strategy) -> None:
         value = getattr(strategy, name)
         if strategy.update != update and np.any(np.not_equal(value, none)):
             raise SpecError(
-                f"strategy.{name} = {np.max(value)}: only strategy.update = {update!r} has a use for it;"
+                f"strategy.{name} = {np.max(value)}: applies only with strategy.update = {update!r};"
                 f" with {strategy.update!r} the legal value is {none}."
             )
 
 
 def check_split(strategy: Strategy) -> None:
-    """Raise SpecError for numbers that describe how a network is split and contradict each other."""
+    """Raise SpecError for contradictory degrees of parallelism."""
     s = strategy
     for name in ("tensor", "pipeline", "spatial", "microbatches", "zero", "experts"):
         value, none = getattr(s, name), 0 if name == "zero" else 1
         if s.update != "synchronous" and np.any(np.not_equal(value, none)):
             raise SpecError(
                 f"strategy.{name} = {np.max(value)}: with strategy.update = {s.update!r} the legal value is"
-                f" {none}; only synchronous devices can share out a network."
+                f" {none}; only synchronous devices can partition a network."
             )
-    for wrong, said in (
+    for wrong, message in (
         (
             np.greater(s.tensor, 1) & np.greater(s.spatial, 1),
             f"strategy.tensor = {s.tensor} with strategy.spatial = {s.spatial}: a layer is split by its"
@@ -151,7 +151,7 @@ def check_split(strategy: Strategy) -> None:
         ),
         (
             np.greater(s.chunks, 1) & (s.schedule != "interleaved"),
-            f"strategy.chunks = {s.chunks}: only strategy.schedule = 'interleaved' has a use for it; with"
+            f"strategy.chunks = {s.chunks}: applies only with strategy.schedule = 'interleaved'; with"
             f" {s.schedule!r} the legal value is 1.",
         ),
         (
@@ -165,21 +165,21 @@ def check_split(strategy: Strategy) -> None:
         ),
         (
             np.greater(s.experts, 1) & np.greater(s.zero, 0),
-            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal value is 0; replicas have"
+            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal value is 0; replicas hold"
             " different experts.",
         ),
         (
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1),
-            f"strategy.zero = {s.zero}: gradients are added up over the microbatches of a pipeline, so they"
-            f" cannot be let go of; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
+            f"strategy.zero = {s.zero}: gradients accumulate over the microbatches of a pipeline, so they"
+            f" cannot be freed; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
         ),
     ):
         if np.any(wrong):
-            raise SpecError(said)
+            raise SpecError(message)
 
 
 def exchange_in_words(strategy: Strategy) -> str:
-    """Say what the devices of a scalar strategy exchange, and how."""
+    """Describe the gradient synchronization of a scalar strategy."""
     if strategy.update == "asynchronous":
         several = "s" * (strategy.servers > 1)
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
@@ -190,7 +190,7 @@ def exchange_in_words(strategy: Strategy) -> str:
 
 
 def _split_in_words(strategy: Strategy) -> str:
-    """Say how the network is split, if it is."""
+    """Describe how the network is partitioned, if it is."""
     s = strategy
     words = [
         f"{name} {getattr(s, name)}"

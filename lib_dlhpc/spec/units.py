@@ -1,4 +1,4 @@
-"""Quantities at the boundary: "100 Gb/s" comes in, SI base units live inside, "12.5 GB/s" goes out."""
+"""Quantities with units: "100 Gb/s" is parsed to SI base units, and formatted as "12.5 GB/s"."""
 
 import math
 import re
@@ -29,14 +29,14 @@ FACTORS: dict[str, dict[str, float]] = {
     "": {"": 1.0, "billion": 1e9},
 }
 
-NO_TIME = 1e-12  # s; less is rounding, and shown as none
-COUNTABLE = 9  # digits before the point; numbers with more have an exponent
-LONGEST = 100  # characters; a quantity is short, and a long text must not keep the reader busy
+NO_TIME = 1e-12  # s; less is rounding error, printed as 0 s
+COUNTABLE = 9  # digits before the decimal point; longer numbers have an exponent
+LONGEST = 100  # characters; bounds the time of the regular expression
 _NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*)?")
 
 
 def _factor(symbol: str, unit: str) -> float | None:
-    """Return the SI value of one `symbol` of the quantity measured in `unit`, None if it is another quantity."""
+    """Return the SI value of one `symbol` of the quantity measured in `unit`, None for other quantities."""
     if unit == "s":
         if symbol in TIMES:
             return TIMES[symbol]
@@ -54,10 +54,10 @@ def _factor(symbol: str, unit: str) -> float | None:
 
 
 def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
-    """Return `value` in SI `unit`: a number stays as it is, a string such as "100 Gb/s" is converted.
+    """Return `value` in SI `unit`: a number is returned unchanged, a string such as "100 Gb/s" is converted.
 
-    unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s or "" (a pure number).
-    Raises SpecError that names `field` and shows a legal spelling.
+    unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s or "" (dimensionless).
+    Raises SpecError, which names `field` and a legal spelling.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise SpecError(f"{field} = {value!r}: expected {_example(unit)}.")
@@ -116,14 +116,14 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 
 
 def format_plain(value: float) -> str:
-    """Return three digits, or all of them before the point: 0.254, 25.4, 25,400; then 25.4 M."""
+    """Return three significant digits, or all before the decimal point: 0.254, 25.4, 25,400; then 25.4 M."""
     if abs(value) >= 1e6:
         return format_quantity(value, "")
     return f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def count(number: Any, noun: str) -> str:
-    """Return a number of things in words: "1 node", "1,024 nodes"."""
+    """Return a count with its noun: "1 node", "1,024 nodes"."""
     return f"{int(number):,} {noun}{'s' * (int(number) != 1)}"
 
 
@@ -144,7 +144,7 @@ def _format_time(value: float, digits: int) -> str:
 
 
 def _plain(number: float, digits: int) -> str:
-    """Format without an exponent: 1230, 12.3, 0.0123; but 1.23e+12, which nobody counts."""
+    """Format without an exponent, except for large numbers: 1230, 12.3, 0.0123, 1.23e+12."""
     text = f"{number:.{digits}g}"
     short = 1 <= abs(number) < 10**COUNTABLE
     return f"{float(text):.0f}" if "e" in text and short else text

@@ -1,7 +1,7 @@
-"""Unpacking: a compressed file is given no more memory than its size explains.
+"""Decompression with a memory limit that depends on the file size.
 
-A kilobyte of gzip can hold a megabyte of zeros, so a crafted file of 2 MB could fill the memory. What is read here,
-traces and tables of events, shrinks by 5 to 30 times.
+A kilobyte of gzip can hold a megabyte of zeros, so a crafted file of 2 MB could exhaust the memory. The files read
+here, traces and event tables, have compression ratios of 5 to 30.
 """
 
 import gzip
@@ -14,34 +14,34 @@ from typing import IO, Any
 
 from numpy.lib import format as npy
 
-FREE = 1 << 26  # B that a file of any size may unpack to
-RATIO = 64  # a larger one: to so many times its own size
+FREE = 1 << 26  # B to which a file of any size may unpack
+RATIO = 64  # largest compression ratio of a larger file
 PIECE = 1 << 20  # B unpacked at a time
 
 
 def most_unpacked(packed: int) -> int:
-    """Return how many B a compressed file of `packed` B may unpack to."""
+    """Return the most B to which a compressed file of `packed` B may unpack."""
     return max(FREE, RATIO * packed)
 
 
 def gunzip(data: bytes | bytearray) -> bytearray:
-    """Return what gzip packed. Raises ValueError as soon as it is too much, OSError, EOFError, zlib.error."""
+    """Decompress gzip data. Raises ValueError as soon as the limit is exceeded, OSError, EOFError, zlib.error."""
     most, found = most_unpacked(len(data)), bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         while piece := file.read(PIECE):
             found += piece
             if len(found) > most:
                 raise ValueError(
-                    f"its {len(data):,} B unpack to more than {most:,} B, {RATIO} times as many or more;"
-                    " if you trust it, unpack it yourself (gunzip)"
+                    f"its {len(data):,} B unpack to more than {most:,} B, a ratio of {RATIO} or more;"
+                    " if you trust the file, unpack it first (gunzip)"
                 )
     return found
 
 
 def check_npz(path: Path, most: int = 0) -> None:
-    """Look whether numpy may read an .npz file: what it states is there, and together at most `most` B.
+    """Check the headers of an .npz file before numpy reads it: arrays are complete, and at most `most` B in total.
 
-    most: the default is the size of the file, for one that is not compressed. Raises ValueError, OSError.
+    most: default, the size of the file (not compressed). Raises ValueError, OSError.
     """
     most = most or path.stat().st_size
     try:
@@ -62,7 +62,7 @@ def check_npz(path: Path, most: int = 0) -> None:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], Any]:
-    """Read an array of numpy's format up to its numbers; return its shape and type. Raises ValueError."""
+    """Read the header of an .npy file; return its shape and dtype. Raises ValueError."""
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)

@@ -1,8 +1,8 @@
-"""Workflow: a simulation that feeds a training run while both go on, in one frozen object and one TOML file.
+"""Workflow: a simulation coupled in situ to a training run, in one frozen object and one TOML file.
 
-The simulation is the heat equation on a square, its rows shared out in blocks. A sample is a field and what has
-become of it `sampling` steps later; so many samples as the experiment's batch has make a batch, and batches go
-to the training ranks in the order in which they are made.
+The simulation is the heat equation on a square, its rows partitioned into blocks. A sample is a field and the same
+field `sampling` steps later. Samples form batches of the experiment's batch size, and batches go to the training
+ranks in the order in which they are computed.
 """
 
 import tomllib
@@ -21,67 +21,67 @@ from lib_dlhpc.spec.units import count
 PLACEMENTS = ("shared", "separate")
 WHEN_EMPTY = ("wait", "again")
 TABLES = ("simulation", "coupling", "costs")
-NUMBER = 8  # B of a number of a field on its way
+NUMBER = 8  # B of a field element in a message
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """The heat equation u' = diffusivity (u_xx + u_yy) on the unit square, 0 at its edge, in explicit steps.
+    """The heat equation u' = diffusivity (u_xx + u_yy) on the unit square, 0 at its edge, with explicit time steps.
 
-    A step is `stability` times the largest stable one, made of `substeps` smaller ones: the same physics at
-    more cost. Every `restart` steps it begins again with a new random field.
+    A step is `stability` times the largest stable one, divided into `substeps`: the same physics at a higher
+    cost. Every `restart` steps the simulation restarts from a new random field.
     """
 
-    grid: int = whole(default=32, least=4, most=4096)  # points in each direction, the edge left out
+    grid: int = whole(default=32, least=4, most=4096)  # interior points in each direction
     steps: int = whole(default=640)
-    sampling: int = whole(default=2)  # a sample every so many steps
-    restart: int = whole(default=20)  # steps from one first field to the next
+    sampling: int = whole(default=2)  # steps between samples
+    restart: int = whole(default=20)  # steps between random initial fields
     substeps: int = whole(default=1)
-    halo: int = whole(default=1)  # rows that neighbours exchange at once; see `width`
+    halo: int = whole(default=1)  # rows exchanged with a neighbor at once; see `width`
     diffusivity: float = number(default=1.0, positive=True)  # of a square of side 1, in 1/s
     stability: float = number(
         default=0.8, positive=True, most=1.0
-    )  # share of the largest stable step
+    )  # fraction of the largest stable step
     seed: int = whole(default=0, least=0)
 
     @property
     def spacing(self) -> float:
-        """The distance of two points."""
+        """Distance between grid points."""
         return 1 / (self.grid + 1)
 
     @property
     def small_step(self) -> float:
-        """The s of a small step: h^2 / (4 diffusivity), the largest stable one, times stability / substeps."""
+        """Length of a substep in s: h^2 / (4 diffusivity), the stability limit, times stability / substeps."""
         return self.stability * self.spacing**2 / (4 * self.diffusivity) / self.substeps
 
     def width(self, ranks: int) -> int:
-        """The rows that a rank takes from each neighbour, 0 where it has none.
+        """Halo width: rows received from each neighbor, 0 without neighbors.
 
-        With w rows more than its own a rank can take w small steps before it needs its neighbours again: it
-        computes these rows as well, and sends one message in place of w (Demmel et al. 2008, "Avoiding
-        communication in sparse matrix computations"). No more than a rank has, or a step has small steps.
+        With w halo rows a rank takes w substeps between exchanges: it recomputes these rows, and sends one
+        message in place of w (Demmel et al. 2008, "Avoiding communication in sparse matrix computations").
+        The width is limited by the rows of a rank and the substeps of a step.
         """
         return min(self.halo, self.substeps, self.grid // ranks) if ranks > 1 else 0
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return self.steps // self.sampling
 
     @property
     def field_bytes(self) -> int:
-        """B of a field."""
+        """Bytes of a field."""
         return NUMBER * self.grid**2
 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Which ranks do what, and what lies between them.
+    """Placement of simulation and training on ranks, and the buffer between them.
 
-    placement: "shared": all ranks simulate until `depth` batches are there, then all train on them, in turn;
-    "separate": the first `ranks` simulate, the others train, at the same time. depth: batches that may lie
-    between the two. Where the buffer is full, the simulation waits. Where it is empty, the training waits, or,
-    with empty = "again", trains once more on the batch it had last, so that how often depends on the clock.
+    placement: "shared": all ranks simulate until `depth` batches are buffered, then all train on them, in turn;
+    "separate": the first `ranks` simulate while the others train. depth: batches the buffer can hold. If the
+    buffer is full, the simulation waits. If it is empty, the training waits, or, with empty = "again", reuses
+    its last batch, so the number of updates depends on timing.
     """
 
     placement: str = choice(PLACEMENTS, default="separate")
@@ -92,28 +92,28 @@ class Coupling:
 
 @dataclass(frozen=True)
 class Costs:
-    """What things take on a machine, so that a workflow can be predicted for it; s.
+    """Costs of a workflow's operations on a machine, in s; used to predict it.
 
     jitter: standard deviation over mean of the compute time of a batch, on one rank.
     """
 
-    point: float = number("s", positive=True)  # of a point and a small step
-    sample: float = number("s", positive=True)  # to train on a sample
-    small_step: float = number("s", default=0.0)  # of a small step, however few its points
-    update: float = number("s", default=0.0)  # of a training step, however few its samples
-    latency: float = number("s", default=0.0)  # of a message
+    point: float = number("s", positive=True)  # of a point and a substep
+    sample: float = number("s", positive=True)  # of training on a sample
+    small_step: float = number("s", default=0.0)  # of a substep, fixed cost
+    update: float = number("s", default=0.0)  # of a training step, fixed cost
+    latency: float = number("s", default=0.0)  # of a message, fixed cost
     byte: float = number("s", default=0.0)  # of a byte of a message
     jitter: float = number(default=0.0)
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """A simulation, a training run and how they are coupled: the input of all three engines."""
+    """A simulation, a training run and their coupling: the input of all three engines."""
 
     experiment: Experiment
     simulation: Simulation = field(default_factory=Simulation)
     coupling: Coupling = field(default_factory=Coupling)
-    costs: Costs | None = None  # None: measured where it runs
+    costs: Costs | None = None  # None: measured at run time
 
     @property
     def batch(self) -> int:
@@ -122,15 +122,15 @@ class Workflow:
 
     @property
     def batches(self) -> int:
-        """How many batches there are."""
+        """Number of batches."""
         return self.simulation.samples // self.batch
 
     def placed(self, placement: str, ranks: int = 1) -> "Workflow":
-        """Return the same workflow with another placement; what is trained stays the same."""
+        """Return the same workflow with another placement; the training data stay the same."""
         return replace(self, coupling=replace(self.coupling, placement=placement, ranks=ranks))
 
     def sides(self, ranks: int) -> tuple[range, range]:
-        """Return which of all ranks simulate and which train. Raises SpecError where too few are left."""
+        """Return the ranks that simulate and the ranks that train. Raises SpecError for too few ranks."""
         coupling, grid = self.coupling, self.simulation.grid
         if coupling.placement == "shared":
             simulating, training = range(ranks), range(ranks)
@@ -149,18 +149,18 @@ class Workflow:
         return simulating, training
 
 
-def share(many: int, rank: int, ranks: int) -> slice:
-    """Return which of `many` neighbours are a rank's, as even as whole numbers allow."""
-    return slice(rank * many // ranks, (rank + 1) * many // ranks)
+def share(items: int, rank: int, ranks: int) -> slice:
+    """Return the block of `items` consecutive items that a rank owns; blocks differ by at most one item."""
+    return slice(rank * items // ranks, (rank + 1) * items // ranks)
 
 
-def most(many: int, ranks: int) -> int:
-    """Return the largest share of a rank."""
-    return -(-many // ranks)
+def most(items: int, ranks: int) -> int:
+    """Return the size of the largest block of a rank."""
+    return -(-items // ranks)
 
 
 def read_workflow(tables: Mapping[str, Any]) -> Workflow:
-    """Build a Workflow from nested tables as TOML gives them; raises SpecError."""
+    """Build a Workflow from nested tables as parsed from TOML; raises SpecError."""
     check_keys(tables, _LEGAL, "workflow")
     tables = dict(tables)
     simulation = read_table(Simulation, tables.pop("simulation", {}), "simulation")
@@ -184,7 +184,7 @@ def read_workflow(tables: Mapping[str, Any]) -> Workflow:
     return workflow
 
 
-# No [dataset]: the simulation makes the samples.
+# No [dataset]: the simulation generates the samples.
 _LEGAL = (*TABLES, "model", "machine", "strategy", "run", "training")
 
 
@@ -234,7 +234,7 @@ def load(path: str | Path) -> Workflow:
 
 
 def dumps(workflow: Workflow) -> str:
-    """Return the workflow as TOML text that reads back to an equal workflow."""
+    """Return the workflow as TOML text that parses to an equal workflow."""
     tables = to_tables(workflow.experiment)
     del tables["dataset"]
     for name in TABLES:

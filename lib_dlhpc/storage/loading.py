@@ -24,7 +24,7 @@ _SHARE = 0.5  # of the memory that is free on this machine, at most
 class Loading:
     """The partitions `numbers` of `held` on their way into memory, from now on; `own` have it for themselves.
 
-    `held` is changed as they arrive. Nothing is loaded where those of all `neighbours`, the ranks of this machine,
+    `held` is changed as they arrive. Nothing is loaded where those of all `neighbors`, the ranks of this machine,
     would take more than half of the memory that is free.
     """
 
@@ -33,13 +33,13 @@ class Loading:
         held: dict[int, Partition],
         numbers: Collection[int],
         own: Collection[int] = (),
-        neighbours: int = 1,
+        neighbors: int = 1,
     ) -> None:
         self._own, self._stop = own, Event()
         self._until = time.monotonic() + WAIT
         self._threads: list[Thread] = []
         total = sum(len(held[number].content) for number in numbers)
-        if neighbours * total <= _SHARE * available():
+        if neighbors * total <= _SHARE * available():
             waiting = iter(sorted(numbers))
             for _ in range(min(_THREADS, len(numbers))):
                 self._threads.append(Thread(target=self._load, args=(waiting, held), daemon=True))

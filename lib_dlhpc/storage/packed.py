@@ -91,16 +91,16 @@ class PackedStore:
         So a rank does not wait for the ranks that it asks. Raises as read_many.
         """
         self._check_open()
-        under_way: deque[tuple[Sequence[str], Started]] = deque()
+        in_flight: deque[tuple[Sequence[str], Started]] = deque()
         try:
             for names in batches:
-                under_way.append(self._started(names))
-                if len(under_way) > ahead:
-                    yield self._finished(under_way.popleft())
-            while under_way:
-                yield self._finished(under_way.popleft())
+                in_flight.append(self._started(names))
+                if len(in_flight) > ahead:
+                    yield self._finished(in_flight.popleft())
+            while in_flight:
+                yield self._finished(in_flight.popleft())
         finally:  # whoever stops in between
-            for _, started in under_way:
+            for _, started in in_flight:
                 self._reader.drop(started)
 
     def _started(self, names: Sequence[str]) -> tuple[Sequence[str], Started]:
@@ -115,8 +115,8 @@ class PackedStore:
             wanted = [numbers[name] for name in names if name in numbers]
         return names, self._reader.start(np.array(wanted, np.int64))
 
-    def _finished(self, under_way: tuple[Sequence[str], Started]) -> list[bytes]:
-        names, started = under_way
+    def _finished(self, in_flight: tuple[Sequence[str], Started]) -> list[bytes]:
+        names, started = in_flight
         found = self._reader.finish(started)
         if len(found) == len(names):
             return found

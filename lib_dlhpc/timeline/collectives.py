@@ -22,7 +22,7 @@ PICKLED: dict[str, int | None] = {
     "barrier": None, "bcast": 1, "reduce": 2, "allreduce": None, "gather": 1, "scatter": 1,
     "allgather": None, "alltoall": None, "scan": None, "exscan": None,
 }  # fmt: skip
-# Ranks wait for their neighbours alone: calls of all ranks are not one, and match nothing.
+# Ranks wait for their neighbors alone: calls of all ranks are not one, and match nothing.
 NEIGHBOURS: dict[str, int | None] = dict.fromkeys(
     (
         "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv",

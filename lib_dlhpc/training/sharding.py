@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.schedules.halves import Rounds, Scratch, UnderWay, allgather, reduce_scatter
+from lib_dlhpc.schedules.ring_collectives import (
+    InFlight,
+    Rounds,
+    Scratch,
+    allgather,
+    reduce_scatter,
+)
 from lib_dlhpc.training.data import share
 from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.weights import Parameter
@@ -73,12 +79,12 @@ class Sharding:
         blocks = (self.blocks(flat[a - start : b - start], a) for a, b in units)
         return reduce_scatter(self.comm, blocks, self._scratch)
 
-    def gather(self, shard: Array, start: int, stop: int) -> tuple[UnderWay, Array]:
+    def gather(self, shard: Array, start: int, stop: int) -> tuple[InFlight, Array]:
         """Start an all-gather of a range within one unit; return the request and the target array."""
         flat = np.empty(stop - start, shard.dtype)
         blocks = self.blocks(flat, start)
         blocks[self.comm.rank][...] = shard[self.mine(start, stop)]
-        return UnderWay(allgather(self.comm, blocks)), flat
+        return InFlight(allgather(self.comm, blocks)), flat
 
     def store(self, shard: Array, start: int, flat: Array) -> None:
         """Store this rank's part of an array that begins at `start`, within one unit, in its shard."""
@@ -88,7 +94,7 @@ class Sharding:
     def all_gather(self, flat: Array) -> None:
         """All-gather the full array, in place."""
         for start, stop in self.units:
-            UnderWay(allgather(self.comm, self.blocks(flat[start:stop], start))).wait()
+            InFlight(allgather(self.comm, self.blocks(flat[start:stop], start))).wait()
 
     def _before(self, at: int) -> int:
         """Return the offset in this rank's shard of an element of the flat array."""

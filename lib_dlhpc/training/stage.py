@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout
-from lib_dlhpc.schedules.halves import UnderWay
+from lib_dlhpc.schedules.ring_collectives import InFlight
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
 from lib_dlhpc.training.exchange import Exchange, bounds_of, exchange_of
@@ -154,7 +154,7 @@ class Stage:
         elif self.level == 1:
             flat = self.network.gradients
             with self.recorder.communicates("gradients", flat.nbytes):
-                UnderWay(self.sharding.reduce_scatter(flat, 0)).wait()
+                InFlight(self.sharding.reduce_scatter(flat, 0)).wait()
         else:
             self.store.finish()
 

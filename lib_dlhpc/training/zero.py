@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.schedules.halves import Rounds, UnderWay
+from lib_dlhpc.schedules.ring_collectives import InFlight, Rounds
 from lib_dlhpc.training.exchange import bounds_of
 from lib_dlhpc.training.layers.arena import Arena
 from lib_dlhpc.training.layers.saved import Array, Tensors
@@ -50,12 +50,12 @@ class Shards:
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)
         self._views = table.views(self.whole) if level == 2 else []
-        self._here: dict[int, dict[Range, tuple[UnderWay, Array]]] = {}  # units, by layer
+        self._here: dict[int, dict[Range, tuple[InFlight, Array]]] = {}  # units, by layer
         self._filling: dict[int, Tensors] = {}
         self.first_bucket = 0  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
-        self._in_flight: tuple[int, UnderWay, Array] | None = None  # a bucket
+        self._in_flight: tuple[int, InFlight, Array] | None = None  # a bucket
 
     def begin(self, passes: int) -> None:
         """Zero the gradients and drop gathered weights, which may be outdated."""
@@ -146,7 +146,7 @@ class Shards:
         """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory."""
         self.finish()
         flat = self._filled.pop(number)
-        self._in_flight = number, UnderWay(self._sum(self.buckets[number], flat)), flat
+        self._in_flight = number, InFlight(self._sum(self.buckets[number], flat)), flat
         self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
 
     def _sum(self, bucket: Range, flat: Array) -> Rounds:

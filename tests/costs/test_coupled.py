@@ -56,7 +56,7 @@ def test_all_numbers_of_a_batch_are_given_and_taken(placement, simulating):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 @pytest.mark.parametrize("halo", [1, 4])
-def test_rows_are_computed_once_and_those_of_neighbours_as_well(ranks, halo):
+def test_rows_are_computed_once_and_those_of_neighbors_as_well(ranks, halo):
     workflow = shaped(substeps=4, halo=halo)
     width = workflow.simulation.width(ranks)
     rows = rows_computed(workflow, ranks)

@@ -37,7 +37,7 @@ def net(kind, **split):
         ("data", {"spatial": 4}, 2, 4),
     ],
 )
-def test_neighbours_in_rank_order_share_a_node(kind, split, near, nodes):
+def test_neighbors_in_rank_order_share_a_node(kind, split, near, nodes):
     found = net(kind, **split)
     assert (found.inner.ranks, found.outer.ranks) == (near, nodes)
 

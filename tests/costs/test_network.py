@@ -83,7 +83,7 @@ def test_oversubscription_and_switch_size_move_what_crosses_the_tree(allreduce):
 
 
 @pytest.mark.parametrize("allreduce", ["ring", "hierarchical", "torus_2d"])
-def test_neighbours_in_a_ring_do_not_meet_the_uplinks_congestion(allreduce):
+def test_neighbors_in_a_ring_do_not_meet_the_uplinks_congestion(allreduce):
     times = {
         communication(strategy__allreduce=allreduce, machine__topology=topology)
         for topology in ("single-switch", "fat-tree", "torus")

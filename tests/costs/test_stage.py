@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc import layout, loads
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.stage import halo_elements, made_again, stage_cost
+from lib_dlhpc.costs.stage import halo_elements, recomputed, stage_cost
 
 BASE = """
 [dataset]
@@ -36,7 +36,7 @@ def test_what_ranks_borrow_others_lend(name, spatial):
         assert sum(borrowed for borrowed, _ in counted) == sum(lent for _, lent in counted)
 
 
-def test_a_window_of_three_rows_borrows_one_from_each_neighbour():
+def test_a_window_of_three_rows_borrows_one_from_each_neighbor():
     _, held = parts('name = "vgg16"', range(3), spatial=3)
     row = 64 * 224  # of the first layer's output
     layers = [next(x for x in p.model.layers if x.name == "stage1.conv2.halo") for (p,) in held]
@@ -54,18 +54,18 @@ def test_stages_compute_together_what_the_network_computes(name):
     whole = compute.layer_times(run.model, run.machine.device, 4.0, "fp32")
     assert sum(cost.forward for cost in costs) == pytest.approx(whole.forward.sum())
     assert sum(cost.backward for cost in costs) == pytest.approx(whole.backward.sum())
-    assert all(cost.again == 0 and not cost.forward_messages for cost in costs)
+    assert all(cost.recomputation == 0 and not cost.forward_messages for cost in costs)
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_what_is_made_again_is_what_lies_in_segments(recompute):
     run, [(part,)] = parts('name = "bert-base"', [0], recompute=recompute)
-    again = made_again(part.model, recompute)
+    again = recomputed(part.model, recompute)
     inside = sum(each.stop - each.first for each in segments(part.model, recompute))
     assert again.sum() == inside and (inside == 0) == (recompute == "none")
     cost = stage_cost(run, part, 8, 2.0)
-    assert cost.again == pytest.approx(cost.layer_forward[again].sum())
-    assert cost.back == pytest.approx(cost.backward + cost.again)
+    assert cost.recomputation == pytest.approx(cost.layer_forward[again].sum())
+    assert cost.back == pytest.approx(cost.backward + cost.recomputation)
 
 
 def test_twice_the_tensor_ranks_halve_the_products():

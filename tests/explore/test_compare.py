@@ -50,7 +50,7 @@ class Played:
 
     def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         save(simulate(experiment, steps=20), folder / "timeline.npz")
 
     def wait(self) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class Played:
     def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
         assert ranks <= 2
         self.folder = folder
-        folder.mkdir()
         save(simulate(experiment, steps=20), folder / "timeline.npz")
 
     def wait(self) -> dict[str, Any]:
@@ -70,14 +69,12 @@ class Played:
 
 
 @pytest.fixture
-def section(tmp_path: Path) -> Sweep:
+def section() -> Sweep:
     """The section on digits, opened, with runs that come through at once."""
     section = Sweep()
     section.follow(digits())
     section.opened.value = True
-    section.here = SweepHere(
-        begin=lambda e, ranks, _: Played(e, ranks, tmp_path / "run"), thread=Now, most=2
-    )
+    section.here = SweepHere(begin=Played, thread=Now, most=2)
     section.show()
     return section
 

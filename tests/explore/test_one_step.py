@@ -315,7 +315,7 @@ def test_each_point_that_is_drawn_was_measured_and_the_fit_lies_in_its_band(mine
         assert all(np.isclose(each, told_times, rtol=1e-9, atol=0).any() for each in drawn)
 
 
-def test_a_size_that_was_not_measured_is_told_by_its_neighbour(mine):
+def test_a_size_that_was_not_measured_is_told_by_its_neighbor(mine):
     data, _ = measured.messages_view(measured.Setting(message=9), mine)
     assert data["now"]["x"] == [8]
 

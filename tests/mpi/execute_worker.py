@@ -4,7 +4,7 @@ import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, execute, prepared, schedule
-from lib_dlhpc.schedules.exchange import grid_shape, neighbours
+from lib_dlhpc.schedules.exchange import grid_shape, neighbors
 from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.spec.errors import SpecError
@@ -64,7 +64,7 @@ def wanted(goal, values, chosen):
     result, shape = values[rank].copy(), grid_shape(p, chosen["dimensions"])
     cut = cuts(n, 2 * len(shape))
     for face in range(2 * len(shape)):
-        for source, target in zip(*neighbours(shape, face, chosen["periodic"]), strict=True):
+        for source, target in zip(*neighbors(shape, face, chosen["periodic"]), strict=True):
             if target == rank:
                 result[cut[face] : cut[face + 1]] = values[source, cut[face] : cut[face + 1]]
     return everything, result

@@ -144,7 +144,7 @@ def test_a_rank_that_fails_ends_those_that_wait_for_it(end):
         (["-n", "0"], "ranks = 0"),
         (["--algorithms", ""], "algorithms: none"),
         (["--sizes", ""], "sizes: name at least one"),
-        (["--sizes", "", "--", "x.py"], "--sizes: is for measuring"),
+        (["--sizes", "", "--", "x.py"], "--sizes: applies to measurements"),
         (["--algorithms", "rong"], "ring"),
         (["--algorithms", "ring,ring"], "once"),
         (["--sizes", "6 B"], "sizes"),

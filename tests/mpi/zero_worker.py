@@ -3,8 +3,8 @@
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.schedules import halves
-from lib_dlhpc.schedules.halves import UnderWay
+from lib_dlhpc.schedules import ring_collectives
+from lib_dlhpc.schedules.ring_collectives import InFlight
 from lib_dlhpc.training.sharding import Sharding
 
 comm = MPI.COMM_WORLD
@@ -23,10 +23,10 @@ cases = [
     (4096, [3001, 9000, 10007], 1, 2),
     (4096, [3001, 9000, 10007], 0, 3),
     (4096, [5, 9, 4000, 4001, 4007, 40000, 40003], 1, 6),
-    (halves.PIECE, [1_000_000, 3_000_001], 0, 2),
-    (halves.PIECE, [1, 2, 3, 5], 0, 4),
+    (ring_collectives.PIECE, [1_000_000, 3_000_001], 0, 2),
+    (ring_collectives.PIECE, [1, 2, 3, 5], 0, 4),
 ]
-for halves.PIECE, ends, first, last in cases:
+for ring_collectives.PIECE, ends, first, last in cases:
     units = list(zip([0, *ends], ends, strict=False))
     sharding, size = Sharding(units[::-1], comm), ends[-1]
     mine = owned(sharding)
@@ -36,7 +36,7 @@ for halves.PIECE, ends, first, last in cases:
     start, stop = units[first][0], units[last - 1][1]
     values = np.arange(start, stop) % 97
     flat = (values + comm.rank).astype(np.float32)
-    request = UnderWay(sharding.reduce_scatter(flat, start))
+    request = InFlight(sharding.reduce_scatter(flat, start))
     while not request.test():
         others = [np.full(500, 1e9, np.float32) for _ in range(8)]  # freed memory is reused
     here = mine[(mine >= start) & (mine < stop)]

@@ -10,7 +10,7 @@ from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.fit import Search
 from lib_dlhpc.prediction.profile import slides_run
 from lib_dlhpc.prediction.replays import replays
-from lib_dlhpc.prediction.report import as_dict, as_text, ways_text
+from lib_dlhpc.prediction.report import as_dict, as_text, configurations_text
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import ALLREDUCES
@@ -154,7 +154,7 @@ def test_a_run_that_does_not_fit_says_with_what_it_does():
     run = RUN.set({"strategy.batch": 512})
     search = Search(run)
     search.run(20)
-    text = as_text(predict(run)) + ways_text(search)
+    text = as_text(predict(run)) + configurations_text(search)
     assert "WALL" in text and "fits with" in text
     assert "20 configurations" in text and f"not tried: {search.left}" in text
 

@@ -159,7 +159,9 @@ def test_speedup_is_over_one_device_with_the_whole_network(name):
     found, lone = predict(run), predict(one)
     assert found.speedup == pytest.approx(found.throughput / lone.throughput, rel=1e-12)
     assert found.efficiency == pytest.approx(found.speedup / found.experiment.devices)
-    assert lone.speedup == pytest.approx(1.0) and lone.step_time == pytest.approx(found.alone)
+    assert lone.speedup == pytest.approx(1.0) and lone.step_time == pytest.approx(
+        found.single_device
+    )
 
 
 def test_each_way_to_split_talks_for_its_own_reason():
@@ -212,8 +214,8 @@ def test_more_microbatches_shrink_the_bubble_and_recomputation_costs_a_forward_p
     assert bubbles == sorted(bubbles, reverse=True)
     plain, full = (predict(GPT.set({**SPLITS["tensor"], "strategy.recompute": word}))
                    for word in ("none", "full"))  # fmt: skip
-    assert full.backward - plain.backward == pytest.approx(full.made_again)
-    assert 0.8 * plain.forward < full.made_again < plain.forward
+    assert full.backward - plain.backward == pytest.approx(full.recomputation)
+    assert 0.8 * plain.forward < full.recomputation < plain.forward
     assert full.memory["activations"] < 0.2 * plain.memory["activations"]
 
 

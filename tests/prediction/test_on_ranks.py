@@ -4,11 +4,11 @@ import pytest
 
 from lib_dlhpc import loads
 from lib_dlhpc.prediction.on_ranks import (
-    beside,
     check_fits,
     cores,
     data_bytes,
     rank_bytes,
+    result_lines,
     told,
 )
 from lib_dlhpc.spec.errors import SpecError
@@ -50,13 +50,13 @@ def test_a_peak_above_the_cap_is_told():
 
 def test_a_run_stands_beside_its_prediction():
     result = {"ranks": 1, "terms": {"forward": 1.0, "update": 0.5}, "memory": [{"total": 1e6}]}
-    lines = beside(RUN, 1e6, result)
+    lines = result_lines(RUN, 1e6, result)
     assert len(lines) == 2 and lines[0] == told(1e6, [1e6], RUN.machine.device.memory)[0]
     assert "step: 1.5 s; predicted" in lines[1] and "on laptop" in lines[1]
-    assert len(beside(RUN, 1e6, {**result, "terms": {}})) == 1  # nothing was left to do
-    assert len(beside(RUN, 1e6, {**result, "samples": 0})) == 1
+    assert len(result_lines(RUN, 1e6, {**result, "terms": {}})) == 1  # nothing was left to do
+    assert len(result_lines(RUN, 1e6, {**result, "samples": 0})) == 1
     many = {**result, "ranks": cores() + 1}  # of another number nothing was predicted
-    assert beside(RUN, 1e6, many)[1:] == [
+    assert result_lines(RUN, 1e6, many)[1:] == [
         f"  {cores() + 1} ranks share {cores()} core{'s' * (cores() > 1)}: times say nothing about the method"
     ]
-    assert beside(RUN, 1e6, many, room=cores() + 1)[1:] == []  # each had a core, elsewhere
+    assert result_lines(RUN, 1e6, many, room=cores() + 1)[1:] == []  # each had a core, elsewhere

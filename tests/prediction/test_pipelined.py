@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lib_dlhpc.prediction.pipelined import Ranks, before_backward, free, pipeline_time, under_way
+from lib_dlhpc.prediction.pipelined import Ranks, before_backward, free, in_flight, pipeline_time
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
@@ -123,7 +123,7 @@ def test_a_rank_keeps_what_its_stream_keeps(schedule, p, m, v):
         for step in stream:
             kept += isinstance(step, Forward) - isinstance(step, Backward)
             most = max(most, kept)
-        assert under_way(rank, p, m, schedule, v) == most
+        assert in_flight(rank, p, m, schedule, v) == most
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 3, 1), (4, 4, 2)])

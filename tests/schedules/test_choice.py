@@ -94,7 +94,7 @@ def test_arrays_are_priced_entry_by_entry(goal):
 @pytest.mark.parametrize("name", COLLECTIVES["allreduce"])
 def test_what_is_named_is_not_replaced(goal, name):
     """An allreduce that consists of halves names these for ZeRO; of the others none are known, so they are chosen."""
-    halves = ALGORITHMS[name].halves
+    halves = ALGORITHMS[name].phases
     found = [one.name for one in candidates(goal, name)]
     if goal == "allreduce":
         assert found == [name]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Send, gpipe, interleaved, one_f_one_b
-from lib_dlhpc.schedules.pipeline_proof import bubble, kept, timetable
+from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks, timetable
 from lib_dlhpc.spec.errors import SpecError
 
 ranks, microbatches, chunks = st.integers(1, 9), st.integers(1, 20), st.integers(1, 5)
@@ -34,8 +34,8 @@ def test_chunks_divide_the_bubble(p, groups, v, forward, backward):
 
 @given(p=ranks, m=microbatches)
 def test_1f1b_keeps_a_few_and_gpipe_all(p, m):
-    assert kept(gpipe(p, m)) == [m] * p
-    assert kept(one_f_one_b(p, m)) == [min(m, p - rank) for rank in range(p)]
+    assert stored_chunks(gpipe(p, m)) == [m] * p
+    assert stored_chunks(one_f_one_b(p, m)) == [min(m, p - rank) for rank in range(p)]
 
 
 @given(p=ranks, groups=st.integers(1, 4))
@@ -85,8 +85,16 @@ def without(instruction):
         (1, without(Forward(1, 0)), "Rank 1: .*comes before Forward.microbatch=1"),
         (2, lambda s: [*s, s[-2]], "Rank 2: Backward.* is done twice"),
         (0, lambda s: s[:-1], "Rank 0: Backward.microbatch=0.* is never done"),
-        (0, lambda s: [*s, Forward(9, 0)], "Forward.microbatch=9.* cannot be; .*0 to 1"),
-        (0, lambda s: [*s, Forward(0, 1)], "Forward.*chunk=1.* cannot be; .*chunks 0 to 0"),
+        (
+            0,
+            lambda s: [*s, Forward(9, 0)],
+            "Forward.microbatch=9.* is out of range; legal: .*0 to 1",
+        ),
+        (
+            0,
+            lambda s: [*s, Forward(0, 1)],
+            "Forward.*chunk=1.* is out of range; legal: .*chunks 0 to 0",
+        ),
         (
             2,
             lambda s: [*s, Send("gradient", 0, 2, 0)],

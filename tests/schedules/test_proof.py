@@ -62,7 +62,7 @@ def test_halos_on_any_grid(p, n, d, periodic):
     assert proof.rounds == 1
 
 
-def test_halos_reach_the_neighbours():
+def test_halos_reach_the_neighbors():
     """On a row of three, face 1 moves right and face 0 moves left; the rims keep theirs."""
     (part,) = schedule("halo_exchange", 3, 10, dimensions=1)
     pairs = set(zip(part.source.tolist(), part.target.tolist(), part.offset.tolist(), strict=True))
@@ -210,7 +210,7 @@ def mine(*rounds, p=2, n=4, goal="allreduce"):
         ),
         (
             mine([(0, 1, 0, 4, "reduce")], goal="broadcast"),
-            "rank 1 is to combine .* 'reduce' where 'copy' was due",
+            "rank 1 is to combine .* 'reduce' in place of 'copy'",
             1,
             0,
         ),

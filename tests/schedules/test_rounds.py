@@ -36,10 +36,10 @@ def test_tuples_are_a_round():
         ([(0, 1, 0, 2.5, "copy")], "count = 2.5 .*whole number"),
         ([(0, 1, 0, 2, "add")], "'add' .*'reduce' or 'copy'"),
         ([(0, 1, 0, 2, "redcue")], "Did you mean 'reduce'"),
-        ([(0, 1, 0, 2)], "is no message"),
+        ([(0, 1, 0, 2)], "is not a message"),
         ([(True, 1, 0, 2, "copy")], "source = True"),
-        (None, "is no round"),
-        ([3], "3 is no message"),
+        (None, "is not a round"),
+        ([3], "3 is not a message"),
     ],
 )
 def test_what_is_no_round_is_refused_with_its_place(value, says):

@@ -78,7 +78,7 @@ def test_events_without_contention_and_noise_need_no_reason():
     assert reasons() == []
 
 
-def test_in_events_a_late_rank_holds_up_its_neighbours():
+def test_in_events_a_late_rank_holds_up_its_neighbors():
     late = np.ones(16)
     late[3] = 0.5
     ring = {"strategy.allreduce": "ring", "strategy.bucket": "2 MB"}

@@ -128,7 +128,7 @@ def test_1f1b_keeps_a_few_activations_and_gpipe_all(p, m):
 def test_what_interleaving_keeps_is_what_its_streams_say(p, groups, v):
     pipeline = interleaved(p, groups * p, v)
     timeline = play_pipeline(pipeline, machine(1e-3), p, 1, 1.0, 2.0)
-    assert kept(timeline).tolist() == pipeline_proof.kept(pipeline)
+    assert kept(timeline).tolist() == pipeline_proof.stored_chunks(pipeline)
 
 
 def test_the_slowest_stage_sets_the_pace():

@@ -59,9 +59,9 @@ def test_an_empty_partition_is_loaded(tmp_path):
 def test_only_what_leaves_half_of_the_memory_free_is_loaded(held, monkeypatch):
     total = sum(len(part.content) for part in held.values())
     monkeypatch.setattr(loading, "available", lambda: 4 * total - 1)
-    assert loaded(held, [0, 1, 2], own=[0, 1, 2], neighbours=2) == set()
+    assert loaded(held, [0, 1, 2], own=[0, 1, 2], neighbors=2) == set()
     monkeypatch.setattr(loading, "available", lambda: 4 * total)
-    assert loaded(held, [0, 1, 2], own=[0, 1, 2], neighbours=2) == {0, 1, 2}
+    assert loaded(held, [0, 1, 2], own=[0, 1, 2], neighbors=2) == {0, 1, 2}
 
 
 def test_a_partition_that_shrinks_meanwhile_stays_where_it_is(held):

@@ -1,4 +1,4 @@
-"""Networks from layer shapes: each family is one function that reads like its paper's table."""
+"""Networks from layer shapes: each family is one function that follows its paper's table."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ FAMILIES: dict[str, Callable[..., Model]] = {
 def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
     """Return the network of a family; the same arguments return the same object.
 
-    Raises SpecError for an unknown family or option, a value that is not legal, and layers that do
-    not fit each other.
+    Raises SpecError for an unknown family or option, a value that is not legal, and incompatible
+    layers.
     """
     if family not in FAMILIES:
         raise SpecError(
@@ -59,7 +59,7 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
         raise SpecError(
             f"model family {family!r}: options must be numbers, text, lists and tables: {error}."
         ) from None
-    # A name with a space is never one of the catalog's, which would stand for other options.
+    # A name with a space is never a catalog name, which would imply other options.
     return _build(family, key, name or f"{family} network")
 
 

@@ -1,4 +1,4 @@
-"""AlexNet, VGG and LeNet-5: convolutions, then the dense layers that hold most weights."""
+"""AlexNet, VGG and LeNet-5: convolutions, then dense layers with most of the weights."""
 
 from typing import Literal
 
@@ -12,9 +12,9 @@ def alexnet(
 ) -> Builder:
     """AlexNet: two groups of channels on 227x227 images, or one tower on 224x224.
 
-    grouped: Krizhevsky et al. 2012, as CaffeNet lays it out; owt: "One weird trick" (Krizhevsky
-    2014). Local response normalisation has no weights and is left out; batch_norm puts a
-    normalisation after each convolution in its place (AlexNet-BN).
+    grouped: Krizhevsky et al. 2012, in the layout of CaffeNet; owt: "One weird trick" (Krizhevsky
+    2014). Local response normalization has no weights and is omitted; batch_norm adds a
+    normalization after each convolution (AlexNet-BN).
     """
     if variant == "grouped":
         net, groups, padding, widths = Builder(3, 227, 227), 2, 0, (96, 256, 384, 384, 256)

@@ -1,9 +1,9 @@
-"""A builder of layer lists that infers shapes and counts parameters, FLOP and kept elements.
+"""A builder of layer lists: infers shapes and counts parameters, FLOP and stored activations.
 
-What is kept for the backward pass follows one convention. Convolutions, dense layers,
-normalisations, sums, pools and concatenations keep their output. ReLU, leaky ReLU, tanh, sigmoid
-and dropout work in place on the output before them. GELU and PReLU need their input as well as
-their output. A dropout keeps a mask of one byte an element.
+One convention defines what is stored for the backward pass. Convolutions, dense layers,
+normalizations, sums, pools and concatenations store their output. ReLU, leaky ReLU, tanh, sigmoid
+and dropout work in place on their input. GELU and PReLU need both input and output. A dropout
+stores a mask of one byte an element.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,16 +17,16 @@ from lib_dlhpc.spec.networks.windows import slide
 
 Size = int | tuple[int, ...]
 
-MOST_LAYERS = 100_000  # thirty times ResNet-1001: a slip of the finger, not a network
+MOST_LAYERS = 100_000  # thirty times ResNet-1001: more is a typing error
 
 
 class Builder:
     """A network under construction.
 
-    Each method appends one layer and returns its name. It reads the layer appended last, or the one
-    that `after` names. The shapes are a sample's, channels first. A layer without a name is called
-    after its kind, numbered within the block around it: "stage1.block2.conv3".
-    Methods raise SpecError where a layer does not fit its input.
+    Each method appends one layer and returns its name. It reads the last layer, or the one that
+    `after` names. Shapes are per sample, channels first. The default name of a layer is its kind,
+    numbered within the enclosing block: "stage1.block2.conv3".
+    Methods raise SpecError if a layer does not fit its input.
     """
 
     def __init__(self, *input_shape: int) -> None:
@@ -43,7 +43,7 @@ class Builder:
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
-        """Put `name` and a dot before the names of the layers appended inside."""
+        """Prefix the names of layers appended inside with `name` and a dot."""
         outer, self._scope = self._scope, f"{self._scope}{name}."
         try:
             yield
@@ -76,7 +76,7 @@ class Builder:
         name: str = "",
         after: str = "",
     ) -> str:
-        """Convolution in as many dimensions as the input has after its channels."""
+        """Convolution; its dimension is that of the input without channels."""
         name = self._name("conv", name)
         inputs, *space = self._at_least(2, name, after)
         kernel, stride, padding = self._window(name, space, kernel, stride, padding)
@@ -114,9 +114,9 @@ class Builder:
     ) -> str:
         """Product with a weight matrix, at each position of a sequence or of one vector.
 
-        keep = false: only a dropout or a sum reads the output, so the backward pass does not.
-        fp32 = true: the output is kept in 4 bytes an element whatever the precision.
-        tied: the embedding whose weights, transposed, are used in place of own ones.
+        keep = false: only a dropout or a sum reads the output, so it is not stored for backward.
+        fp32 = true: the output is stored in 4 bytes an element, independent of the precision.
+        tied: the embedding whose transposed weights this layer shares.
         """
         name = self._name("dense", name)
         shape = self._at_least(1, name, after)
@@ -142,7 +142,7 @@ class Builder:
     def embedding(
         self, vocabulary: int, features: int, keep: bool = False, name: str = "", after: str = ""
     ) -> str:
-        """Table look-up: a vector of features for each of the input's whole numbers."""
+        """Table lookup: a vector of features for each token of the input."""
         name = self._name("embedding", name)
         shape = self._at_least(1, name, after)
         return self._append(
@@ -156,7 +156,7 @@ class Builder:
         )
 
     def position_embedding(self, positions: int = 0, name: str = "", after: str = "") -> str:
-        """Learned vector added at each position; `positions` is the table's length if longer."""
+        """Learned vector added at each position; `positions` is the length of the table."""
         name = self._name("position_embedding", name)
         shape = self._at_least(2, name, after)
         rows = positions or shape[0]
@@ -173,9 +173,9 @@ class Builder:
         )
 
     def lstm(self, hidden: int, sequences: bool = True, name: str = "", after: str = "") -> str:
-        """Long short-term memory with one bias a gate; keeps gates, cell and output of each step.
+        """Long short-term memory with one bias a gate; stores gates, cell and output of each step.
 
-        sequences = false returns the last step's output only.
+        sequences = false returns only the last step's output.
         """
         name = self._name("lstm", name)
         shape = self._at_least(2, name, after)
@@ -193,14 +193,14 @@ class Builder:
         )
 
     def batch_norm(self, name: str = "", after: str = "") -> str:
-        """Normalisation of each channel over batch and space, with scale and shift."""
+        """Normalization of each channel over batch and space, with scale and shift."""
         shape = self.shape(after)
         return self._append(
             "batch_norm", self._name("batch_norm", name), after, shape, parameters=2 * shape[0]
         )
 
     def layer_norm(self, name: str = "", after: str = "") -> str:
-        """Normalisation of each position over its features, with scale and shift."""
+        """Normalization of each position over its features, with scale and shift."""
         shape = self.shape(after)
         return self._append(
             "layer_norm", self._name("layer_norm", name), after, shape, parameters=2 * shape[-1]
@@ -245,7 +245,7 @@ class Builder:
     def dropout(
         self, rate: float = 0.5, keep: bool = False, name: str = "", after: str = ""
     ) -> str:
-        """Zero a share of the elements, in place; keep = true: a layer needs its output later."""
+        """Zero a fraction of the elements, in place; keep = true: store the output for backward."""
         name, shape = self._name("dropout", name), self.shape(after)
         return self._append(
             "dropout",
@@ -267,10 +267,10 @@ class Builder:
         name: str = "",
         after: str = "",
     ) -> str:
-        """Self-attention over the queries, keys and values that lie side by side in the input.
+        """Self-attention over queries, keys and values, concatenated in the input.
 
-        The input is (positions, 3 * features). The products are counted in full: a causal mask does
-        not halve them. Keeps the softmax, its mask and dropped-out copy, and the output
+        The input is (positions, 3 * features). A causal mask does not halve the
+        counted products. Stores the softmax, its dropout mask and copy, and the output
         (Korthikanti et al. 2022, section 4.1).
         """
         name = self._name("attention", name)
@@ -278,8 +278,8 @@ class Builder:
         positions, features = shape[0], shape[-1] // 3
         if shape[-1] % 3:
             raise SpecError(
-                f"{name}: reads queries, keys and values side by side, and {shape[-1]} features are not three"
-                " times as many."
+                f"{name}: reads queries, keys and values concatenated; {shape[-1]} features are not divisible"
+                " by three."
             )
         if features % heads:
             raise SpecError(
@@ -306,11 +306,11 @@ class Builder:
         name: str = "",
         after: tuple[str, str] = ("", ""),
     ) -> str:
-        """Feed-forward networks of which each position takes the `chosen` best by its scores.
+        """Mixture of experts: each position is routed to its top `chosen` feed-forward networks.
 
-        after: the positions, and their scores for each expert. features: between an expert's two products.
-        The load is even: each expert has as many positions as any other (Fedus et al. 2022, "Switch
-        transformers", section 2.2, which adds a loss for that).
+        after: the positions, and their router scores. features: hidden size of an expert.
+        The load is balanced: all experts have the same number of positions (Fedus et al. 2022, "Switch
+        transformers", section 2.2, adds a loss for that).
         """
         name = self._name("experts", name)
         positions, width = self.shape(after[0])
@@ -338,7 +338,7 @@ class Builder:
         name: str = "",
         after: str = "",
     ) -> str:
-        """Largest element of each window; the stride is the kernel unless given."""
+        """Largest element of each window; the default stride is the kernel size."""
         return self._pool("max_pool", kernel, stride, padding, name, after)
 
     def avg_pool(
@@ -349,7 +349,7 @@ class Builder:
         name: str = "",
         after: str = "",
     ) -> str:
-        """Mean of each window, zeros of the padding included; stride as for max_pool."""
+        """Mean of each window, zero padding included; stride as for max_pool."""
         return self._pool("avg_pool", kernel, stride, padding, name, after)
 
     def _pool(
@@ -370,7 +370,7 @@ class Builder:
         return self._append("global_avg_pool", name, after, self._at_least(2, name, after)[:1])
 
     def flatten(self, name: str = "", after: str = "") -> str:
-        """The same elements in one row."""
+        """The same elements in one dimension."""
         name = self._name("flatten", name)
         return self._append("flatten", name, after, (prod(self.shape(after)),), stored=0)
 
@@ -391,7 +391,7 @@ class Builder:
         return self._append("upsample", name, after, output, attributes={"factor": factor})
 
     def pixel_shuffle(self, factor: int, name: str = "", after: str = "") -> str:
-        """Turn channels into `factor` times finer space (Shi et al. 2016)."""
+        """Rearrange channels into `factor` times higher resolution (Shi et al. 2016)."""
         name = self._name("pixel_shuffle", name)
         channels, *space = self._at_least(2, name, after)
         if channels % factor ** len(space):
@@ -405,7 +405,7 @@ class Builder:
         )
 
     def add(self, inputs: tuple[str, ...], name: str = "") -> str:
-        """Sum of layers of one shape."""
+        """Sum of layers of equal shape."""
         name = self._name("add", name)
         shapes = [self.shape(source) for source in inputs]
         if len(set(shapes)) > 1:
@@ -413,7 +413,7 @@ class Builder:
         return self._append("add", name, inputs, shapes[0])
 
     def concat(self, inputs: tuple[str, ...], name: str = "") -> str:
-        """Layers side by side in their channels, copied into one array."""
+        """Concatenation along channels, copied into one array."""
         name = self._name("concat", name)
         shapes = [self.shape(source) for source in inputs]
         if len({shape[1:] for shape in shapes}) > 1:

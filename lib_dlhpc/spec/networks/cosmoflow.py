@@ -1,4 +1,4 @@
-"""CosmoFlow: 3-D convolutions that read cosmological parameters from a cube of matter density."""
+"""CosmoFlow: 3-D convolutions that infer cosmological parameters from a cube of matter density."""
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.networks.builder import Builder
@@ -30,7 +30,7 @@ def cosmoflow(outputs: int = 3) -> Builder:
 def cosmoflow_large(
     image: int = 512, channels: int = 4, outputs: int = 4, batch_norm: bool = False
 ) -> Builder:
-    """CosmoFlow for large cubes (Oyama et al. 2020): 3x3x3 kernels, a pool more for each doubling.
+    """CosmoFlow for large cubes (Oyama et al. 2020): 3x3x3 kernels, one more pool for each doubling.
 
     image: edge of the cube, 128 times a power of two; each pool halves it until 2^3 points remain.
     """

@@ -1,4 +1,4 @@
-"""From a function that lays out layers to a function that returns a checked Model."""
+"""Decorator for network families: checks options and returns a Model."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -10,9 +10,9 @@ from lib_dlhpc.spec.networks.options import check_options
 
 
 def family(layout: Callable[..., Builder]) -> Callable[..., Model]:
-    """Make a network family of a function from keyword options to a Builder.
+    """Turn a function from keyword options to a Builder into a network family.
 
-    The family checks its options against the layout's signature and remembers them in the Model.
+    The family checks its options against the signature and stores them in the Model.
     """
 
     @wraps(layout)

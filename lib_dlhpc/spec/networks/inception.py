@@ -6,7 +6,7 @@ from lib_dlhpc.spec.networks.family import family
 
 @family
 def inception(image: int = 299, classes: int = 1000, auxiliary: bool = False) -> Builder:
-    """Inception-v3; auxiliary adds the second classifier that only training uses."""
+    """Inception-v3; auxiliary adds the classifier that only training uses."""
     net = Builder(3, image, image)
     _conv(net, 32, 3, stride=2)
     _conv(net, 32, 3)
@@ -35,7 +35,7 @@ def inception(image: int = 299, classes: int = 1000, auxiliary: bool = False) ->
 
 
 def _mixed_5x5(net: Builder, pooled: int) -> None:
-    """Figure 5: 1x1, 5x5, two 3x3, and a pool, side by side."""
+    """Figure 5: 1x1, 5x5, two 3x3, and a pool, in parallel."""
     x = net.last
     one = _conv(net, 64, 1, after=x)
     five = _conv(net, 64, 5, padding=2, after=_conv(net, 48, 1, after=x))
@@ -47,7 +47,7 @@ def _mixed_5x5(net: Builder, pooled: int) -> None:
 
 
 def _halve_35(net: Builder) -> None:
-    """Figure 10: halve the image without a bottleneck."""
+    """Figure 10: halve the resolution without a bottleneck."""
     x = net.last
     three = _conv(net, 384, 3, stride=2, after=x)
     _conv(net, 64, 1, after=x)

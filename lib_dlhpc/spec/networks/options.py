@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 
-LARGEST = 10**9  # of a whole number; beyond it counts would overflow before anything could run
+LARGEST = 10**9  # integer; larger values would overflow the counts
 
 
 def check_options(
@@ -16,11 +16,11 @@ def check_options(
 ) -> dict[str, Any]:
     """Return `options` in the types that `function` declares, lists as tuples.
 
-    The signature is the specification: a name it lacks, a missing name without a default, a value
-    of another type and a value outside a Literal are errors. Whole numbers must be at least 1,
+    The signature is the specification: an unknown name, a missing name without a default, a value
+    of another type and a value outside a Literal are errors. Integers must be at least 1,
     or at least 0 where the default is 0; fractions lie in [0, 1).
 
-    Raises SpecError that names `where`, the option, its value and what is legal.
+    Raises SpecError, which names `where`, the option, its value and the legal ones.
     """
     legal = signature(function)
     for name in options:
@@ -39,7 +39,7 @@ def check_options(
 
 @cache
 def signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """Return {option: (type, default)} of a function, `self` and inner names left out."""
+    """Return {option: (type, default)} of a function, without `self` and private names."""
     hints = get_type_hints(function)
     return {
         name: (hints[name], parameter.default)
@@ -49,7 +49,7 @@ def signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
-    """Return the value as the hint wants it, or raise SpecError that opens with `what`."""
+    """Return the value converted to the hint, or raise SpecError that starts with `what`."""
     if get_origin(hint) in (Union, UnionType):
         problems = []
         for alternative in get_args(hint):
@@ -70,7 +70,7 @@ def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
         return tuple(_convert(item, get_args(hint)[0], default, what) for item in value)
     if hint is int:
         least = 0 if default == 0 and default is not False else 1
-        # A float may be whole as well, such as 1e3, as it may in the rest of a file.
+        # A float with an integer value is legal, such as 1e3.
         whole = type(value) is int or (isinstance(value, float) and value.is_integer())
         if whole and least <= value <= LARGEST:
             return int(value)

@@ -1,4 +1,4 @@
-"""Recurrent networks: an LSTM language model, and FRNN, which watches fusion reactors."""
+"""Recurrent networks: an LSTM language model, and FRNN, which predicts disruptions in fusion reactors."""
 
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
@@ -12,7 +12,7 @@ def lstm_language_model(
     vocabulary: int = 10000,
     dropout: float = 0.5,
 ) -> Builder:
-    """Word-level language model (Zaremba et al. 2014); one sample is a run of `sequence` words."""
+    """Word-level language model (Zaremba et al. 2014); one sample is a sequence of `sequence` words."""
     net = Builder(sequence)
     net.embedding(vocabulary, hidden)
     net.dropout(dropout, keep=True)
@@ -25,7 +25,7 @@ def lstm_language_model(
 
 @family
 def frnn(signals: int = 14, steps: int = 128, layers: int = 2, hidden: int = 200) -> Builder:
-    """Fusion RNN (Kates-Harbeck et al. 2019): `signals` in, a disruption alarm out at each step."""
+    """Fusion RNN (Kates-Harbeck et al. 2019): `signals` in, a disruption score out at each step."""
     net = Builder(steps, signals)
     for _ in range(layers):
         net.lstm(hidden)

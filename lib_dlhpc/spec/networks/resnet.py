@@ -15,9 +15,9 @@ def resnet(
     image: int = 224,
     classes: int = 1000,
 ) -> Builder:
-    """ResNet for ImageNet: `blocks` in each stage, halving the image between stages.
+    """ResNet for ImageNet: `blocks` in each stage; the resolution halves between stages.
 
-    stride_in: the convolution of a bottleneck that halves the image, the first 1x1 (the paper,
+    stride_in: the strided convolution of a bottleneck, the first 1x1 (the paper,
     "v1") or the 3x3 ("v1.5", Goyal et al. 2017).
     """
     net = Builder(3, image, image)
@@ -56,7 +56,7 @@ def _basic(net: Builder, width: int, stride: int) -> None:
 
 
 def _residual(net: Builder, branch: str, source: str, stride: int) -> None:
-    """Add the block's input to its branch, through a 1x1 convolution where the shape changes."""
+    """Add the block's input to its branch, through a 1x1 convolution if the shape changes."""
     shape = net.shape(branch)
     if net.shape(source) != shape:
         source = _conv_norm(net, shape[0], 1, stride=stride, after=source)

@@ -1,4 +1,4 @@
-"""Networks that a user lists layer by layer, and the multi-layer perceptron."""
+"""Networks listed layer by layer, and the multi-layer perceptron."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -41,7 +41,7 @@ KINDS = (
 def sequential(input: tuple[int, ...], layers: tuple[Mapping[str, Any], ...]) -> Builder:
     """A network as a list of layers, each a table with its kind and that layer's options.
 
-    A layer reads the one before it, or the one that its option `after` names; "add" and "concat"
+    A layer reads the previous one, or the one that its option `after` names; "add" and "concat"
     name theirs in `inputs`. The options of a kind are those of the Builder method of that name.
     """
     net = Builder(*input)

@@ -6,7 +6,7 @@ from lib_dlhpc.spec.networks.family import family
 
 @family
 def srgan_generator(image: int = 24, blocks: int = 16, channels: int = 64) -> Builder:
-    """Generator: a low-resolution image of `image` pixels square, four times finer at the end."""
+    """Generator: a low-resolution image of `image` pixels square, upsampled four times."""
     net = Builder(3, image, image)
     net.conv(channels, 9, padding=4)
     first = net.prelu()
@@ -33,7 +33,7 @@ def srgan_generator(image: int = 24, blocks: int = 16, channels: int = 64) -> Bu
 
 @family
 def srgan_discriminator(image: int = 96, channels: int = 64) -> Builder:
-    """Discriminator: eight convolutions, each second one halving the image; real or made?"""
+    """Discriminator: eight convolutions, each second one with stride 2; real or generated?"""
     net = Builder(3, image, image)
     for number in range(8):
         net.conv(channels * 2 ** (number // 2), 3, stride=1 + number % 2, padding=1)

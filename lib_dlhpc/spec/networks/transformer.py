@@ -23,11 +23,11 @@ def gpt(
     With l layers, h hidden, a heads, s sequence, V vocabulary it has
     12 l h^2 (1 + 13 / 12h + (V + s) / 12lh) + 2h parameters (Narayanan et al. 2021, eq. 2, plus the
     last layer norm that it leaves out), needs 24 s l h^2 (1 + s / 6h + V / 12lh) FLOP forward (a
-    third of eq. 3 without recomputation) and keeps sh (34 + 5as / h) bytes a layer in fp16
+    third of eq. 3 without recomputation) and stores sh (34 + 5as / h) bytes a layer in fp16
     (Korthikanti et al. 2022, table 2), plus 5sh + 4sV around them (section 4.4).
 
-    experts: in the place of each feed-forward network, so many of them, of which each word takes the
-    `chosen` best (Lepikhin et al. 2020, "GShard"); 0: none.
+    experts: number of experts that replace each feed-forward network; each word is routed to its top
+    `chosen` (Lepikhin et al. 2020, "GShard"); 0: dense.
     """
     if experts < 0:
         raise SpecError(f"experts = {experts}: legal: 0, or at least `chosen`.")
@@ -67,7 +67,7 @@ def bert(
     """BERT (Devlin et al. 2018); one sample is a sequence of `sequence` words.
 
     head: "pretraining" predicts `predictions` masked words, with the word embedding as the last
-    matrix, and whether the second sentence follows the first; "pooler" stops at the pooled vector.
+    matrix, and the next-sentence label; "pooler" stops at the pooled vector.
     """
     net = Builder(sequence)
     words = net.embedding(vocabulary, hidden, name="words")

@@ -1,4 +1,4 @@
-"""Windows that slide over space, such as those of convolutions and pools."""
+"""Sliding windows of convolutions and pools."""
 
 from lib_dlhpc.spec.errors import SpecError
 
@@ -10,7 +10,7 @@ def slide(
     stride: tuple[int, ...],
     padding: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """Return how many places a window has along each dimension."""
+    """Return the output extent of a sliding window along each dimension."""
     for extent, width, pad in zip(space, kernel, padding, strict=True):
         if width > extent + 2 * pad:
             raise SpecError(

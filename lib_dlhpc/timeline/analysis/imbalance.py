@@ -51,7 +51,7 @@ def rounds(found: Calls, busy: Busy) -> Floats:
     """Return the times between which ranks are compared, in order, s.
 
     The ends of steps where there are updates, else when all ranks have joined an n-to-n collective, else
-    equal parts of the trace. What is much shorter than the rest is part of its neighbour.
+    equal parts of the trace. What is much shorter than the rest is part of its neighbor.
     """
     table, ends = found.table, np.zeros(0)
     update = np.flatnonzero(table.kind == KINDS.index("update"))

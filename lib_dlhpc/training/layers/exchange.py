@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.schedules.halves import UnderWay, allgather, reduce_scatter
+from lib_dlhpc.schedules.ring_collectives import InFlight, allgather, reduce_scatter
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place
 from lib_dlhpc.training.layers.saved import Array, Saved, Tensors
@@ -75,7 +75,7 @@ class Exchange:
         for piece in self._pieces(y):
             parts, blocks = self._blocks(saved, y[piece])
             blocks[self.rank].reshape(parts[self.rank].shape)[...] = x[piece]
-            UnderWay(allgather(comm, blocks)).wait()
+            InFlight(allgather(comm, blocks)).wait()
             for part, block in zip(parts, blocks, strict=True):
                 part[...] = block.reshape(part.shape)
         return y
@@ -87,7 +87,7 @@ class Exchange:
             parts, blocks = self._blocks(saved, x[piece])
             for part, block in zip(parts, blocks, strict=True):
                 block.reshape(part.shape)[...] = part
-            UnderWay(reduce_scatter(comm, [blocks], saved.array)).wait()
+            InFlight(reduce_scatter(comm, [blocks], saved.array)).wait()
             own = y[piece]
             own[...] = blocks[self.rank].reshape(own.shape)
         return y

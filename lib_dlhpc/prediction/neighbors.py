@@ -1,6 +1,6 @@
-"""A program whose ranks exchange messages with two neighbours, in closed form: who waits how long for whom.
+"""A program whose ranks exchange messages with two neighbors, in closed form: who waits how long for whom.
 
-In a step rank r works b_r s, sends to both neighbours, receives from the one before it, then from the one behind
+In a step rank r works b_r s, sends to both neighbors, receives from the one before it, then from the one behind
 it, works a_r s more, and meets all others in an allreduce. Sends never wait; a message takes m s, meeting w s. With
 all in step at 0, rank r sends at b_r and
 
@@ -24,16 +24,16 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class NeighboursPrediction:
+class NeighborsPrediction:
     """What a run lasts, and the s of each rank by term, (ranks,); the terms add up to `seconds` on every rank."""
 
     seconds: float
     terms: Mapping[str, Floats]
 
 
-def predict_neighbours(
+def predict_neighbors(
     before: ArrayLike, after: ArrayLike, message: float, meeting: float
-) -> NeighboursPrediction:
+) -> NeighborsPrediction:
     """Return what (steps, ranks) s of work before the messages, and behind them, come to.
 
     message, meeting: s of a message, and of the allreduce when all are there. Raises SpecError for other shapes.
@@ -54,4 +54,4 @@ def predict_neighbours(
         "waits at a collective": at_allreduce.sum(axis=0),
     }
     terms["moves data"] = seconds - sum(terms.values())
-    return NeighboursPrediction(seconds, terms)
+    return NeighborsPrediction(seconds, terms)

@@ -1,6 +1,6 @@
-"""A program whose ranks exchange messages with two neighbours, played, its calls as a recorder takes them down.
+"""A program whose ranks exchange messages with two neighbors, played, its calls as a recorder takes them down.
 
-Ranks stand in a ring. In each step a rank reads, works, sends to both neighbours and goes on, receives from the
+Ranks stand in a ring. In each step a rank reads, works, sends to both neighbors and goes on, receives from the
 one before it and then from the one behind it, works again, and meets all others in an allreduce of 8 B by
 recursive doubling. Sends never wait; their bytes share the links of the machine with those of others.
 """
@@ -21,7 +21,7 @@ from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline import Timeline, from_rows
 
 Floats = NDArray[np.float64]
-LEAST_RANKS = 3  # with fewer, both neighbours are the same
+LEAST_RANKS = 3  # with fewer, both neighbors are the same
 ELEMENT = 8  # B of the allreduce
 
 
@@ -60,7 +60,7 @@ def program(
 def ring(machine: Machine, ranks: int, slow: int = -1, share: float = 1.0) -> Platform:
     """Return nodes of one rank each, joined in a ring of the machine's links between nodes.
 
-    A node has a NIC towards each neighbour: messages to both do not share one.
+    A node has a NIC towards each neighbor: messages to both do not share one.
     slow: the rank whose link to the one behind it has that share of a link's bandwidth, both ways; -1: none.
     Raises SpecError for a share that is not above 0 and at most 1.
     """
@@ -77,7 +77,7 @@ def ring(machine: Machine, ranks: int, slow: int = -1, share: float = 1.0) -> Pl
     return replace(on, capacity=capacity)
 
 
-def play_neighbours(
+def play_neighbors(
     what: Program, on: Platform, background: Sequence[Traffic] = (), barrier: bool = False
 ) -> Timeline:
     """Return the Timeline of all ranks. background: others' traffic on the links.

@@ -1,11 +1,11 @@
-"""A program of neighbours: alone on its links it takes what a sum says, and each planted fault is found."""
+"""A program of neighbors: alone on its links it takes what a sum says, and each planted fault is found."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lib_dlhpc.simulation.neighbours import LEAST_RANKS, play_neighbours, program, ring
+from lib_dlhpc.simulation.neighbors import LEAST_RANKS, play_neighbors, program, ring
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Link, load_machine
 from lib_dlhpc.timeline.analysis import analyse
@@ -20,7 +20,7 @@ LATE = 0.01
 
 def played(before=BEFORE, after=AFTER, reading=READING, ranks=RANKS, slow=-1, share=1.0):
     what = program(STEPS, ranks, before, after, reading, SIZE)
-    return play_neighbours(what, ring(MACHINE, ranks, slow, share))
+    return play_neighbors(what, ring(MACHINE, ranks, slow, share))
 
 
 def late(rank, seconds, usual):
@@ -68,13 +68,13 @@ def test_who_works_longer_is_found_with_its_amount(rank):
 
 
 @pytest.mark.parametrize("rank", range(RANKS))
-def test_who_sends_late_is_found_with_what_both_neighbours_wait(rank):
+def test_who_sends_late_is_found_with_what_both_neighbors_wait(rank):
     after = np.full(RANKS, AFTER + LATE)
     after[rank] -= LATE
     timeline = played(before=late(rank, LATE, BEFORE), after=after)
     first = of_kind(timeline, "late sender")[0]
     assert first.rank == rank
-    # One neighbour receives from it first; the other from it after a message that came in time.
+    # One neighbor receives from it first; the other from it after a message that came in time.
     assert first.seconds == pytest.approx(STEPS * (2 * LATE - MESSAGE), rel=0.01)
     assert not of_kind(timeline, "load imbalance")  # all have as much to do
 
@@ -110,12 +110,12 @@ def test_what_cannot_be_played_is_refused(wrong):
     with pytest.raises(SpecError):
         played(**wrong)
     with pytest.raises(SpecError, match="3 ranks"):
-        play_neighbours(program(1, 3, 0, 0, 0, 1), ring(MACHINE, 4))
+        play_neighbors(program(1, 3, 0, 0, 0, 1), ring(MACHINE, 4))
 
 
 def test_with_a_barrier_the_trace_begins_where_all_have_met():
     what = program(STEPS, RANKS, BEFORE, AFTER, 0.0, SIZE)
-    alone, met = (play_neighbours(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
+    alone, met = (play_neighbors(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
     assert alone.start.min() == pytest.approx(BEFORE) and met.start.min() == 0
     assert met.stop.max() == alone.stop.max()
     found = analyse(met)

@@ -4,8 +4,8 @@ import pytest
 
 from lib_dlhpc import loads
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.report import as_dict, as_text
-from lib_dlhpc.prediction.void import without_effect
 
 RUN = loads("""
 [model]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.schedules import halves, schedule
+from lib_dlhpc.schedules import ring_collectives, schedule
 from lib_dlhpc.schedules.rings import cuts
 
 RANKS = st.integers(1, 9)
@@ -36,14 +36,14 @@ def blocks_of(flat, ranks):
 
 
 def scattered(comm, blocks):
-    return halves.reduce_scatter(comm, [blocks])
+    return ring_collectives.reduce_scatter(comm, [blocks])
 
 
 @pytest.mark.parametrize(
     ("name", "half", "tag"),
     [
-        ("ring_reduce_scatter", scattered, halves.SUMS),
-        ("ring_allgather", halves.allgather, halves.COPIES),
+        ("ring_reduce_scatter", scattered, ring_collectives.SUMS),
+        ("ring_allgather", ring_collectives.allgather, ring_collectives.COPIES),
     ],
 )
 @given(ranks=RANKS, elements=st.integers(0, 40))
@@ -69,8 +69,8 @@ def test_pieces_have_each_element_once_and_as_much_for_each_rank(ranks, sizes, p
     ends = np.cumsum([0, *sizes])
     units = [blocks_of(flat[a:b], ranks) for a, b in pairwise(ends)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(halves, "PIECE", piece * flat.itemsize)
-        pieces = list(halves._pieces(units))
+        patch.setattr(ring_collectives, "PIECE", piece * flat.itemsize)
+        pieces = list(ring_collectives._pieces(units))
     for rank in range(ranks):
         found = np.concatenate([part for blocks in pieces for part in blocks[rank]])
         assert found.tolist() == np.concatenate([unit[rank] for unit in units]).tolist()

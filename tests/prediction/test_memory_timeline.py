@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.course import BACKWARD, FORWARD, UPDATE, course
 from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 
@@ -32,7 +32,7 @@ CASES = [
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 def test_the_highest_point_is_the_ledgers_peak(model, strategy):
     own = experiment(model, **strategy)
-    found = course(own)
+    found = memory_timeline(own)
     assert found.bytes.max() == pytest.approx(peak(own).total, rel=1e-9)
     assert found.bytes.min() == pytest.approx(found.fixed)
 
@@ -40,14 +40,14 @@ def test_the_highest_point_is_the_ledgers_peak(model, strategy):
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 def test_it_lasts_as_long_as_the_step_computes(model, strategy):
     own = experiment(model, **strategy)
-    found = course(own)
+    found = memory_timeline(own)
     assert found.end == pytest.approx(float(predict(own).step_time), rel=1e-9)
     assert np.all(np.diff(found.time) >= 0) and found.time[-1] < found.end
     assert len(found.time) == len(found.bytes) == len(found.layer) == len(found.what)
 
 
 def test_it_fills_forward_and_empties_backward():
-    found = course(experiment("gpt-1536x16"))
+    found = memory_timeline(experiment("gpt-1536x16"))
     ahead, back = (found.bytes[np.array(found.what) == word] for word in (FORWARD, BACKWARD))
     assert np.all(np.diff(ahead) >= 0)
     assert back[0] > 10 * (back[-1] - found.fixed)
@@ -56,7 +56,7 @@ def test_it_fills_forward_and_empties_backward():
 
 def test_what_is_made_again_comes_segment_by_segment():
     """Between two blocks little is held, so the curve has a tooth for each."""
-    found = course(experiment("gpt-1536x16", recompute="full"))
+    found = memory_timeline(experiment("gpt-1536x16", recompute="full"))
     back = found.bytes[np.array(found.what) == BACKWARD]
     large = back - found.fixed > 0.5 * (back.max() - found.fixed)
     assert np.count_nonzero(np.diff(large.astype(int)) == 1) >= 15
@@ -65,4 +65,4 @@ def test_what_is_made_again_comes_segment_by_segment():
 @pytest.mark.parametrize("strategy", [{"offload": "all"}, {"pipeline": 2, "devices_per_node": 2}])
 def test_what_has_no_course_says_so(strategy):
     with pytest.raises(SpecError, match=r"pipeline = 1 and offload = 'none'"):
-        course(experiment("gpt-1536x16", **strategy))
+        memory_timeline(experiment("gpt-1536x16", **strategy))

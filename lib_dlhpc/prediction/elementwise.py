@@ -1,4 +1,4 @@
-"""A prediction of an experiment with arrays, made one experiment at a time, and put together again."""
+"""Prediction of an experiment with arrays, element by element; results are stacked into arrays."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -19,10 +19,10 @@ def holds_arrays(experiment: Experiment) -> bool:
     return bool(_arrays(experiment))
 
 
-def each(function: Callable[..., Any], experiment: Experiment, *others: Any) -> Any:
-    """Return function(experiment, *others) for each element of its arrays, in one result of arrays.
+def elementwise(function: Callable[..., Any], experiment: Experiment, *others: Any) -> Any:
+    """Return function(experiment, *others) for each element of its arrays, as one result of arrays.
 
-    Results are numbers, or dataclasses of numbers, tables and costs; `experiment` stays as it is.
+    Results are numbers, or dataclasses of numbers, tables and costs; the result has the given `experiment`.
     """
     arrays = [*_arrays(experiment), *(value for value in others if np.ndim(value))]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
@@ -65,10 +65,10 @@ def _at(noun: Any, place: Place, shape: Place) -> Any:
 def _stacked(values: list[Any], shape: Place) -> Any:
     first = values[0]
     if isinstance(first, Mapping):
-        some = {key: entry for value in values for key, entry in value.items()}
+        union = {key: entry for value in values for key, entry in value.items()}
         return {
-            key: _stacked([value.get(key, _none(entry)) for value in values], shape)
-            for key, entry in some.items()
+            key: _stacked([value.get(key, _zero(entry)) for value in values], shape)
+            for key, entry in union.items()
         }
     if isinstance(first, tuple):
         parts: Any = (_stacked(list(part), shape) for part in zip(*values, strict=True))
@@ -76,6 +76,6 @@ def _stacked(values: list[Any], shape: Place) -> Any:
     return np.array(values).reshape(shape)
 
 
-def _none(entry: Any) -> Any:
-    """Return what a table without this entry has of it: nothing."""
+def _zero(entry: Any) -> Any:
+    """Return a zero like `entry`, for a table without it."""
     return Cost(0.0, 0.0, 0.0) if isinstance(entry, tuple) else 0.0
