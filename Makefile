@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test notebooks lint format bench soak lock clean
+.PHONY: help install explore test notebooks docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -55,6 +55,16 @@ test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
 	$(BIN)/python modules/store.py $(ARGS)
 
+# pdoc is not in the lock, so it lives apart.
+docs: .venv-docs/.ready ## write the API reference from the docstrings to build/docs
+	.venv-docs/bin/python docs/build.py $(or $(ARGS),build/docs)
+
+.venv-docs/.ready: pyproject.toml
+	@test -n "$(PYTHON)"
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
 lint: $(READY) ## check style, types and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -89,7 +99,7 @@ lock: ## remake requirements.lock (ARGS=--upgrade takes the newest versions)
 	    --output-file requirements.lock pyproject.toml
 
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) .venv-bench .venv-lock build dist *.egg-info
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-lock build dist *.egg-info
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find lib_dlhpc tests modules labs benchmarks -name __pycache__ -type d -prune \
 	    -exec rm -rf {} + 2>/dev/null || true

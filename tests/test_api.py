@@ -10,6 +10,7 @@ import pytest
 import lib_dlhpc
 from lib_dlhpc import Experiment, SpecError, loads, predict
 from lib_dlhpc.renamed import RENAMED
+from lib_dlhpc.results import Result
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps
 
@@ -36,6 +37,19 @@ def test_a_verb_is_a_documented_function_whatever_was_imported_before(verb):
         f"from lib_dlhpc import {verb}\nassert callable({verb})"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "verb", ["predict", "sweep", "simulate", "compare", "calibrate", "validate"]
+)
+def test_the_result_of_a_verb_shows_itself(verb):
+    kind = getattr(lib_dlhpc, verb).__annotations__["return"]
+    assert issubclass(kind, Result)
+    assert kind.__repr__ is Result.__repr__
+    for method in ("to_columns", "plot", "summary"):
+        assert (
+            getattr(kind, method) is not getattr(Result, method) and getattr(kind, method).__doc__
+        )
 
 
 def test_all_public_names_are_there():

@@ -97,7 +97,7 @@ MISTAKES = {
         "filters_backward",
         [("return dx, dw", "return dx / comm.size, dw")],
         "By filters: both",
-        "times what it is to be",
+        "times the correct value",
     ),
     "gathered twice": (
         "filters_forward",
@@ -168,7 +168,7 @@ MISTAKES = {
             )
         ],
         "By rows: the outputs",
-        "this rank has its last row once more",
+        "this rank has its last row again",
     ),
     "padded between the ranks": (
         "rows_forward",
@@ -192,7 +192,7 @@ MISTAKES = {
             ),
         ],
         "By rows: the gradient of the input",
-        "what became of the gradient that they have for them",
+        "where does the gradient that they have for them go",
     ),
     "the gradient of the halo takes the place of the own": (
         "rows_backward",
@@ -210,7 +210,7 @@ MISTAKES = {
         "rows_backward",
         [("comm.Allreduce(part, dw)", "dw[...] = part")],
         "By rows: the gradient of the weights",
-        "what are they to move by",
+        "what is their update",
     ),
     "a mean of dw": (
         "rows_backward",

@@ -18,7 +18,7 @@ from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
-from lib_dlhpc.simulation.pipeline import play_pipeline
+from lib_dlhpc.simulation.pipeline import simulate_pipeline
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
@@ -285,7 +285,7 @@ def played_on(pipeline, name):
     cut = np.array_split(np.arange(len(experiment.model.layers)), RANKS)
     ahead, back = ([each[part].sum() for part in cut] for each in times)
     size = 8 * experiment.model.input_shape[0] * (batch // many)
-    return play_pipeline(pipeline, experiment.machine, RANKS, 1, ahead, back, size)
+    return simulate_pipeline(pipeline, experiment.machine, RANKS, 1, ahead, back, size)
 
 
 def seconds(pipeline, name):

@@ -3,7 +3,7 @@
 A single reader takes operations * operation_latency + reads * read_latency + bytes / reader_bandwidth for a sample.
 All readers together take at least operations / metadata_rate + reads / read_rate + bytes / bandwidth: they compete for
 the same cores and disk. Both laws are linear in three nonnegative unknowns. The extra cost of a file over a read of
-equal size from a partition counts as metadata, including the kernel's first lookup of its blocks, which an open alone
+equal size from a partition counts as metadata, including the kernel's first lookup of its blocks, which a plain open
 does not show.
 
 A tier needs a bandwidth. If the points do not determine it, because calls dominate over bytes or readers do not

@@ -28,7 +28,7 @@ class HostLink:
 
 def fit_host_link(raw: Mapping[str, Any]) -> HostLink | None:
     """Return the fit of the trainer's probe points; None if the probe could not create its file."""
-    moved = raw.get("away", ())
+    moved = raw.get("away", ())  # key of stored files
     if not moved:
         return None
     points = Points(

@@ -15,8 +15,8 @@ from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.layer_rate import FASTEST, LayerRate
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.pace import FASTEST, Pace
 
 ELEMENT = 4  # B: everything is measured in fp32
 LEAST = 0.08  # half width of the narrowest slowdown interval: other days, other networks
@@ -37,7 +37,7 @@ class Layers:
     held: kinds whose points alone would give more FLOP/s than the fastest product; they are capped at its rate.
     """
 
-    paces: dict[str, Pace]
+    paces: dict[str, LayerRate]
     tiny: "Tiny"
     jitter: float
     jitter_ends: tuple[float, float]
@@ -118,7 +118,7 @@ class _Case:
         """Seconds of all layers."""
         return typical(self.each)
 
-    def predicted(self, found: Mapping[str, Pace]) -> float:
+    def predicted(self, found: Mapping[str, LayerRate]) -> float:
         """Return the seconds of all layers at these rates."""
         each = [found[paces.kind_of(layer)] for layer in self.model.layers]
         ahead, back = paces.seconds(self.model, each, self.batch, ELEMENT)
@@ -127,7 +127,7 @@ class _Case:
 
 def _paces(
     cases: list[_Case], peak: float
-) -> tuple[dict[str, Pace], dict[str, Floats], tuple[str, ...]]:
+) -> tuple[dict[str, LayerRate], dict[str, Floats], tuple[str, ...]]:
     rows: dict[str, list[tuple[Floats, Floats, Floats, Floats, float]]] = {}
     for case in cases:
         products = paces.products(case.model)
@@ -143,7 +143,7 @@ def _paces(
         x, off, above = _law(ahead_terms, ahead, steps, most)
         y, off_back, above_back = _law(back_terms, back, steps, most)
         numbers = [float(x[0]), *map(_inverse, x[1:]), float(y[0]), *map(_inverse, y[1:])]
-        found[kind] = Pace(*numbers)
+        found[kind] = LayerRate(*numbers)
         errors[kind] = np.concatenate([off, off_back])
         held += [kind] if above or above_back else []
     return found, errors, tuple(held)
@@ -167,7 +167,7 @@ def _law(terms: Any, seconds: Any, steps: Any, most: float) -> tuple[Floats, Flo
     return held, points.errors(held), bool(tied > free + VISIBLE)
 
 
-def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
+def _updates(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats]]:
     found, errors = {}, {}
     for name in cases[0].updates:
         moved = [4 * UPDATE_TRAFFIC[name] * case.model.parameters for case in cases]
@@ -176,18 +176,18 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, Pace], dict[str, Floats]]:
         shares = own / (own + np.array([case.took for case in cases]))
         points = Points([(1.0, size) for size in moved], took, counts=shares)
         x = points.fit()
-        found[name] = Pace(launch=float(x[0]), bandwidth=_inverse(x[1]))
+        found[name] = LayerRate(launch=float(x[0]), bandwidth=_inverse(x[1]))
         errors[name] = points.errors(x)
     return found, errors
 
 
-def _tiny(run: Mapping[str, Any], found: Mapping[str, Pace]) -> Tiny:
+def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> Tiny:
     model = read_model({"family": "mlp", "widths": run["widths"]})
     each = [found[paces.kind_of(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in paces.seconds(model, each, run["batch"], ELEMENT))
-    pace, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
+    rate, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()
-    return Tiny((low, middle, high), float(layers) + pace.launch + moved / pace.bandwidth)
+    return Tiny((low, middle, high), float(layers) + rate.launch + moved / rate.bandwidth)
 
 
 def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[float, float]]:

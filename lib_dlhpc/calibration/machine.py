@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from subprocess import CompletedProcess, TimeoutExpired
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from lib_dlhpc.calibration.numbers import Numbers, fit_numbers
 from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_steps, interval
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime.owned import temporary_folder
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
 from lib_dlhpc.spec.schema import to_table
+
+if TYPE_CHECKING:
+    import altair as alt
 
 PROBE, WORKER = "lib_dlhpc.training.probe", "lib_dlhpc.calibration.worker"
 STEPS = "lib_dlhpc.training.probe_steps"  # repeated: shows the spread from run to run
@@ -40,8 +44,8 @@ Run = Callable[..., CompletedProcess[str]]
 Ends = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Calibrated:
+@dataclass(frozen=True, repr=False)
+class Calibrated(Result):
     """A calibrated machine, with its fits and raw results."""
 
     machine: Machine
@@ -51,6 +55,24 @@ class Calibrated:
     host_link: HostLink | None
     whole: StepFit
     raw: Mapping[str, Any]
+
+    def summary(self) -> Summary:
+        """Return the measured parameters with their intervals, in words."""
+        from lib_dlhpc.calibration.summary import summary
+
+        return summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each measured parameter: parameter, value, low, high, unit."""
+        from lib_dlhpc.calibration.summary import columns
+
+        return columns(self)
+
+    def plot(self) -> "alt.LayerChart":
+        """Return the 90 % interval of each parameter, relative to its value."""
+        from lib_dlhpc.results.charts import intervals
+
+        return intervals(self.to_columns(), "parameter", self.summary().title)
 
 
 def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:

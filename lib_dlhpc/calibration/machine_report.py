@@ -148,7 +148,7 @@ def _fits(found: Calibrated) -> Iterator[str]:
     if found.layers.held:
         rate = _shown(found.machine.device.peak["fp32"], "FLOP/s")
         yield (
-            f"{', '.join(found.layers.held)}: capped at the GEMM peak rate, {rate}; the points alone"
+            f"{', '.join(found.layers.held)}: capped at the GEMM peak rate, {rate}; uncapped points"
             " would give more, because memory traffic does not explain their time"
         )
 
@@ -198,10 +198,10 @@ def _table(machine: Machine) -> dict[str, Any]:
     table["device"]["layers"] = {
         kind: {
             name: value if value == float("inf") else _rounded(value, _unit(name))
-            for name, value in pace.items()
+            for name, value in rate.items()
             if value not in (0.0, "0 s", float("inf"))
         }
-        for kind, pace in layers.items()
+        for kind, rate in layers.items()
     }
     table["measured"] = to_table(machine.measured) | {
         "intervals": {

@@ -1,4 +1,4 @@
-"""Several reader processes that start together; time runs from the common start to the slowest reader's end."""
+"""Several reader processes with a common start; time runs from the common start to the slowest reader's end."""
 
 import json
 import subprocess

@@ -25,7 +25,7 @@ from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.layout import parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import at_pace
+from lib_dlhpc.spec.measured import slowed
 
 CALM = 0.3  # cores busy with other processes, at most
 STEADY = 0.4  # quantile of a run's steps
@@ -47,7 +47,7 @@ class StepFit:
     slowdown: float
     efficiency: float  # of the bandwidth
     slowdown_of_runs: tuple[float, ...]  # (step - communication) / compute
-    efficiency_of_runs: tuple[float, ...]  # from exposed communication alone
+    efficiency_of_runs: tuple[float, ...]  # from exposed communication only
     errors: tuple[float, ...]  # predicted over measured steps, minus 1, with both numbers
 
 
@@ -91,8 +91,8 @@ def slowdown_factors(
         return slowdown_factors(moment, machine, 1) if ranks > 1 else None
     work = calls = 1.0
     for _ in range(TURNS):
-        calls *= _longer(tiny, at_pace(machine, work, calls))
-        work *= _longer(other, at_pace(machine, work, calls))
+        calls *= _longer(tiny, slowed(machine, work, calls))
+        work *= _longer(other, slowed(machine, work, calls))
     return work, calls
 
 

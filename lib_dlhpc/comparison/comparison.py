@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,18 @@ from lib_dlhpc.comparison.steady import OTHER, Slowdown, Steps, steady, steps_of
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import at_pace, cores
+from lib_dlhpc.spec.measured import cores, slowed
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.store import load
+
+if TYPE_CHECKING:
+    import altair as alt
 
 SIMULATIONS = ("rounds", "events")
 WAYS = ("predicted", *SIMULATIONS, "measured")
@@ -40,8 +44,8 @@ Begin = Callable[..., Job]
 Look = Callable[[Job], None]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
     """One step, up to four ways: s by cause and way, with the uncertainty of each way."""
 
     placed: Placed
@@ -97,6 +101,24 @@ class Comparison:
         from lib_dlhpc.comparison.text import as_dict
 
         return as_dict(self)
+
+    def summary(self) -> Summary:
+        """Return a step and its terms each way, in words."""
+        from lib_dlhpc.comparison.summary import summary
+
+        return summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each term of each way: model, ranks, way, term, seconds, low, high."""
+        from lib_dlhpc.comparison.summary import columns
+
+        return columns(self)
+
+    def plot(self) -> "alt.Chart":
+        """Return a stacked bar of the terms for each way."""
+        from lib_dlhpc.results.charts import stacked_bars
+
+        return stacked_bars(self.to_columns(), "way", self.summary().title)
 
 
 def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
@@ -158,7 +180,7 @@ class Expected:
 
 def _slower(here: Placed, slowdown: Slowdown) -> Placed:
     experiment = here.experiment
-    slower = replace(experiment, machine=at_pace(experiment.machine, *slowdown))
+    slower = replace(experiment, machine=slowed(experiment.machine, *slowdown))
     return replace(here, experiment=slower.set({}))
 
 

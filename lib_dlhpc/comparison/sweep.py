@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import (
@@ -23,10 +23,14 @@ from lib_dlhpc.comparison.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.comparison.steady import Steps
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import what_if
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.training.check import check
+
+if TYPE_CHECKING:
+    import altair as alt
 
 RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split the global batch
 PARTS = ("data", "tensor", "pipeline", "spatial")  # degrees of parallelism
@@ -43,8 +47,8 @@ class Row:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
     """All settings of a sweep."""
 
     axes: Mapping[str, Sequence[Any]]
@@ -74,6 +78,26 @@ class Sweep:
             for row in self.rows
         ]
         return {"axes": {name: list(values) for name, values in self.axes.items()}, "rows": rows}
+
+    def summary(self) -> Summary:
+        """Return the step time of each setting each way, in words."""
+        from lib_dlhpc.comparison.summary import sweep_summary
+
+        return sweep_summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return the rows of each comparison with its setting."""
+        from lib_dlhpc.comparison.summary import sweep_columns
+
+        return sweep_columns(self)
+
+    def plot(self) -> "alt.Chart":
+        """Return a line of the step time for each way."""
+        from lib_dlhpc.comparison.summary import sweep_steps
+        from lib_dlhpc.results.charts import lines
+
+        steps, x = sweep_steps(self)
+        return lines(steps, x, "step_time", "series", self.summary().title, "s")
 
 
 def sweep(

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.pace import Pace
 
 
 def replaced(
-    model: Model, rates: Mapping[str, Pace], batch: Any, size: int, forward: Any, backward: Any
+    model: Model, rates: Mapping[str, LayerRate], batch: Any, size: int, forward: Any, backward: Any
 ) -> tuple[Any, Any]:
     """Return forward and backward times in s, (..., layers), replaced for kinds with a measured rate.
 
@@ -24,12 +24,12 @@ def replaced(
     """
     kinds = [kind_of(layer) for layer in model.layers]
     known = np.array([kind in rates for kind in kinds])
-    each = [rates.get(kind, Pace()) for kind in kinds]
+    each = [rates.get(kind, LayerRate()) for kind in kinds]
     ahead, back = seconds(model, each, batch, size)
     return np.where(known, ahead, forward), np.where(known, back, backward)
 
 
-def seconds(model: Model, each: list[Pace], batch: Any, size: int) -> tuple[Any, Any]:
+def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple[Any, Any]:
     """Return the forward and backward times of layers in s, one rate for each."""
     work, (elements, parameters) = batch * model.layer_forward_flop, moved(model)
     data = (batch * elements + parameters) * size
@@ -73,7 +73,7 @@ def _beside(layer: Layer) -> float:
     return 0.0
 
 
-def _column(each: list[Pace], name: str) -> Any:
+def _column(each: list[LayerRate], name: str) -> Any:
     """Return one parameter of each layer's rate, (..., layers)."""
     values = [getattr(rate, name) for rate in each]
     return np.stack(np.broadcast_arrays(*values), axis=-1) if values else np.zeros(0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.charts import State, _apart, _append
+from lib_dlhpc.explore.charts import State, append, spread_labels
 from lib_dlhpc.prediction.collectives import Cost
 from lib_dlhpc.spec.units import format_quantity
 
@@ -38,20 +38,20 @@ def sizes_state(
     for i, (name, curve) in enumerate(times.items()):
         for k, (x, y) in enumerate(zip(sizes, curve, strict=True)):
             marked = k % SYMBOL_EVERY == (2 * i) % SYMBOL_EVERY and k < len(sizes) - 1
-            _append(lines, line=name, size=float(x), seconds=float(y), symbol=marked)
-        _append(ends, line=name, words=name_of(name), seconds=float(curve[-1]), place=0.0)
+            append(lines, line=name, size=float(x), seconds=float(y), symbol=marked)
+        append(ends, line=name, words=name_of(name), seconds=float(curve[-1]), place=0.0)
     everything = np.concatenate([np.asarray(c) for c in times.values()])
-    ends["place"] = _apart(ends["seconds"], [everything.min(), everything.max()])
+    ends["place"] = spread_labels(ends["seconds"], [everything.min(), everything.max()])
     regions: dict[str, list[Any]] = {n: [] for n in ("line", "start", "stop", "middle", "words")}
     last = float(sizes[-1])
     for algorithm, start, stop in intervals:
         low, high = max(float(start), float(sizes[0])), min(float(stop), last)
         if low < high:
-            _append(regions, line=algorithm, start=low, stop=high, middle=float(np.sqrt(low * high)),
+            append(regions, line=algorithm, start=low, stop=high, middle=float(np.sqrt(low * high)),
                     words=name_of(algorithm))  # fmt: skip
     turns: dict[str, list[Any]] = {"size": [], "words": []}
     for x in regions["start"][1:]:
-        _append(turns, size=x, words=format_quantity(x, "B"))
+        append(turns, size=x, words=format_quantity(x, "B"))
     marker = {"size": [size], "words": [f"{format_quantity(size, 'B')} now"],
               "side": ["right" if size > 1e7 else "left"], "shift": [-6 if size > 1e7 else 6]}  # fmt: skip
     near = int(np.argmin(np.abs(np.log(sizes / size))))
@@ -73,10 +73,10 @@ def nics_state(times: Mapping[str, Cost], carried: Mapping[str, float], size: fl
         start = 0.0
         for cause in CAUSES:
             seconds = float(getattr(cost, cause))
-            _append(parts, algorithm=name_of(name), cause=cause, order=order, start=start,
+            append(parts, algorithm=name_of(name), cause=cause, order=order, start=start,
                     stop=start + seconds, time=format_quantity(seconds, "s"))  # fmt: skip
             start += seconds
-        _append(ends, algorithm=name_of(name), order=order, stop=start, room=1.42 * longest,
+        append(ends, algorithm=name_of(name), order=order, stop=start, room=1.42 * longest,
                 words=f"{format_quantity(start, 's')}, {carried[name]:.3g} × through the NICs")  # fmt: skip
     first, last = next(iter(times)), list(times)[-1]
     return {"parts": parts, "ends": ends}, (
@@ -91,7 +91,7 @@ def messages_state(rounds: Sequence[Any], ranks: int, elements: int, now: int, n
     for k, part in enumerate(rounds):
         for s, t, o, c, reduce in zip(*(a.tolist() for a in part.arrays), strict=True):
             kind = "reduce" if reduce else "copy"
-            _append(arrows, **{"from": k, "to": k + 1, "source": s, "target": t, "kind": kind,
+            append(arrows, **{"from": k, "to": k + 1, "source": s, "target": t, "kind": kind,
                     "share": c / max(elements, 1), "now": now in (0, k + 1),
                     "words": f"round {k + 1}: {s} to {t}, {kind}, {c} elements from {o} on"})  # fmt: skip
     count = len(rounds)
@@ -115,7 +115,7 @@ def measured_state(rows: Sequence[Mapping[str, Any]]) -> State:
     for row in rows:
         shift = 1.16 ** (names.index(row["algorithm"]) - (len(names) - 1) / 2)
         price = row.get("price")
-        _append(points, algorithm=row["algorithm"], size=row["size"], low=row["low"],
+        append(points, algorithm=row["algorithm"], size=row["size"], low=row["low"],
                 median=row["median"], high=row["high"], price=price, place=row["size"] * shift,
                 time=format_quantity(row["median"], "s"),
                 priced=format_quantity(price, "s") if price else "none")  # fmt: skip

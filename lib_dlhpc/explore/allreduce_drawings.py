@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.allreduce_charts import CAUSES, LINES
-from lib_dlhpc.explore.drawings import HALO, SI, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.here import SIZES
 
 # On a logarithmic axis only 1, 2 and 5 are told, so that labels do not meet.
@@ -19,14 +19,14 @@ def sizes_chart() -> dict[str, Any]:
     x = alt.X("size:Q", title="message, the buffer of each rank").scale(
         type="log", domain=[1, 1e9], nice=False
     )
-    x = x.axis(_axis(labelExpr=SI.format("B"), tickCount=9, grid=False))
+    x = x.axis(axis_of(labelExpr=SI.format("B"), tickCount=9, grid=False))
     y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SECONDS, tickCount=6))
+    y = y.axis(axis_of(labelExpr=SECONDS, tickCount=6))
     colour, dash, shape = _styles(*list(LINES)[:5])
     curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
     lines = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=70, opacity=1)
-    symbols = symbols.encode(shape=shape, tooltip=_tooltip("line", "size", "seconds"))
+    symbols = symbols.encode(shape=shape, tooltip=tooltip_of("line", "size", "seconds"))
     place = alt.Y("place:Q").scale(type="log", nice=False)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=place)
     signs = ends.mark_point(filled=True, size=70, opacity=1)
@@ -58,7 +58,7 @@ def sizes_chart() -> dict[str, Any]:
     )
     said = said.encode(y=alt.value(18), text="words:N")
     chart = alt.layer(strip, won, borders, told, lines, symbols, rule, said, signs, words)
-    return _finished(
+    return finished(
         chart, "Which allreduce is the fastest, for which message?", 300, left=74, right=150,
         top=46, bottom=44,
         table={"regions": {"words": "fastest", "start": "from (B)", "stop": "to (B)"},
@@ -68,22 +68,22 @@ def sizes_chart() -> dict[str, Any]:
 
 def nics_chart() -> dict[str, Any]:
     """Bars of an allreduce's seconds by cause, fastest on top, with what went through the NICs."""
-    x = alt.X("start:Q", title="time of one allreduce", axis=_axis(labelExpr=SI.format("s")))
+    x = alt.X("start:Q", title="time of one allreduce", axis=axis_of(labelExpr=SI.format("s")))
     x = x.scale(domainMin=0, nice=False)
     y = alt.Y("algorithm:N", title=None, sort=alt.EncodingSortField("order", "min"))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=160))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=160))
     legend = alt.Legend(title=None, orient="none", legendX=0, legendY=-26, direction="horizontal",
                         symbolType="square", columnPadding=14)  # fmt: skip
     colour = alt.Color("cause:N", legend=legend).scale(
         domain=list(CAUSES), range=list(CAUSES.values())
     )
     bars = alt.Chart(alt.NamedData("parts")).mark_bar().encode(
-        x=x, x2="stop:Q", y=y, color=colour, tooltip=_tooltip("algorithm", "cause", "time")
+        x=x, x2="stop:Q", y=y, color=colour, tooltip=tooltip_of("algorithm", "cause", "time")
     )  # fmt: skip
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y)
     words = ends.mark_text(align="left", dx=6).encode(x=x_of("stop"), text="words:N")
     room = ends.mark_point(opacity=0).encode(x=x_of("room"))
-    return _finished(
+    return finished(
         alt.layer(bars, words, room), "Two levels: what the shared NICs cost", 210, left=130, top=34,
         right=30, bottom=44,
         table={"ends": {"algorithm": "", "words": "time and buffers that leave a node"},
@@ -94,10 +94,10 @@ def nics_chart() -> dict[str, Any]:
 def messages_chart() -> dict[str, Any]:
     """Space-time: a line for each message, from its rank and round to the next round; reduce or copy."""
     x = alt.X(
-        "from:Q", title="rounds", axis=_axis(format="d", tickMinStep=1, grid=False, tickCount=12)
+        "from:Q", title="rounds", axis=axis_of(format="d", tickMinStep=1, grid=False, tickCount=12)
     )
     x = x.scale(nice=False)
-    axis = _axis(format="d", tickMinStep=1, tickCount=16, domain=False, ticks=False)
+    axis = axis_of(format="d", tickMinStep=1, tickCount=16, domain=False, ticks=False)
     y = alt.Y("source:Q", title="rank", axis=axis).scale(reverse=True, nice=False, padding=12)
     kinds = ["reduce", "copy"]
     colour = alt.Color("kind:N", legend=None).scale(domain=kinds, range=["#0072b2", "#d55e00"])
@@ -111,7 +111,7 @@ def messages_chart() -> dict[str, Any]:
     arrows = alt.Chart(alt.NamedData("arrows")).encode(x=x, y=y, color=colour, opacity=bright)
     width = alt.StrokeWidth("share:Q", legend=None).scale(domain=[0, 1], range=[1, 4])
     lines = arrows.mark_rule(clip=True).encode(
-        x2="to:Q", y2="target:Q", strokeDash=dash, strokeWidth=width, tooltip=_tooltip("words")
+        x2="to:Q", y2="target:Q", strokeDash=dash, strokeWidth=width, tooltip=tooltip_of("words")
     )
     heads = alt.Chart(alt.NamedData("arrows")).encode(
         x=x_of("to"), y=alt.Y("target:Q"), color=colour, shape=shape, opacity=bright
@@ -123,7 +123,7 @@ def messages_chart() -> dict[str, Any]:
     words = key.mark_text(align="left", baseline="middle", dx=10).encode(text="words:N")
     ends = [both for marks in (heads, signs) for both in _filled_and_hollow(marks)]
     chart = alt.layer(stage, ranks, lines, *ends, words)
-    return _finished(
+    return finished(
         chart, "Who sends to whom, round by round (the thicker, the more)", 280, left=56, top=34,
         right=24, bottom=44, table={"arrows": {"words": "message"}},
     )  # fmt: skip
@@ -134,9 +134,9 @@ def measured_chart() -> dict[str, Any]:
     x = alt.X("place:Q", title="message, the buffer of each rank").scale(
         type="log", nice=False, padding=28
     )
-    x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, values=list(SIZES)))
+    x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=list(SIZES)))
     y = alt.Y("low:Q", title="time of one allreduce").scale(type="log", nice=False, padding=10)
-    y = y.axis(_axis(labelExpr=SECONDS, tickCount=5))
+    y = y.axis(axis_of(labelExpr=SECONDS, tickCount=5))
     names = ["ring", "rabenseifner", "MPI_Allreduce"]
     colour, _, shape = _styles(
         *names,
@@ -158,13 +158,13 @@ def measured_chart() -> dict[str, Any]:
     )
     median = points.mark_point(filled=True, size=110, opacity=1).encode(
         x=x, y=alt.Y("median:Q"), color=colour, shape=shape,
-        tooltip=_tooltip("algorithm", "time", "priced"),
+        tooltip=tooltip_of("algorithm", "time", "priced"),
     )  # fmt: skip
     price = points.transform_filter("isValid(datum.price)").mark_tick(
         orient="horizontal", thickness=3, size=17, color="currentColor"
     )
     price = price.encode(x=x, y=alt.Y("price:Q"))
-    return _finished(
+    return finished(
         alt.layer(spread, price, median),
         "Measured (symbol: median, bar: p10 to p90) beside the price (dash)", 260, left=74, top=36,
         right=24, bottom=44,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.figure import Figure
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
 SHIPPED = Path(__file__).parent / "static" / "drawings.json"
@@ -25,16 +26,7 @@ Data = dict[str, dict[str, Any]]
 State = tuple[Data, str]
 
 # Okabe and Ito's colours (2008), told apart by all common kinds of colour vision.
-PARTS = {
-    "forward": "#56b4e9",
-    "backward": "#0072b2",
-    "update": "#009e73",
-    "waiting for the slowest": "#999999",
-    "exposed communication": "#d55e00",
-    "pipeline bubble": "#f0e442",
-    "input stall": "#e69f00",
-    "checkpoint": "#cc79a7",
-}
+PARTS = palette.TERMS
 LEDGER = {
     "weights": "#0072b2",
     "master weights": "#56b4e9",
@@ -62,16 +54,17 @@ LIGHT_INK = {"backward"}  # white letters on these, black on all others
 
 
 @cache
-def _drawings() -> dict[str, Any]:
+def shipped_drawings() -> dict[str, Any]:
+    """Return the drawings of static/drawings.json by name."""
     drawings: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
     return drawings
 
 
 def drawing(name: str) -> dict[str, Any]:
     """Return the Vega-Lite specification called `name`; KeyError tells the legal names."""
-    if name not in _drawings():
-        raise KeyError(f"no drawing {name!r}; there are: {', '.join(_drawings())}")
-    spec: dict[str, Any] = _drawings()[name]
+    if name not in shipped_drawings():
+        raise KeyError(f"no drawing {name!r}; there are: {', '.join(shipped_drawings())}")
+    spec: dict[str, Any] = shipped_drawings()[name]
     return spec
 
 
@@ -107,7 +100,7 @@ def step_state(
             if row == "predicted" and part in known:
                 time += f" ({between(known[part])})"
             if seconds > 0:
-                _append(columns, row=row, bound=row != "predicted", part=part, start=start,
+                append(columns, row=row, bound=row != "predicted", part=part, start=start,
                         stop=start + seconds, middle=start + seconds / 2, share=share,
                         share_of_axis=seconds / longest, time=time,
                         long=f"{part} {share}", short=share,
@@ -117,7 +110,7 @@ def step_state(
     data["best"] = {"seconds": [], "words": [], "side": [], "shift": []}
     if best is not None and best < 0.98 * total:
         late = best > 0.6 * longest
-        _append(
+        append(
             data["best"], seconds=best, words=f"all hidden: {format_quantity(best, 's')}",
             side="right" if late else "left", shift=-5 if late else 5,
         )  # fmt: skip
@@ -126,7 +119,7 @@ def step_state(
     if whole_band:
         told += f" ({between(whole_band)})"
         words = f"90 % band: {between(whole_band)}"
-        _append(data["span"], row="predicted", low=whole_band[0], high=whole_band[1], words=words)
+        append(data["span"], row="predicted", low=whole_band[0], high=whole_band[1], words=words)
     return data, _step_words(terms, total, bound, told)
 
 
@@ -163,7 +156,7 @@ def scaling_state(
     lines: dict[str, list[Any]] = {n: [] for n in ("line", "devices", "speedup", "efficiency")}
     for name, curve in curves.items():
         for x, y in zip(count, [] if curve is None else list(curve), strict=False):
-            _append(lines, line=name, devices=x, speedup=float(y), efficiency=float(y) / x)
+            append(lines, line=name, devices=x, speedup=float(y), efficiency=float(y) / x)
     data: Data = {"lines": lines, "band": {}, "points": _points(count, now)}
     names = ("devices", "speedup", "high", "efficiency", "high_efficiency")
     data["band"] = {name: [] for name in names}
@@ -187,7 +180,7 @@ def _points(count: np.ndarray, now: tuple[float, float] | None) -> dict[str, lis
         x, y = now
         # The lines run from lower left to upper right: words stand below them at first, above later.
         late = bool(count.size) and x > count.max() ** 0.6
-        _append(
+        append(
             points, devices=x, speedup=y, efficiency=y / x,
             words=f"now: {format_plain(y)}× ({y / x:.0%})", side="right" if late else "left",
             shift=-12 if late else 12, drop=-15 if late else 16, fall=18,
@@ -206,7 +199,7 @@ def memory_state(ledger: Mapping[str, float], capacity: float) -> State:
         stop = start + float(value)
         if stop > start:
             over = max(0.0, stop - max(start, capacity))
-            _append(columns, term=term, order=len(columns["order"]), start=start, stop=stop,
+            append(columns, term=term, order=len(columns["order"]), start=start, stop=stop,
                     size=format_quantity(stop - start, "B"), over=over, over_start=stop - over)  # fmt: skip
         start = stop
     fits = total <= capacity
@@ -237,14 +230,14 @@ def totals_state(
     for quantity, curve in values.items():
         amounts = np.asarray(list(curve), dtype=float)
         for count, amount in zip(x, amounts, strict=True):
-            _append(curves, quantity=quantity, devices=count, relative=amount / amounts[here],
+            append(curves, quantity=quantity, devices=count, relative=amount / amounts[here],
                     amount=_amount(quantity, amount))  # fmt: skip
         said = _amount(quantity, amounts[here])
         spoken.append(f"{quantity} {said}")
-        _append(
+        append(
             ends, devices=x[-1], place=amounts[-1] / amounts[here], words=f"{quantity} ({said} now)"
         )
-    ends["place"] = _apart(ends["place"], curves["relative"])
+    ends["place"] = spread_labels(ends["place"], curves["relative"])
     words = f"{now:,.0f} device{'s' * (now != 1)}"
     data: Data = {"curves": curves, "ends": ends, "now": {"devices": [now], "words": [words]}}
     return data, f"On {words}: {', '.join(spoken)}."
@@ -258,7 +251,7 @@ def _amount(quantity: str, value: float) -> str:
     return format_plain(value)
 
 
-def _apart(places: Sequence[float], shown: Iterable[float]) -> list[float]:
+def spread_labels(places: Sequence[float], shown: Iterable[float]) -> list[float]:
     """Move labels on a logarithmic axis apart until a line of text fits between them."""
     all_places = np.log(np.asarray(list(shown)))
     gap = max(float(all_places.max() - all_places.min()), 0.05) * 0.085
@@ -286,6 +279,7 @@ def sensitivity_state(shorter: Mapping[str, float], most: int = 8) -> State:
     return {"parts": columns}, f"Twice the {order[0]} would shorten a step by {values[0]:.0%}."
 
 
-def _append(columns: dict[str, list[Any]], **row: Any) -> None:
+def append(columns: dict[str, list[Any]], **row: Any) -> None:
+    """Append one row to columns."""
     for name, value in row.items():
         columns[name].append(value)

@@ -6,7 +6,7 @@ from typing import Any
 from lib_dlhpc.comparison import Comparison, Sweep
 from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import Expected
-from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
+from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, append
 from lib_dlhpc.spec.units import format_quantity as show
 
 OTHER = "other"
@@ -58,7 +58,7 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
         for name, value in seconds.items():
             if value > 0:
                 part, share = name if name in CAUSES else OTHER, f"{value / whole:.0%}"
-                _append(
+                append(
                     parts, row=row, part=part, order=len(parts["row"]), start=start,
                     stop=start + value, middle=start + value / 2, share=share,
                     part_of_axis=value / longest, told=show(value, "s"), long=f"{part} {share}",
@@ -66,11 +66,11 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
                 )  # fmt: skip
                 start += value
         high = spans[way][1] if way in spans else start
-        _append(sums, row=row, stop=max(start, high), words=show(whole, "s"))
+        append(sums, row=row, stop=max(start, high), words=show(whole, "s"))
         if way in spans:
             kind = "p10 to p90 of its steps" if way == "measured" else "90 % band"
             words = f"{kind}: {show(spans[way][0], 's')} to {show(spans[way][1], 's')}"
-            _append(ends, row=row, low=spans[way][0], high=spans[way][1], words=words)
+            append(ends, row=row, low=spans[way][0], high=spans[way][1], words=words)
     told = [f"{row} {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
     sentence = f"{title[0].upper()}{title[1:]}: {', '.join(told)}."
     return {"parts": parts, "sums": sums, "ends": ends}, sentence
@@ -103,7 +103,7 @@ def points_state(
             low, high = span or (seconds, seconds)
             told = show(seconds, "s") + (f", {show(low, 's')} to {show(high, 's')}" if span else "")
             place = {"setting": setting, "way": ROWS[way], "seconds": seconds, "joined": joined}
-            _append(points, **place, place=at, low=low, high=high, told=told)
+            append(points, **place, place=at, low=low, high=high, told=told)
     return {"points": points}, words
 
 

@@ -6,16 +6,16 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.compare_charts import CAUSES, LOOKS
-from lib_dlhpc.explore.drawings import HALO, SI, WORD, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, SI, WORD, axis_of, finished, tooltip_of
 
 
 def compared_chart() -> dict[str, Any]:
     """Stacked bars of a step's seconds, a row for each way, with the span in which it may be."""
     title = "time of one step"
     x = alt.X("start:Q", title=title).scale(domainMin=0, nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("s")))
+    x = x.axis(axis_of(labelExpr=SI.format("s")))
     y = alt.Y("row:N", title=None, sort=None).scale(paddingInner=0.3, paddingOuter=0.1)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     legend = alt.Legend(
         title=None, orient="none", legendX=-140, legendY=-70, direction="horizontal", columns=4,
         symbolType="square", columnPadding=14, rowPadding=3, labelLimit=0, clipHeight=16,
@@ -24,7 +24,7 @@ def compared_chart() -> dict[str, Any]:
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="#777777", strokeWidth=0.5)
     bars = bars.encode(
-        color=colour.legend(legend), tooltip=_tooltip("row", "part", "told", "share")
+        color=colour.legend(legend), tooltip=tooltip_of("row", "part", "told", "share")
     )
     room = "(datum.part_of_axis * width)"
     words = (
@@ -34,7 +34,7 @@ def compared_chart() -> dict[str, Any]:
     inside = alt.Chart(alt.NamedData("parts")).mark_text(fill=alt.expr("datum.ink"), dy=-5)
     middle = alt.X("middle:Q", title=title)
     inside = inside.encode(x=middle, y=y, text=alt.Text(value=alt.expr(words)))
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=y, tooltip=_tooltip("words"))
+    ends = alt.Chart(alt.NamedData("ends")).encode(y=y, tooltip=tooltip_of("words"))
     span = ends.mark_rule(strokeWidth=2, yOffset=8).encode(
         x=alt.X("low:Q", title=title), x2="high:Q"
     )
@@ -46,7 +46,7 @@ def compared_chart() -> dict[str, Any]:
     ]
     sums = alt.Chart(alt.NamedData("sums")).mark_text(align="left", dx=6, fontWeight="bold", **HALO)
     sums = sums.encode(x=alt.X("stop:Q", title=title), y=y, text="words:N")
-    return _finished(
+    return finished(
         alt.layer(bars, inside, span, *edges, sums), "One step, every way", 180, left=146, top=76,
         right=76, bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"},
@@ -56,9 +56,9 @@ def compared_chart() -> dict[str, Any]:
 
 def swept_chart() -> dict[str, Any]:
     """The seconds of a step for each setting of a sweep, a point for each way, with its span."""
-    x = alt.X("setting:N", title="setting", sort=None).axis(_axis(labelAngle=0, grid=False))
+    x = alt.X("setting:N", title="setting", sort=None).axis(axis_of(labelAngle=0, grid=False))
     y = alt.Y("seconds:Q", title="time of one step").scale(type="log", nice=False, padding=14)
-    y = y.axis(_axis(labelExpr=SI.format("s")))
+    y = y.axis(axis_of(labelExpr=SI.format("s")))
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     legend = alt.Legend(
@@ -87,9 +87,9 @@ def swept_chart() -> dict[str, Any]:
     ]
     size = alt.expr("width < 400 ? 40 : 90")
     marks = points.mark_point(filled=True, size=size, opacity=1).encode(
-        y=y, color=colour, shape=shape, tooltip=_tooltip("setting", "way", "told")
+        y=y, color=colour, shape=shape, tooltip=tooltip_of("setting", "way", "told")
     )
-    return _finished(
+    return finished(
         alt.layer(spans, *lines, marks), "Every setting, every way", 240, left=84, top=62, bottom=44,
         table={"points": {"setting": "setting", "way": "", "told": "time of one step"}},
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.charts import State, _apart, _append
+from lib_dlhpc.explore.charts import State, append, spread_labels
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
 # Okabe and Ito's colours; dash and symbol tell the lines apart without them.
@@ -30,7 +30,7 @@ def buckets_state(
     sizes: Floats, lines: Mapping[str, Any], compute: float, bucket: float, step: float
 ) -> State:
     """Seconds of a step over bucket sizes in B; compute: the floor; bucket, step: the present choice."""
-    columns, ends = _lines({name: (sizes, np.asarray(y)) for name, y in lines.items()})
+    columns, ends = line_columns({name: (sizes, np.asarray(y)) for name, y in lines.items()})
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
@@ -93,7 +93,7 @@ def race_state(curves: Curves, target: float, lasts: float) -> State:
     for name, (time, loss) in curves.items():
         known = np.isfinite(loss)
         shown[name] = (time[known], np.clip(loss[known], LOWEST, 10.0))
-    columns, ends = _lines(shown)
+    columns, ends = line_columns(shown)
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {**ends, "x": [lasts] * len(shown)},
@@ -119,18 +119,18 @@ def staleness_state(histogram: Floats) -> State:
 
 def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now: int) -> State:
     """Rate of each GPU over that in one node, against GPUs; beside it what was published."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "words", "error")}
     weak = curves["weak"]
     for gpus, left, words in published:
         predicted = float(np.interp(np.log(gpus), np.log(weak[0]), weak[1]))
-        _append(points, x=gpus, y=left, words=f"{gpus:,} GPUs, {words}: {left:.0%}",
+        append(points, x=gpus, y=left, words=f"{gpus:,} GPUs, {words}: {left:.0%}",
                 error=f"{predicted / left - 1:+.1%}")  # fmt: skip
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
         "published": points,
-        "now": _at(curves, now, lambda y: f"{y:.0%}"),
+        "now": value_at(curves, now, lambda y: f"{y:.0%}"),
     }
     told = [f"{name} {y:.0%}" for name, y in _values(curves, now)]
     return data, (
@@ -141,11 +141,11 @@ def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now:
 
 def rate_state(curves: Curves, now: int) -> State:
     """Images a second against GPUs, log-log."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at({k: v for k, v in curves.items() if k != "ideal"}, now, format_plain),
+        "now": value_at({k: v for k, v in curves.items() if k != "ideal"}, now, format_plain),
     }
     gpus, rate = curves["strong"]
     if not len(rate):
@@ -165,13 +165,13 @@ def step_exchange_state(rows: Sequence[Mapping[str, Any]]) -> State:
             f"{row['buckets']} of {format_quantity(row['size'], 'B')}: {format_quantity(row['median'], 's')},"
             f" priced {format_quantity(row['price'], 's')}"
         )
-        _append(points, **{name: row[name] for name in names[:-1]}, words=words)
+        append(points, **{name: row[name] for name in names[:-1]}, words=words)
     if not rows:
         return {"points": points}, "Nothing measured yet."
     return {"points": points}, f"Medians: {'; '.join(points['words'])}."
 
 
-def _lines(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Return the columns of lines with symbols on some points, and of the words at their ends."""
     lines: dict[str, list[Any]] = {n: [] for n in ("line", "x", "y", "symbol")}
     ends: dict[str, list[Any]] = {n: [] for n in ("line", "words", "x", "place")}
@@ -179,11 +179,11 @@ def _lines(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
         name = words.split(",")[0]
         step = max(1, len(x) // 6)
         for k, (a, b) in enumerate(zip(x, y, strict=True)):
-            _append(lines, line=name, x=float(a), y=float(b), symbol=k % step == (2 * i) % step)
+            append(lines, line=name, x=float(a), y=float(b), symbol=k % step == (2 * i) % step)
         if len(x):
-            _append(ends, line=name, words=words, x=float(x[-1]), place=float(y[-1]))
+            append(ends, line=name, words=words, x=float(x[-1]), place=float(y[-1]))
     if ends["place"]:
-        ends["place"] = _apart(ends["place"], lines["y"])
+        ends["place"] = spread_labels(ends["place"], lines["y"])
     return lines, ends
 
 
@@ -198,7 +198,8 @@ def _values(curves: Curves, now: int) -> list[tuple[str, float]]:
     return [(name, float(y[0])) for name, y in found if len(y)]
 
 
-def _at(curves: Curves, now: int, told: Any) -> dict[str, list[Any]]:
+def value_at(curves: Curves, now: int, told: Any) -> dict[str, list[Any]]:
+    """Return the columns of the points of all curves at `now` GPUs."""
     values = _values(curves, now)
     return {"x": [now] * len(values), "y": [y for _, y in values],
             "words": [f"{name} {told(y)}" for name, y in values],

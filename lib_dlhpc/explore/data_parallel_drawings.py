@@ -7,7 +7,16 @@ import altair as alt
 
 from lib_dlhpc.explore.allreduce_drawings import SECONDS
 from lib_dlhpc.explore.data_parallel_charts import LINES
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, SI, WHOLE, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import (
+    HALO,
+    HATCH,
+    PERCENT,
+    SI,
+    WHOLE,
+    axis_of,
+    finished,
+    tooltip_of,
+)
 
 DECADES = [10**k for k in range(10)]
 ORANGE, BLUE = "#d55e00", "#0072b2"
@@ -16,12 +25,12 @@ ORANGE, BLUE = "#d55e00", "#0072b2"
 def buckets_chart() -> dict[str, Any]:
     """Time of a step against the size of a bucket, with the exchange during backward and after it."""
     x = alt.X("x:Q", title="bucket").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, values=DECADES))
+    x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=DECADES))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=22)
-    y = y.axis(_axis(labelExpr=SI.format("s"), tickCount=5, labelOverlap=True))
-    lines = _lines(x, y, ("during backward", "after backward"))
+    y = y.axis(axis_of(labelExpr=SI.format("s"), tickCount=5, labelOverlap=True))
+    lines = line_marks(x, y, ("during backward", "after backward"))
     chart = alt.layer(*_floor("floor", y, "below"), *lines, *_point(x, y))
-    return _finished(
+    return finished(
         chart, "How large should a bucket be?", 190, left=74, right=130, top=14, bottom=44,
         table={"lines": {"line": "exchange", "x": "bucket (B)", "y": "step (s)"}},
     )  # fmt: skip
@@ -30,7 +39,7 @@ def buckets_chart() -> dict[str, Any]:
 def ranks_chart() -> dict[str, Any]:
     """Compute time of each rank in one step, sorted; what is missing to the slowest is hatched."""
     x = alt.X("start:Q", title="GPUs, from the fastest to the slowest").scale(nice=False)
-    x = x.axis(_axis(labelExpr=WHOLE, grid=False))
+    x = x.axis(axis_of(labelExpr=WHOLE, grid=False))
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q")
     work = bars.mark_rect(color="#56b4e9", stroke="#56b4e9", strokeWidth=0.7).encode(
@@ -40,7 +49,7 @@ def ranks_chart() -> dict[str, Any]:
     pale = waiting.mark_rect(color="#999999", opacity=0.15)
     hatched = waiting.mark_rect(fill=HATCH, fillOpacity=0.45)
     chart = alt.layer(work, pale, hatched, *_floor("slowest", y, "above"))
-    return _finished(
+    return finished(
         chart, "Who works (plain) and who waits for the slowest (hatched)", 130, left=64, right=24,
         top=22, bottom=44, table={"bars": {"stop": "GPUs up to", "time": "time over mean"}},
     )  # fmt: skip
@@ -49,22 +58,22 @@ def ranks_chart() -> dict[str, Any]:
 def slowest_chart() -> dict[str, Any]:
     """Step over mean compute time against ranks: the formula, and what was drawn."""
     x = alt.X("x:Q", title="GPUs").scale(type="log", base=2, nice=False, padding=14)
-    x = x.axis(_axis(labelExpr=WHOLE, tickCount=12, grid=False))
+    x = x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
     y = alt.Y("y:Q", title="step over mean compute time")
-    y = y.scale(nice=False, zero=False, padding=14).axis(_axis(tickCount=5))
+    y = y.scale(nice=False, zero=False, padding=14).axis(axis_of(tickCount=5))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
     line = alt.Chart(alt.NamedData("line")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
     points = alt.Chart(alt.NamedData("points"))
     spread = points.mark_rule(strokeWidth=3, opacity=0.4, color=ORANGE)
     spread = spread.encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
     means = points.mark_point(filled=True, size=60, opacity=1, color=ORANGE, shape="square")
-    means = means.encode(x=x, y=y, tooltip=_tooltip("words"))
+    means = means.encode(x=x, y=y, tooltip=tooltip_of("words"))
     slow = alt.Chart(alt.NamedData("slow")).encode(y=y)
     rule = slow.mark_rule(strokeDash=[2, 3])
     said = slow.mark_text(align="left", baseline="bottom", dx=6, dy=-3, **HALO)
     said = said.encode(x=alt.value(0), text="words:N")
     chart = alt.layer(room, rule, said, spread, line, means, *_point(x, y))
-    return _finished(
+    return finished(
         chart, "The slowest of p: Blom's formula (line), and what was drawn (square: mean, bar: p10 to p90)",
         190, left=64, right=24, top=14, bottom=44,
         table={"points": {"x": "GPUs", "y": "step, drawn", "low": "p10", "high": "p90"},
@@ -75,17 +84,17 @@ def slowest_chart() -> dict[str, Any]:
 def race_chart() -> dict[str, Any]:
     """What is left of the loss against time, for each way to train."""
     x = alt.X("x:Q", title="time").scale(nice=False, zero=True)
-    x = x.axis(_axis(labelExpr=SI.format("s"), grid=False))
+    x = x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
     y = alt.Y("y:Q", title="loss, of that at the start").scale(type="log", nice=False, padding=10)
     y = y.axis(
-        _axis(
+        axis_of(
             labelExpr="format(datum.value, '~g')",
             values=[10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)],
         )
     )
-    lines = _lines(x, y, ("synchronous", "asynchronous", "local"), interpolate="step-after")
+    lines = line_marks(x, y, ("synchronous", "asynchronous", "local"), interpolate="step-after")
     chart = alt.layer(*_floor("target", y, "above", [5, 4]), *lines)
-    return _finished(
+    return finished(
         chart, "Who learns fastest?", 220, left=64, right=130, top=14, bottom=44,
         table={"lines": {"line": "training", "x": "time (s)", "y": "loss"}},
     )  # fmt: skip
@@ -94,14 +103,14 @@ def race_chart() -> dict[str, Any]:
 def staleness_chart() -> dict[str, Any]:
     """How stale the asynchronous gradients are."""
     x = alt.X("staleness:O", title="updates by others since the weights were read")
-    x = x.axis(_axis(labelAngle=0, labelOverlap=True, ticks=False))
-    y = alt.Y("share:Q", title="updates", axis=_axis(labelExpr=PERCENT, tickCount=4))
+    x = x.axis(axis_of(labelAngle=0, labelOverlap=True, ticks=False))
+    y = alt.Y("share:Q", title="updates", axis=axis_of(labelExpr=PERCENT, tickCount=4))
     bars = alt.Chart(alt.NamedData("bars")).mark_bar(color=ORANGE).encode(
-        x=x, y=y, tooltip=_tooltip("staleness", "words")
+        x=x, y=y, tooltip=tooltip_of("staleness", "words")
     )  # fmt: skip
     mean = alt.Chart(alt.NamedData("mean")).mark_text(align="right", fontWeight="bold")
     said = mean.encode(x=alt.value(alt.expr("width - 6")), y=alt.value(8), text="words:N")
-    return _finished(
+    return finished(
         alt.layer(bars, said), "How stale is an asynchronous gradient?", 100, left=64, right=24,
         top=14, bottom=44, table={"bars": {"staleness": "updates old", "words": "share"}},
     )  # fmt: skip
@@ -109,14 +118,14 @@ def staleness_chart() -> dict[str, Any]:
 
 def left_chart() -> dict[str, Any]:
     """What is left of each GPU against GPUs, weak and strong, with the published points."""
-    x = _gpus()
+    x = gpus()
     y = alt.Y("y:Q", title="rate of a GPU over that in one node")
-    y = y.scale(domain=[0, 1.15], nice=False).axis(_axis(labelExpr=PERCENT, tickCount=5))
+    y = y.scale(domain=[0, 1.15], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
     stars = points.mark_point(shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1,
-                              color="currentColor").encode(tooltip=_tooltip("words", "error"))  # fmt: skip
-    chart = alt.layer(_marker(x), *_lines(x, y, ("weak", "strong")), stars, *_told(x, y))
-    return _finished(
+                              color="currentColor").encode(tooltip=tooltip_of("words", "error"))  # fmt: skip
+    chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong")), stars, *legend_of(x, y))
+    return finished(
         chart, "What is left of each GPU (diamonds: published)", 200, left=64, right=70, top=14,
         bottom=44,
         table={"lines": {"line": "scaling", "x": "GPUs", "y": "of one node"},
@@ -126,11 +135,11 @@ def left_chart() -> dict[str, Any]:
 
 def rate_chart() -> dict[str, Any]:
     """Images a second against GPUs, weak, strong and ideal."""
-    x, y = _gpus(), alt.Y("y:Q", title="images a second")
+    x, y = gpus(), alt.Y("y:Q", title="images a second")
     y = y.scale(type="log", nice=False, padding=10)
-    y = y.axis(_axis(labelExpr="format(datum.value, '~s')", values=DECADES))
-    chart = alt.layer(_marker(x), *_lines(x, y, ("weak", "strong", "ideal")))
-    return _finished(
+    y = y.axis(axis_of(labelExpr="format(datum.value, '~s')", values=DECADES))
+    chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong", "ideal")))
+    return finished(
         chart, "How fast the whole run is", 190, left=64, right=70, top=14, bottom=44,
         table={"lines": {"line": "scaling", "x": "GPUs", "y": "images a second"}},
     )  # fmt: skip
@@ -139,16 +148,16 @@ def rate_chart() -> dict[str, Any]:
 def step_exchange_chart() -> dict[str, Any]:
     """Measured exchange of one step against the size of its buckets, with the price."""
     x = alt.X("size:Q", title="bucket").scale(type="log", nice=False, padding=28)
-    x = x.axis(_axis(labelExpr=SI.format("B"), grid=False, values=DECADES))
+    x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=DECADES))
     y = alt.Y("low:Q", title="exchange of a step").scale(type="log", nice=False, padding=12)
-    y = y.axis(_axis(labelExpr=SECONDS, tickCount=5))
+    y = y.axis(axis_of(labelExpr=SECONDS, tickCount=5))
     points = alt.Chart(alt.NamedData("points"))
     spread = points.mark_rule(strokeWidth=3, opacity=0.5, color=BLUE).encode(x=x, y=y, y2="high:Q")
     median = points.mark_point(filled=True, size=110, opacity=1, color=BLUE)
-    median = median.encode(x=x, y=alt.Y("median:Q"), tooltip=_tooltip("words"))
+    median = median.encode(x=x, y=alt.Y("median:Q"), tooltip=tooltip_of("words"))
     price = points.mark_tick(orient="horizontal", thickness=3, size=22, color=ORANGE)
     price = price.encode(x=x, y=alt.Y("price:Q"))
-    return _finished(
+    return finished(
         alt.layer(spread, price, median),
         "Measured (disc: median, bar: p10 to p90) beside the price (dash)", 220, left=74, right=24,
         top=14, bottom=44,
@@ -157,12 +166,13 @@ def step_exchange_chart() -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _gpus() -> alt.X:
+def gpus() -> alt.X:
+    """Return the logarithmic x axis of GPU counts."""
     x = alt.X("x:Q", title="GPUs").scale(type="log", base=2, nice=False)
-    return x.axis(_axis(labelExpr=WHOLE, tickCount=12, grid=False))
+    return x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
 
 
-def _lines(
+def line_marks(
     x: alt.X, y: alt.Y, names: Sequence[str], interpolate: Any = "linear"
 ) -> list[alt.Chart]:
     """Lines told apart by dash and symbol, with their name where they end on the right."""
@@ -203,12 +213,12 @@ def _point(x: alt.X, y: alt.Y) -> list[alt.Chart]:
     return [mark, words.encode(text="words:N")]
 
 
-def _marker(x: alt.X) -> alt.Chart:
+def marker(x: alt.X) -> alt.Chart:
     """An upright line where the controls stand."""
     return alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.5).encode(x=x)
 
 
-def _told(x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def legend_of(x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """Words beside each line where the controls stand."""
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     words = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)

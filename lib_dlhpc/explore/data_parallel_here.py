@@ -14,7 +14,7 @@ import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.explore import here
-from lib_dlhpc.explore.here import PATIENCE, RANKS, _machine
+from lib_dlhpc.explore.here import PATIENCE, RANKS, machine_of
 from lib_dlhpc.schedules import prepared, price, schedule
 from lib_dlhpc.spec.experiment import read_model
 
@@ -43,7 +43,7 @@ def main() -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    alpha, beta, gamma = _machine(comm, MPI)
+    alpha, beta, gamma = machine_of(comm, MPI)
     gradients = np.ones(sum(sizes_of_a_step(BUCKETS[0])) // 4, np.float32)
     rows = []
     for bucket in BUCKETS:

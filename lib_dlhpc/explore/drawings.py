@@ -33,8 +33,8 @@ WORD = 7.0  # px, a character of the labels
 
 def step_chart() -> dict[str, Any]:
     """Stacked bars of a step's seconds; below them the bound without any overlap, hatched."""
-    x = alt.X("start:Q", title="time of one step", axis=_axis(labelExpr=SI.format("s")))
-    y = alt.Y("row:N", title=None, sort=None, axis=_axis(grid=False, ticks=False, domain=False))
+    x = alt.X("start:Q", title="time of one step", axis=axis_of(labelExpr=SI.format("s")))
+    y = alt.Y("row:N", title=None, sort=None, axis=axis_of(grid=False, ticks=False, domain=False))
     y = y.scale(domain=["predicted", "nothing hidden"], paddingInner=0.3, paddingOuter=0.1)
     legend = alt.Legend(
         title=None, orient="none", legendX=-100, legendY=-70, direction="horizontal", columns=4,
@@ -43,7 +43,7 @@ def step_chart() -> dict[str, Any]:
     colour = alt.Color("part:N").scale(domain=list(PARTS), range=list(PARTS.values()))
     parts = alt.Chart(alt.NamedData("parts"))
     bars = parts.encode(x=x, x2="stop:Q", y=y)
-    told = _tooltip("part", "time", "share")
+    told = tooltip_of("part", "time", "share")
     sure = bars.transform_filter("!datum.bound").mark_bar()
     sure = sure.encode(color=colour.legend(legend), tooltip=told)
     bound = bars.transform_filter("datum.bound")
@@ -63,7 +63,7 @@ def step_chart() -> dict[str, Any]:
     said = rule.mark_text(
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-3, baseline="bottom"
     ).encode(y=alt.value(0), text="words:N")
-    span = alt.Chart(alt.NamedData("span")).encode(y=y, tooltip=_tooltip("words"))
+    span = alt.Chart(alt.NamedData("span")).encode(y=y, tooltip=tooltip_of("words"))
     low = alt.X("low:Q", title="time of one step")
     may_be = span.mark_rule(strokeWidth=2, yOffset=9).encode(x=low, x2="high:Q")
     ends = [
@@ -73,7 +73,7 @@ def step_chart() -> dict[str, Any]:
         for end in ("low", "high")
     ]
     chart = alt.layer(pale, hatched, sure, ink, plain, may_be, *ends, best, said)
-    return _finished(
+    return finished(
         chart, "Where the time of one step goes", 92, left=106, top=78,
         table={"parts": {"row": "", "part": "part", "time": "time", "share": "share of the step"}},
     )  # fmt: skip
@@ -82,7 +82,7 @@ def step_chart() -> dict[str, Any]:
 def scaling_chart() -> dict[str, Any]:
     """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
     x, y = _devices(), alt.Y("speedup:Q", title="speed-up over one device")
-    y = y.scale(type="log", base=2, nice=False).axis(_axis(labelExpr=WHOLE))
+    y = y.scale(type="log", base=2, nice=False).axis(axis_of(labelExpr=WHOLE))
     band = alt.Chart(alt.NamedData("band")).mark_area(opacity=0.18, color=LINES["predicted"][0])
     band = band.encode(x=x, y=y, y2="high:Q")
     names, styles = list(LINES), list(LINES.values())
@@ -98,7 +98,7 @@ def scaling_chart() -> dict[str, Any]:
         ),
     )  # fmt: skip
     chart = alt.layer(band, lines, *_points(x, y, "drop"))
-    return _finished(
+    return finished(
         chart, "How much faster more devices are", 250, left=64, top=88, bottom=44,
         table={"lines": {"line": "", "devices": "devices", "speedup": "speed-up"},
                "points": {"words": "point", "devices": "devices", "speedup": "speed-up"}},
@@ -109,7 +109,7 @@ def efficiency_chart() -> dict[str, Any]:
     """Efficiency against devices: the share of the ideal speed-up that is left."""
     x = _devices()
     y = alt.Y("efficiency:Q", title="efficiency").scale(domain=[0, 1.05], nice=False)
-    y = y.axis(_axis(labelExpr=PERCENT, tickCount=5))
+    y = y.axis(axis_of(labelExpr=PERCENT, tickCount=5))
     band = alt.Chart(alt.NamedData("band")).mark_area(opacity=0.18, color=LINES["predicted"][0])
     band = band.encode(x=x, y=y, y2="high_efficiency:Q")
     line = alt.Chart(alt.NamedData("lines")).transform_filter("datum.line == 'predicted'")
@@ -117,7 +117,7 @@ def efficiency_chart() -> dict[str, Any]:
     ideal = alt.Chart(alt.NamedData("band")).mark_rule(strokeDash=[2, 3], opacity=0.7)
     ideal = ideal.encode(y=alt.datum(1))
     chart = alt.layer(band, ideal, line, *_points(x, y, "fall"))
-    return _finished(
+    return finished(
         chart, "What is left of each device", 150, left=64, top=20, bottom=44,
         table={"lines": {"line": "", "devices": "devices", "efficiency": "efficiency"}},
     )  # fmt: skip
@@ -125,16 +125,16 @@ def efficiency_chart() -> dict[str, Any]:
 
 def memory_chart() -> dict[str, Any]:
     """The memory ledger as a staircase up to the wall; what lies beyond is hatched."""
-    x = alt.X("start:Q", title="memory of one device", axis=_axis(labelExpr=SI.format("B")))
+    x = alt.X("start:Q", title="memory of one device", axis=axis_of(labelExpr=SI.format("B")))
     x = x.scale(domainMin=0, nice=False)
     y = alt.Y("term:N", title=None, sort=alt.EncodingSortField("order", "min"))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=160))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=160))
     terms = alt.Chart(alt.NamedData("terms"))
     steps = terms.encode(x=x, x2="stop:Q", y=y)
     colour = alt.Color("term:N", legend=None).scale(
         domain=list(LEDGER), range=list(LEDGER.values())
     )
-    bars = steps.mark_bar().encode(color=colour, tooltip=_tooltip("term", "size"))
+    bars = steps.mark_bar().encode(color=colour, tooltip=tooltip_of("term", "size"))
     over = steps.transform_filter("datum.over > 0").encode(x="over_start:Q")
     hatched = over.mark_bar(fill=HATCH, tooltip=None)
     size = terms.mark_text(align="left", dx=5, **HALO).encode(x="stop:Q", y=y, text="size:N")
@@ -146,7 +146,7 @@ def memory_chart() -> dict[str, Any]:
     )
     verdict = verdict.encode(y=alt.value(0), text="words:N")
     chart = alt.layer(beyond, bars, hatched, rule, size, verdict)
-    return _finished(
+    return finished(
         chart, "What one device must hold", 220, left=150, top=26, right=70, bottom=42,
         table={"terms": {"term": "", "size": "size"}},
     )  # fmt: skip
@@ -156,7 +156,7 @@ def totals_chart() -> dict[str, Any]:
     """Time, energy and device-hours of the run against devices, relative to the present choice."""
     x = _devices()
     y = alt.Y("relative:Q", title="times what it is now").scale(type="log", base=2, nice=False)
-    y = y.axis(_axis(labelExpr="(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : "
+    y = y.axis(axis_of(labelExpr="(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : "
                                "format(datum.value, ',.2~f')) + ' ×'", tickCount=6))  # fmt: skip
     names, styles = list(TOTALS), list(TOTALS.values())
     colour = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
@@ -166,7 +166,7 @@ def totals_chart() -> dict[str, Any]:
     curve = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=colour)
     lines = curve.mark_line(strokeWidth=2).encode(strokeDash=dash)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9).encode(
-        tooltip=_tooltip("quantity", "devices", "amount")
+        tooltip=tooltip_of("quantity", "devices", "amount")
     )
     end = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=8)
     words = end.encode(x=x, y=alt.Y("place:Q"), text="words:N")
@@ -174,7 +174,7 @@ def totals_chart() -> dict[str, Any]:
     rule = now.mark_rule(strokeDash=[2, 3])
     said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
     chart = alt.layer(rule, said, lines, dots, words)
-    return _finished(
+    return finished(
         chart, "What the whole run costs", 220, left=74, right=176, top=24, bottom=44,
         table={"curves": {"quantity": "", "devices": "devices", "amount": "amount"}},
     )  # fmt: skip
@@ -183,13 +183,13 @@ def totals_chart() -> dict[str, Any]:
 def sensitivity_chart() -> dict[str, Any]:
     """How much shorter a step gets when one part is twice as good; a half is the most there is."""
     x = alt.X("shorter:Q", title="shorter step if this were twice as good")
-    x = x.scale(domain=[0, 0.5], nice=False).axis(_axis(labelExpr=PERCENT, tickCount=5))
+    x = x.scale(domain=[0, 0.5], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     y = alt.Y("part:N", title=None, sort=alt.EncodingSortField("order", "min"))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     base = alt.Chart(alt.NamedData("parts")).encode(x=x, y=y)
-    bars = base.mark_bar(color="#0072b2", clip=True).encode(tooltip=_tooltip("part", "words"))
+    bars = base.mark_bar(color="#0072b2", clip=True).encode(tooltip=tooltip_of("part", "words"))
     text = base.mark_text(align="left", dx=5).encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(bars, text), "What would help most", 200, left=150, right=60, top=6, bottom=44,
         table={"parts": {"part": "twice as good", "words": "shorter step"}},
     )  # fmt: skip
@@ -197,7 +197,7 @@ def sensitivity_chart() -> dict[str, Any]:
 
 def _devices() -> alt.X:
     x = alt.X("devices:Q", title="devices").scale(type="log", base=2, nice=False)
-    return x.axis(_axis(labelExpr=WHOLE))
+    return x.axis(axis_of(labelExpr=WHOLE))
 
 
 def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
@@ -207,7 +207,7 @@ def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
         shape="circle", filled=True, fill="#0072b2", size=110, opacity=1,
         stroke="white", strokeWidth=1.5,
     )  # fmt: skip
-    mark = mark.encode(tooltip=_tooltip("words", "devices"))
+    mark = mark.encode(tooltip=tooltip_of("words", "devices"))
     words = point.mark_text(
         fontWeight="bold",
         align=alt.expr("datum.side"),
@@ -218,15 +218,17 @@ def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
     return [mark, words.encode(text="words:N")]
 
 
-def _axis(**options: Any) -> alt.Axis:
+def axis_of(**options: Any) -> alt.Axis:
+    """Return an axis in the style of all drawings."""
     return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
 
 
-def _tooltip(*fields: str) -> list[alt.Tooltip]:
+def tooltip_of(*fields: str) -> list[alt.Tooltip]:
+    """Return a tooltip that shows these fields."""
     return [alt.Tooltip(field, type="nominal", title=field) for field in fields]
 
 
-def _finished(
+def finished(
     chart: Any, title: str, height: int, left: int, top: int, right: int = 24,
     bottom: int = 42, table: dict[str, dict[str, str]] | None = None,
 ) -> dict[str, Any]:  # fmt: skip

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.charts import State, _append
-from lib_dlhpc.explore.data_parallel_charts import _lines
+from lib_dlhpc.explore.charts import State, append
+from lib_dlhpc.explore.data_parallel_charts import line_columns
 from lib_dlhpc.spec.units import format_quantity as show
 
 # Okabe and Ito's colours; dash, symbol, hatching or height tell them apart without.
@@ -52,7 +52,7 @@ def loss_state(
     curves = {**parts, "all that is lost": lost}
     curves = {name: np.where(y >= LEAST, y, np.nan) for name, y in curves.items()}
     shown = {name: (at[np.isfinite(y)], y[np.isfinite(y)]) for name, y in curves.items()}
-    columns, ends = _lines({name: (x, y) for name, (x, y) in shown.items() if len(x)})
+    columns, ends = line_columns({name: (x, y) for name, (x, y) in shown.items() if len(x)})
     late = [x > at[-1] / 30 for x in ends["x"]]
     own = float(np.interp(np.log(interval), np.log(at), np.nan_to_num(lost, nan=1.0)))
     inside = [(name, x) for name, x in marks.items() if at[0] <= x <= at[-1]]
@@ -90,11 +90,11 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
                 continue
             stop, high, middle = min(phase.stop, span), PHASES[kind][1], row + 0.5
             sums[kind] += stop - phase.start
-            _append(bars, run=name, kind=kind, start=phase.start, stop=stop, top=middle - 0.4 * high,
+            append(bars, run=name, kind=kind, start=phase.start, stop=stop, top=middle - 0.4 * high,
                     bottom=middle + 0.4 * high, hatched=PHASES[kind][2],
                     told=f"{kind}: {show(phase.stop - phase.start, 's')}")  # fmt: skip
             if not phase.ended and phase.stop < span:
-                _append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
+                append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
         count = len(strikes["x"]) - before
         parts = [f"{kind} {show(seconds, 's')}" for kind, seconds in sums.items() if seconds > 0]
         told.append(f"{name}: {', '.join(parts)}; {count} failure{'s' * (count != 1)}")
@@ -125,7 +125,7 @@ def costs_state(
     high = max(blocked + behind for blocked, behind in ways.values())
     ends = [low / 3, high * 6] if interval is None else [min(low, interval) / 3, max(high, interval) * 6]  # fmt: skip
     for name, (blocked, behind) in ways.items():
-        _append(points, way=name, blocked=blocked, safe=blocked + behind, still=show(blocked, "s"),
+        append(points, way=name, blocked=blocked, safe=blocked + behind, still=show(blocked, "s"),
                 written=show(blocked + behind, "s"), told=f"{name}: {words[name]}",
                 split=behind > 0, late=behind > 0)  # fmt: skip
     data: dict[str, dict[str, Any]] = {
@@ -154,11 +154,11 @@ def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
         for part in LOST:
             stop = start + shares[part]
             if shares[part] > 0:
-                _append(bars, way=name, part=part, start=start, stop=stop, middle=(start + stop) / 2,
+                append(bars, way=name, part=part, start=start, stop=stop, middle=(start + stop) / 2,
                         share=f"{shares[part]:.1%}", hatched=part == "work done again")  # fmt: skip
             start = stop
         kept = f"{shares['training']:.1%} left, every {show(interval, 's')}"
-        _append(ends, way=name, x=start, words=kept)
+        append(ends, way=name, x=start, words=kept)
     best = max(ways, key=lambda name: ways[name][0]["training"])
     data = {"bars": bars, "ends": ends, "room": {"x": [0.0, 1.02 * most]}}
     told = ", ".join(f"{name} {shares['training']:.1%}" for name, (shares, _) in ways.items())

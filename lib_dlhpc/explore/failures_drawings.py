@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, WORD, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, WORD, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.failures_charts import LINES, LOST, PHASES, WAYS
 
 RED, BLUE = "#d55e00", "#0072b2"
@@ -36,9 +36,9 @@ def _scales(names: list[str]) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
 def loss_chart() -> dict[str, Any]:
     """Shares of the time that are lost against the interval, both axes logarithmic."""
     x = alt.X("x:Q", title="training between two checkpoints").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr=TIME, values=TIMES, grid=False))
+    x = x.axis(axis_of(labelExpr=TIME, values=TIMES, grid=False))
     y = alt.Y("y:Q", title="share of the time that is lost").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr="format(datum.value, '.2~%')", values=[1e-4, 1e-3, 1e-2, 0.1, 1]))
+    y = y.axis(axis_of(labelExpr="format(datum.value, '.2~%')", values=[1e-4, 1e-3, 1e-2, 0.1, 1]))
     colour, dash, shape = _scales(list(LINES))
     curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
     drawn = curves.mark_line(strokeWidth=2.2, clip=True).encode(strokeDash=dash)
@@ -72,7 +72,7 @@ def loss_chart() -> dict[str, Any]:
         room, rules, named, marker, drawn, symbols.encode(shape=shape), words, early, bars, means,
         point.encode(y=y), told.encode(y=y, text="words:N"),
     )  # fmt: skip
-    return _finished(
+    return finished(
         chart, "What is lost, against the interval (crosses: played)", 270, left=70, right=128, top=58,
         bottom=44,
         table={"lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
@@ -86,7 +86,7 @@ def phases_chart() -> dict[str, Any]:
     kinds = list(PHASES)
     x = alt.X("start:Q", title="time since the start").scale(nice=False)
     ticks = "sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)"
-    x = x.axis(_axis(labelExpr=TIME, grid=False, values=alt.expr(ticks)))
+    x = x.axis(axis_of(labelExpr=TIME, grid=False, values=alt.expr(ticks)))
     y = _row("top")
     legend = alt.Legend(
         title=None, orient="none", legendX=-84, legendY=-52, direction="horizontal", columns=3,
@@ -95,7 +95,7 @@ def phases_chart() -> dict[str, Any]:
     colour = alt.Color("kind:N", legend=legend)
     colour = colour.scale(domain=kinds, range=[PHASES[k][0] for k in kinds])
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=_tooltip("told"))
+    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=tooltip_of("told"))
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_rect(fill=HATCH, fillOpacity=0.5, tooltip=None, clip=True)
     strikes = alt.Chart(alt.NamedData("strikes")).encode(x=alt.X("x:Q"), y=_row("top"))
@@ -105,7 +105,7 @@ def phases_chart() -> dict[str, Any]:
     names = rows.mark_text(align="right", baseline="middle").encode(text="name:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0)
     room = room.encode(x=alt.X("x:Q"), y=_row("y"))
-    return _finished(
+    return finished(
         alt.layer(room, solid, hatched, bolt, sign, names),
         "What the run does (✕: a failure)", 110, left=92, right=24, top=68, bottom=44,
         table={"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"}},
@@ -120,16 +120,16 @@ def _row(field: str) -> alt.Y:
 def costs_chart() -> dict[str, Any]:
     """For each way to save: how long training stands still, and when the state is safe."""
     x = alt.X("blocked:Q", title="time after the checkpoint begins").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr=TIME, values=TIMES, labelOverlap=True, grid=False))
+    x = x.axis(axis_of(labelExpr=TIME, values=TIMES, labelOverlap=True, grid=False))
     y = alt.Y("way:N", title=None, sort=list(WAYS))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=110))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=110))
     points = alt.Chart(alt.NamedData("points")).encode(y=y)
     behind = points.transform_filter("datum.split")
     line = behind.mark_rule(strokeWidth=2, strokeDash=[4, 3]).encode(x=x, x2="safe:Q")
     still = points.mark_point(shape="square", filled=True, size=110, color=BLUE, opacity=1)
-    still = still.encode(x=x, tooltip=_tooltip("told"))
+    still = still.encode(x=x, tooltip=tooltip_of("told"))
     safe = behind.mark_point(shape="circle", size=110, strokeWidth=2.5, color=RED, opacity=1)
-    safe = safe.encode(x=alt.X("safe:Q"), tooltip=_tooltip("told"))
+    safe = safe.encode(x=alt.X("safe:Q"), tooltip=tooltip_of("told"))
     style: dict[str, Any] = {"fontSize": 11, "dy": -11, **HALO}
     said = points.mark_text(**style).encode(x=x, text="still:N")
     after = behind.mark_text(**style).encode(x=alt.X("safe:Q"), text="written:N")
@@ -138,7 +138,7 @@ def costs_chart() -> dict[str, Any]:
     due = interval.mark_text(align="right", baseline="bottom", dx=4, dy=-3)
     due = due.encode(y=alt.value(0), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
-    return _finished(
+    return finished(
         alt.layer(room, rule, due, line, still, safe, said, after),
         "One checkpoint: ■ training stands still until here, ○ safe from here on", 150,
         left=110, right=40, top=24, bottom=44,
@@ -149,9 +149,11 @@ def costs_chart() -> dict[str, Any]:
 def ways_chart() -> dict[str, Any]:
     """What each way to save loses, by cause."""
     x = alt.X("start:Q", title="share of the time that is lost").scale(nice=False, zero=True)
-    x = x.axis(_axis(labelExpr=PERCENT, tickCount=5))
+    x = x.axis(axis_of(labelExpr=PERCENT, tickCount=5))
     y = alt.Y("way:N", title=None, sort=list(WAYS))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=110)).scale(paddingInner=0.3)
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=110)).scale(
+        paddingInner=0.3
+    )
     legend = alt.Legend(
         title=None, orient="none", legendX=-100, legendY=-30, direction="horizontal", columns=3,
         symbolType="square", columnPadding=16, labelLimit=0,
@@ -159,7 +161,7 @@ def ways_chart() -> dict[str, Any]:
     colour = alt.Color("part:N", legend=legend).scale(domain=list(LOST), range=list(LOST.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(y=y)
     solid = bars.mark_bar().encode(
-        x=x, x2="stop:Q", color=colour, tooltip=_tooltip("way", "part", "share")
+        x=x, x2="stop:Q", color=colour, tooltip=tooltip_of("way", "part", "share")
     )
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.25, tooltip=None).encode(x=x, x2="stop:Q")
@@ -168,7 +170,7 @@ def ways_chart() -> dict[str, Any]:
     label = bars.mark_text(**HALO).encode(x=alt.X("middle:Q"), text=alt.Text(value=alt.expr(fits)))
     ends = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=6).encode(x="x:Q", y=y)
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
-    return _finished(
+    return finished(
         alt.layer(room, solid, hatched, label, ends.encode(text="words:N")),
         "What each way loses", 170, left=110, right=160, top=46, bottom=44,
         table={"bars": {"way": "way to save", "part": "lost to", "share": "share of the time"},
@@ -179,23 +181,23 @@ def ways_chart() -> dict[str, Any]:
 def written_chart() -> dict[str, Any]:
     """Bytes that each version wrote, and those of the whole state."""
     x = alt.X("version:N", title="version", sort=alt.EncodingSortField("order", "min"))
-    x = x.axis(_axis(labelAngle=0, grid=False, labelOverlap=True))
+    x = x.axis(axis_of(labelAngle=0, grid=False, labelOverlap=True))
     y = alt.Y("written:Q", title="written").scale(nice=False, zero=True)
     y = y.axis(
-        _axis(
+        axis_of(
             labelExpr="replace(format(datum.value, '~s'), /([a-zA-Z]?)$/, ' $1') + 'B'", tickCount=4
         )
     )
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     wide = alt.expr("min(30, 0.8 * width / max(1, length(data('bars'))))")
-    solid = bars.mark_bar(color=BLUE, size=wide).encode(tooltip=_tooltip("told", "label"))
+    solid = bars.mark_bar(color=BLUE, size=wide).encode(tooltip=tooltip_of("told", "label"))
     said = bars.mark_text(dy=-7, fontSize=11, **HALO).encode(text="label:N")
     whole = alt.Chart(alt.NamedData("whole")).encode(y=alt.Y("y:Q"))
     rule = whole.mark_rule(strokeDash=[6, 3], strokeWidth=2)
     named = whole.mark_text(align="right", baseline="bottom", dx=-4, dy=-15, **HALO)
     named = named.encode(x=alt.value(alt.expr("width")), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
-    return _finished(
+    return finished(
         alt.layer(room, solid, rule, said, named), "What each version wrote", 130,
         left=74, right=24, top=12, bottom=44,
         table={"bars": {"version": "version", "written": "written (B)", "told": ""}},

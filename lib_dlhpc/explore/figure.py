@@ -72,7 +72,7 @@ class Figure(Readable, anywidget.AnyWidget):
         summary: str = "",
         signals: Mapping[str, Any] | None = None,
     ) -> None:
-        self._legal = frozenset(_dataset_names(spec))
+        self._legal = frozenset(dataset_names(spec))
         self._states = count(1)
         super().__init__(
             spec=dict(spec),
@@ -143,7 +143,7 @@ def _scalar(item: Any) -> Any:
     return None if isinstance(item, float) and not math.isfinite(item) else item
 
 
-def _dataset_names(spec: Any) -> set[str]:
+def dataset_names(spec: Any) -> set[str]:
     """Names of the data that a specification reads, at any depth."""
     names: set[str] = set()
     if isinstance(spec, Mapping):
@@ -152,8 +152,8 @@ def _dataset_names(spec: Any) -> set[str]:
             names.add(data["name"])
         for key, value in spec.items():
             if key not in ("datasets", "usermeta"):
-                names |= _dataset_names(value)
+                names |= dataset_names(value)
     elif isinstance(spec, list):
         for item in spec:
-            names |= _dataset_names(item)
+            names |= dataset_names(item)
     return names

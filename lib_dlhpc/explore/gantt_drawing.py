@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HATCH, SI, WORD, _axis, _finished
+from lib_dlhpc.explore.drawings import HATCH, SI, WORD, axis_of, finished
 from lib_dlhpc.explore.gantt import KEY_COLUMNS
 
 PAPER = "var(--jp-layout-color0, Canvas)"
@@ -13,7 +13,7 @@ PAPER = "var(--jp-layout-color0, Canvas)"
 
 def gantt_chart() -> dict[str, Any]:
     """Bars on lanes, two or more lanes a rank; the height is a signal, for it follows the ranks."""
-    x = alt.X("start:Q", title="time", axis=_axis(labelExpr=SI.format("s")))
+    x = alt.X("start:Q", title="time", axis=axis_of(labelExpr=SI.format("s")))
     x = x.scale(nice=False, zero=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     opacity = alt.FillOpacity("opacity:Q", scale=None, legend=None)
@@ -49,7 +49,7 @@ def gantt_chart() -> dict[str, Any]:
     chart = alt.layer(
         solid, hatched, words, named, noted.encode(text="note:N"), sign, sign_hatched, said
     )
-    return _finished(
+    return finished(
         chart, "A step, rank by rank: above, what it computes; below, what it exchanges", 90,
         left=76, top=58, right=24, bottom=44,
         table={"bars": {"rank": "rank", "event": "event", "look": "", "start": "from (s)",

@@ -61,7 +61,7 @@ def main() -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    alpha, beta, gamma = _machine(comm, MPI)
+    alpha, beta, gamma = machine_of(comm, MPI)
     rows = []
     for size in SIZES:
         buffer = np.ones(size // 4, np.float32)
@@ -81,7 +81,7 @@ def main() -> None:
         )
 
 
-def _machine(comm: Any, mpi: Any) -> tuple[float, float, float]:
+def machine_of(comm: Any, mpi: Any) -> tuple[float, float, float]:
     """Alpha in s, beta and gamma in s/B: rounds in which everyone sends to the next rank, undisturbed (p10)."""
     elements = SIZES[-1] // 16  # a block of the largest message
 

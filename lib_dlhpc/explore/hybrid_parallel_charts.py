@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lib_dlhpc.explore.charts import State, _append
-from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
+from lib_dlhpc.explore.charts import State, append
+from lib_dlhpc.explore.data_parallel_charts import Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
@@ -134,16 +134,16 @@ def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> St
 
 def scaling_state(curves: Curves, published: Sequence[tuple[int, float, str]], now: int) -> State:
     """Samples a second against GPUs for "weak", "strong" and "ideal"; now: the GPUs that are chosen."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     two = {name: curve for name, curve in curves.items() if name != "ideal"}
     points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "words")}
     for gpus, rate, words in published:
-        _append(points, x=gpus, y=rate, words=words)
+        append(points, x=gpus, y=rate, words=words)
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
         "published": points,
-        "now": _at({"weak": two["weak"]}, now, lambda y: f"{format_plain(y)} a second"),
+        "now": value_at({"weak": two["weak"]}, now, lambda y: f"{format_plain(y)} a second"),
     }
     told = []
     for name, (x, y) in two.items():
@@ -163,7 +163,7 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
         shade = (cell.seconds - low) / max(high - low, 1e-9) if cell.fits else 0.0
         marks = ["best"] * (cell == best) + ["published"] * (cell[:2] == published)
         words, told = _cell_words(cell)
-        _append(
+        append(
             columns, tensor=cell.tensor, pipeline=cell.pipeline, data=cell.data or "",
             fits=cell.fits, legal=not cell.illegal, words=words, short=words.split()[0] if cell.fits else words[:1],
             told=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {told}", mark=", ".join(marks),
@@ -204,7 +204,7 @@ def _stacked(
         for part, value in values.items():
             if value > 0:
                 share = f"{value / whole:.0%}"
-                _append(
+                append(
                     parts, row=row, part=part, start=start, stop=start + value,
                     middle=start + value / 2, still=looks[part][1], share=share,
                     part_of_axis=value / longest, told=format_quantity(value, unit),
@@ -212,7 +212,7 @@ def _stacked(
                     ink="#ffffff" if part in WHITE else "#000000",
                 )  # fmt: skip
             start += value
-        _append(sums, row=row, stop=start, words=format_quantity(whole, unit))
+        append(sums, row=row, stop=start, words=format_quantity(whole, unit))
     return parts, sums
 
 

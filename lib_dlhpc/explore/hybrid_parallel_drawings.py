@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.data_parallel_drawings import _gpus, _lines, _marker, _told
-from lib_dlhpc.explore.drawings import HALO, HATCH, SI, WORD, _axis, _finished, _tooltip
+from lib_dlhpc.explore.data_parallel_drawings import gpus, legend_of, line_marks, marker
+from lib_dlhpc.explore.drawings import HALO, HATCH, SI, WORD, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.hybrid_parallel_charts import HELD, TERMS
 
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
@@ -15,7 +15,7 @@ RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 def terms_chart() -> dict[str, Any]:
     """Stacked bars of a step's seconds: a combination beside two or three others."""
     chart = alt.layer(*_stacks("time of one step", "s", TERMS))
-    return _finished(
+    return finished(
         chart, "Where the time of one step goes", 190, left=178, top=72, right=70, bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"}},
     )  # fmt: skip
@@ -31,7 +31,7 @@ def memory_chart() -> dict[str, Any]:
     ).encode(y=alt.value(0), text="words:N")
     *bars, sums = _stacks("memory of the fullest device", "B", HELD)
     chart = alt.layer(beyond, *bars, rule, sums, said)
-    return _finished(
+    return finished(
         chart, "What one device must hold", 190, left=178, top=66, right=86, bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "size", "share": "share"}},
     )  # fmt: skip
@@ -39,18 +39,18 @@ def memory_chart() -> dict[str, Any]:
 
 def scaling_chart() -> dict[str, Any]:
     """Samples a second against GPUs: more samples at once, or more GPUs for each."""
-    x = _gpus()
+    x = gpus()
     y = alt.Y("y:Q", title="samples a second").scale(type="log", nice=False, padding=12)
-    y = y.axis(_axis(labelExpr="format(datum.value, '~s')", values=RATES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr="format(datum.value, '~s')", values=RATES, labelOverlap=True))
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
     diamond = points.mark_point(
         shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1, color="currentColor"
     )
     chart = alt.layer(
-        _marker(x), *_lines(x, y, ("weak", "strong", "ideal")),
-        diamond.encode(tooltip=_tooltip("words")), *_told(x, y),
+        marker(x), *line_marks(x, y, ("weak", "strong", "ideal")),
+        diamond.encode(tooltip=tooltip_of("words")), *legend_of(x, y),
     )  # fmt: skip
-    return _finished(
+    return finished(
         chart, "Weak and strong scaling (diamond: published, and used to calibrate)", 200, left=64,
         right=70, top=14, bottom=44,
         table={"lines": {"line": "scaling", "x": "GPUs", "y": "samples a second"},
@@ -61,11 +61,11 @@ def scaling_chart() -> dict[str, Any]:
 def map_chart() -> dict[str, Any]:
     """All ways to share out the devices: tensor by pipeline, what is left is data."""
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
-    x = x.axis(_axis(labelAngle=0, grid=False, ticks=False, domain=False))
+    x = x.axis(axis_of(labelAngle=0, grid=False, ticks=False, domain=False))
     y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")
-    y = y.axis(_axis(grid=False, ticks=False, domain=False))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False))
     cells = alt.Chart(alt.NamedData("cells")).encode(x=x, y=y)
-    told = _tooltip("told")
+    told = tooltip_of("told")
     plain = cells.transform_filter("datum.fits").mark_rect(stroke="white", strokeWidth=1)
     plain = plain.encode(color=alt.Color("colour:N", scale=None), tooltip=told)
     wall = cells.transform_filter("!datum.fits && datum.legal")
@@ -82,7 +82,7 @@ def map_chart() -> dict[str, Any]:
     name = cells.transform_filter("datum.mark && datum.fits").mark_text(dy=8, fontSize=11)
     name = name.encode(text="mark:N", color=alt.Color("ink:N", scale=None))
     chart = alt.layer(plain, pale, hatched, marked, inked, haloed, name)
-    return _finished(
+    return finished(
         chart, "Seconds of one step (hatched: does not fit, with what one GPU would need)", 230,
         left=74, right=14, top=14, bottom=44,
         table={"cells": {"tensor": "tensor", "pipeline": "pipeline", "data": "data",
@@ -93,9 +93,9 @@ def map_chart() -> dict[str, Any]:
 def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> list[alt.Chart]:
     """Bars of parts, with words in them where there is room and the sum behind them."""
     x = alt.X("start:Q", title=title).scale(domainMin=0, nice=False)
-    x = x.axis(_axis(labelExpr=SI.format(unit)))
+    x = x.axis(axis_of(labelExpr=SI.format(unit)))
     y = alt.Y("row:N", title=None, sort=None).scale(paddingInner=0.25, paddingOuter=0.1)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     legend = alt.Legend(
         title=None, orient="none", legendX=-170, legendY=-66 if unit == "s" else -60,
         direction="horizontal", columns=5, symbolType="square", columnPadding=14, rowPadding=3,
@@ -105,7 +105,7 @@ def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> lis
     colour = alt.Color("part:N").scale(domain=list(looks), range=colours).legend(legend)
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="white", strokeWidth=0.5)
-    bars = bars.encode(color=colour, tooltip=_tooltip("row", "part", "told", "share"))
+    bars = bars.encode(color=colour, tooltip=tooltip_of("row", "part", "told", "share"))
     hatched = parts.transform_filter("datum.still").mark_bar(fill=HATCH, fillOpacity=0.35)
     room = "(datum.part_of_axis * width)"
     words = (

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.charts import State, _append
-from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
+from lib_dlhpc.explore.charts import State, append
+from lib_dlhpc.explore.data_parallel_charts import Curves, line_columns, value_at
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -40,7 +40,7 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
     for order, (name, rate) in enumerate(rates.items()):
         own = holds and name == least
         told = format_plain(rate) if np.isfinite(rate) else "asked for nothing"
-        _append(bars, limit=WORDS[name], start=low, rate=rate if np.isfinite(rate) else low,
+        append(bars, limit=WORDS[name], start=low, rate=rate if np.isfinite(rate) else low,
                 words=f"{told}: holds" if own else told, holds=own, order=order)  # fmt: skip
     late = demand > np.sqrt(low * high)
     data: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def reader_state(parts: Mapping[str, float]) -> State:
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for name, seconds in parts.items():
         share = seconds / whole if whole else 0.0
-        _append(bars, part=name, seconds=seconds,
+        append(bars, part=name, seconds=seconds,
                 words=f"{show(seconds, 's')}, {share:.0%}" if seconds else "none")  # fmt: skip
     most = max(parts, key=lambda name: parts[name])
     data: dict[str, dict[str, Any]] = {"bars": bars, "room": {"x": [0.0, 1.25 * max(whole, 1e-9)]}}
@@ -74,7 +74,7 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     """Share of samples that a rule finds in the cache, against the share of the data set that fits."""
     # Where nothing is found, a logarithm of it would have no end; the labels' places are linear here.
     curves = {"cached share": (shares, shares + 1), "found": (shares, found + 1)}
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     columns["y"] = [y - 1 for y in columns["y"]]
     ends["place"] = [1.0, float(found[-1])]
     hit = float(np.interp(now, shares, found))
@@ -93,7 +93,7 @@ def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
     names = ("rule", "hit", "words", "chosen", "order")
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for order, (name, hit) in enumerate(found.items()):
-        _append(bars, rule=name, hit=hit, words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
+        append(bars, rule=name, hit=hit, words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
                 chosen=name == chosen, order=order)  # fmt: skip
     late = share > 0.4
     data: dict[str, dict[str, Any]] = {
@@ -107,12 +107,12 @@ def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
 
 def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> State:
     """Rate of each node over that of one that never waits, against nodes."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     told = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {**ends, "place": _spread([float(y[-1]) for _, y in curves.values() if len(y)], 0.09)},
-        "now": _at({n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"),
+        "now": value_at({n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"),
         "published": {"x": [published[0]], "y": [published[1]],
                       "words": [f"published: over {published[1]:.0%} at {published[0]} nodes"]},
     }  # fmt: skip
@@ -140,11 +140,11 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
 
 def volume_state(curves: Curves, now: int) -> State:
     """Bytes that a device reads and sends, against its batch, both axes logarithmic."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at(curves, now, lambda y: show(y, "B")),
+        "now": value_at(curves, now, lambda y: show(y, "B")),
     }
     told = [f"{show(float(y[x == now][0]), 'B')} {name}" for name, (x, y) in curves.items()]
     return data, f"With {now} samples, of each device: {', '.join(told)}."
@@ -154,7 +154,7 @@ def measured_state(rows: list[tuple[str, str, float]]) -> State:
     """Files/s on a folder and on a store: (where, way, files/s)."""
     bars: dict[str, list[Any]] = {n: [] for n in ("row", "rate", "words", "way", "order")}
     for order, (where, way, rate) in enumerate(rows):
-        _append(
+        append(
             bars, row=f"{where}, {way}", rate=rate, words=format_plain(rate), way=way, order=order
         )
     if not rows:

@@ -5,7 +5,16 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, SI, WHOLE, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import (
+    HALO,
+    HATCH,
+    PERCENT,
+    SI,
+    WHOLE,
+    axis_of,
+    finished,
+    tooltip_of,
+)
 from lib_dlhpc.explore.io_bottleneck_charts import LINES
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#999999"
@@ -17,9 +26,9 @@ BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
 def limits_chart() -> dict[str, Any]:
     """Samples/s that each limit allows; the one that holds the run up is hatched."""
     x = alt.X("start:Q", title="samples a second").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr="format(datum.value, '~s')", values=RATES))
+    x = x.axis(axis_of(labelExpr="format(datum.value, '~s')", values=RATES))
     y = alt.Y("limit:N", title=None, sort=ORDER)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     bars = alt.Chart(alt.NamedData("bars"))
     spans = bars.encode(x=x, x2="rate:Q", y=y)
@@ -34,7 +43,7 @@ def limits_chart() -> dict[str, Any]:
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4,
         fontWeight="bold",
     ).encode(y=alt.value(0), text="words:N")  # fmt: skip
-    return _finished(
+    return finished(
         alt.layer(room, free, held, hatched, line, words, said),
         "How many samples a second does each limit allow?", 150, left=136, right=60, top=26,
         bottom=44, table={"bars": {"limit": "limit", "words": "samples/s"},
@@ -45,13 +54,13 @@ def limits_chart() -> dict[str, Any]:
 def reader_chart() -> dict[str, Any]:
     """Seconds of one reader for a sample, by what it does."""
     x = alt.X("seconds:Q", title="time of one reader for one sample").scale(nice=False, zero=True)
-    x = x.axis(_axis(labelExpr=SI.format("s"), tickCount=5))
+    x = x.axis(axis_of(labelExpr=SI.format("s"), tickCount=5))
     y = alt.Y("part:N", title=None, sort=None)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=170))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(room, bars.mark_bar(color=GREEN), words), "What does a reader do all day?", 120,
         left=100, right=60, top=12, bottom=44,
         table={"bars": {"part": "", "words": "time, share"}},
@@ -61,11 +70,11 @@ def reader_chart() -> dict[str, Any]:
 def cache_chart() -> dict[str, Any]:
     """Hit rate of one rule against the share of the data set that is cached."""
     x = alt.X("x:Q", title="share of the data set in the cache").scale(domain=[0, 1], nice=False)
-    x = x.axis(_axis(labelExpr=PERCENT, tickCount=5, grid=False))
+    x = x.axis(axis_of(labelExpr=PERCENT, tickCount=5, grid=False))
     y = alt.Y("y:Q", title="found in the cache").scale(domain=[0, 1.05], nice=False)
-    y = y.axis(_axis(labelExpr=PERCENT, tickCount=5))
+    y = y.axis(axis_of(labelExpr=PERCENT, tickCount=5))
     chart = alt.layer(*_lines(x, y, ("cached share", "found")), *_point(x, y))
-    return _finished(
+    return finished(
         chart, "How much does the rule find?", 220, left=64, right=100, top=14, bottom=44,
         table={"lines": {"line": "", "x": "share cached", "y": "share found"}},
     )  # fmt: skip
@@ -74,9 +83,9 @@ def cache_chart() -> dict[str, Any]:
 def rules_chart() -> dict[str, Any]:
     """Hit rate of each rule at one size of the cache."""
     x = alt.X("hit:Q", title="found in the cache").scale(domain=[0, 1.18], nice=False)
-    x = x.axis(_axis(labelExpr=PERCENT, values=[0, 0.25, 0.5, 0.75, 1]))
+    x = x.axis(axis_of(labelExpr=PERCENT, values=[0, 0.25, 0.5, 0.75, 1]))
     y = alt.Y("rule:N", title=None, sort=ORDER)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=190))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     plain = bars.transform_filter("!datum.chosen").mark_bar(color="#56b4e9")
     chosen = bars.transform_filter("datum.chosen").mark_bar(color=BLUE)
@@ -87,7 +96,7 @@ def rules_chart() -> dict[str, Any]:
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4,
         fontWeight="bold",
     ).encode(y=alt.value(0), text="words:N")  # fmt: skip
-    return _finished(
+    return finished(
         alt.layer(plain, chosen, line, words, said), "Which rule finds the most?", 170, left=178,
         right=24, top=26, bottom=44, table={"bars": {"rule": "dropped is", "words": "found"}},
     )  # fmt: skip
@@ -97,16 +106,16 @@ def efficiency_chart() -> dict[str, Any]:
     """What is left of each node against nodes, on FanStore and on the shared file system."""
     x = _nodes()
     y = alt.Y("y:Q", title="rate of a node over one that never waits")
-    y = y.scale(domain=[0, 1.1], nice=False).axis(_axis(labelExpr=PERCENT, tickCount=5))
+    y = y.scale(domain=[0, 1.1], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
     told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
     star = points.mark_point(shape="triangle-up", size=130, filled=False, strokeWidth=2.5, opacity=1,
-                             color="currentColor").encode(tooltip=_tooltip("words"))  # fmt: skip
+                             color="currentColor").encode(tooltip=tooltip_of("words"))  # fmt: skip
     names = ("never waiting", "shared file system", "FanStore")
     chart = alt.layer(marker, *_lines(x, y, names), star, told.encode(y=y, text="words:N"))
-    return _finished(
+    return finished(
         chart, "What is left of each node? (triangle: published, over 90 %)", 220, left=64, right=130,
         top=14, bottom=44,
         table={"lines": {"line": "", "x": "nodes", "y": "left"}, "published": {"words": ""}},
@@ -117,7 +126,7 @@ def capacity_chart() -> dict[str, Any]:
     """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
     x = _nodes()
     y = alt.Y("y:Q", title="data in each node").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     line = alt.Chart(alt.NamedData("line")).encode(x=x, y=y)
     drawn = line.mark_line(strokeWidth=2, color=BLUE, point={"size": 40, "color": BLUE})
@@ -128,7 +137,7 @@ def capacity_chart() -> dict[str, Any]:
     said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, fontWeight="bold", **HALO)
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
     chart = alt.layer(room, beyond, hatched, rule, drawn, said, *_point(x, y))
-    return _finished(
+    return finished(
         chart, "Does its part of the data fit into a node? (hatched: no)", 170, left=74, right=24,
         top=14, bottom=44,
         table={"line": {"x": "nodes", "y": "in each (B)"}, "wall": {"words": ""}},
@@ -138,14 +147,14 @@ def capacity_chart() -> dict[str, Any]:
 def volume_chart() -> dict[str, Any]:
     """Bytes read and sent against the batch of a device."""
     x = alt.X("x:Q", title="samples of each device in a step").scale(type="log", base=2, nice=False)
-    x = x.axis(_axis(labelExpr=WHOLE, tickCount=12, grid=False))
+    x = x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
     y = alt.Y("y:Q", title="moved by each device").scale(type="log", nice=False, padding=16)
-    y = y.axis(_axis(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
     told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     chart = alt.layer(marker, *_lines(x, y, ("read", "sent")), told.encode(y=y, text="words:N"))
-    return _finished(
+    return finished(
         chart, "What does a device read, and what does it send?", 190, left=74, right=70, top=14,
         bottom=44, table={"lines": {"line": "", "x": "batch", "y": "bytes"}},
     )  # fmt: skip
@@ -154,14 +163,14 @@ def volume_chart() -> dict[str, Any]:
 def measured_chart() -> dict[str, Any]:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
     x = alt.X("rate:Q", title="files a second, all ranks").scale(nice=False, zero=True)
-    x = x.axis(_axis(labelExpr="format(datum.value, '~s')", tickCount=5))
+    x = x.axis(axis_of(labelExpr="format(datum.value, '~s')", tickCount=5))
     y = alt.Y("row:N", title=None, sort=ORDER)
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=190))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     real = bars.transform_filter("datum.way == 'measured'").mark_bar(color=BLUE)
     told = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GREY)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(told, real, words), "The same loader, unmodified", 170, left=182, right=60,
         top=12, bottom=44, table={"bars": {"row": "", "words": "files/s"}},
     )  # fmt: skip
@@ -169,7 +178,7 @@ def measured_chart() -> dict[str, Any]:
 
 def _nodes() -> alt.X:
     x = alt.X("x:Q", title="nodes").scale(type="log", base=2, nice=False)
-    return x.axis(_axis(labelExpr=WHOLE, tickCount=12, grid=False))
+    return x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
 
 
 def _lines(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.charts import State, _append
+from lib_dlhpc.explore.charts import State, append
 from lib_dlhpc.spec.units import format_quantity
 
 # Okabe and Ito's colours; dash and symbol tell the lines apart without them.
@@ -91,7 +91,7 @@ def tuning_state(
     points: dict[str, list[Any]] = {n: [] for n in ("line", "x", "y", "low")}
     for name, rows in rates.items():
         for rate, mean, low in rows:
-            _append(points, line=name, x=rate, y=max(1 - mean, LOWEST), low=max(1 - low, LOWEST))
+            append(points, line=name, x=rate, y=max(1 - mean, LOWEST), low=max(1 - low, LOWEST))
     best = [(name, rate, max(y for x, y, _ in rates[name] if x == rate))
             for name, rate in chosen.items() if name in rates]  # fmt: skip
     marks = {"x": [rate for _, rate, _ in best], "y": [max(1 - y, LOWEST) for *_, y in best],
@@ -117,8 +117,8 @@ def runs_state(curves: Sequence[Curve], epochs: float, target: tuple[float, str]
     shown = [(str(i + 1), curve) for i, curve in enumerate(curves) if curve.epochs]
     for number, curve in shown:
         for x, y in zip(curve.epochs, curve.accuracy, strict=True):
-            _append(lines, line=number, x=x, y=y)
-        _append(
+            append(lines, line=number, x=x, y=y)
+        append(
             ends, line=number, words=f"{number}: {curve.name}", x=epochs, place=curve.accuracy[-1]
         )
     ends["place"] = _spread(ends["place"], 1.0)
@@ -139,7 +139,7 @@ def arrival_state(
     size = np.geomspace(points[0].x, points[-1].x, 65)
     measured: dict[str, list[Any]] = {n: [] for n in ("x", "y", "low", "high", "words")}
     for p in points:
-        _append(measured, x=p.x, y=p.y, low=max(p.y - p.deviation, 1.0), high=p.y + p.deviation,
+        append(measured, x=p.x, y=p.y, low=max(p.y - p.deviation, 1.0), high=p.y + p.deviation,
                 words=f"batch {p.x:,.0f}: {p.y:.3g} steps")  # fmt: skip
     ideal = points[0].y * points[0].x / size
     kept = ideal > 0.5 * fewest
@@ -182,7 +182,7 @@ def _points(series: Mapping[str, Sequence[Point]]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {n: [] for n in names}
     for name, points in series.items():
         for p in points:
-            _append(columns, line=name, x=p.x, y=p.y, low=max(p.y - p.deviation, LOWEST),
+            append(columns, line=name, x=p.x, y=p.y, low=max(p.y - p.deviation, LOWEST),
                     high=min(p.y + p.deviation, 1.0), words=p.words)  # fmt: skip
     return columns
 

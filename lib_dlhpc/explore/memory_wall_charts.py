@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.charts import State, _append
-from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
+from lib_dlhpc.explore.charts import State, append
+from lib_dlhpc.explore.data_parallel_charts import Curves, line_columns, value_at
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -33,7 +33,7 @@ WIDE, HIGH = 620.0, 300.0  # px of the drawing of ways, nearly
 
 def course_state(found: MemoryTimeline, capacity: float) -> State:
     """What a device holds against time, with the wall and the peak."""
-    kept = _thinned(found.bytes)
+    kept = thinned(found.bytes)
     at = int(np.argmax(found.bytes))
     times, held = [*found.time[kept].tolist(), found.end], [*found.bytes[kept].tolist(), 0.0]
     held[-1] = held[-2]
@@ -61,7 +61,7 @@ def course_state(found: MemoryTimeline, capacity: float) -> State:
     )
 
 
-def _thinned(values: NDArray[Any]) -> NDArray[Any]:
+def thinned(values: NDArray[Any]) -> NDArray[Any]:
     """Return which points to draw: of each few neighbors the highest."""
     each = max(1, -(-len(values) // POINTS))
     starts = range(0, len(values), each)
@@ -80,7 +80,7 @@ def ways_state(
     for k, (name, kind, size, took) in enumerate(ways):
         fits = size <= capacity
         told = f"{name}: {show(size, 'B')}, {show(took, 's')}. {words.get(name, '')}".strip()
-        _append(points, name=name, kind=kind, memory=size, seconds=took, told=told, fits=fits,
+        append(points, name=name, kind=kind, memory=size, seconds=took, told=told, fits=fits,
                 label=name if fits else f"({name})", dy=shifts[k], side=sides[k],
                 dx=-9 if sides[k] == "right" else 9)  # fmt: skip
     data: dict[str, dict[str, Any]] = {
@@ -137,7 +137,7 @@ def link_state(
     curves: Curves, now: int, required: float, there: Sequence[tuple[str, float]]
 ) -> State:
     """Time of a step (s) against bandwidth (B/s), out of core and in; there: what links have."""
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     moving = {name: curves[name] for name in ("fetched ahead", "page by page")}
     lowest = min(float(y.min()) for _, y in curves.values())
     first, last = (float(v) for v in next(iter(curves.values()))[0][[0, -1]])
@@ -146,7 +146,7 @@ def link_state(
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at(moving, now, lambda y: show(y, "s")),
+        "now": value_at(moving, now, lambda y: show(y, "s")),
         "room": {"y": [lowest / 8]},
         "required": {"x": [required] * inside, "words": [f"needed: {show(required, 'B/s')}"] * inside,
                      "side": ["right" if late else "left"] * inside, "shift": [-6 if late else 6] * inside},

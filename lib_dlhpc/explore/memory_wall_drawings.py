@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, SI, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, HATCH, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.memory_wall_charts import HIGH, KINDS, LINES
 
 BLUE, ORANGE, RED = "#0072b2", "#e69f00", "#d55e00"
@@ -17,9 +17,9 @@ RATES = [10.0**k for k in range(7, 14)]
 def course_chart() -> dict[str, Any]:
     """Memory against time within a step: what is always there, what comes and goes, the wall."""
     x = alt.X("time:Q", title="time in a step").scale(nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("s"), grid=False))
+    x = x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
     y = alt.Y("bytes:Q", title="memory").scale(nice=False, zero=True)
-    y = y.axis(_axis(labelExpr=SI.format("B"), tickCount=5))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=5))
     held = alt.Chart(alt.NamedData("held")).encode(x=x)
     moving = held.mark_area(interpolate="step-after", color=ORANGE, line=False)
     moving = moving.encode(y=y, y2="fixed:Q")
@@ -39,7 +39,7 @@ def course_chart() -> dict[str, Any]:
     words = peak.mark_text(
         fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-9, **HALO
     ).encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(room, beyond, moving, fixed, edges, names, rule, said, point, words),
         "Memory in the course of a step (dark: always there; light: comes and goes)",
         210, left=74, right=24, top=24, bottom=44,
@@ -50,9 +50,9 @@ def course_chart() -> dict[str, Any]:
 def ways_chart() -> dict[str, Any]:
     """Time of a step against memory of a GPU, a point for each way, and the wall."""
     x = alt.X("memory:Q", title="memory of a GPU at the peak").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True, grid=False))
+    x = x.axis(axis_of(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True, grid=False))
     y = alt.Y("seconds:Q", title="time of one step").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0)
     room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     names = list(KINDS)
@@ -68,7 +68,7 @@ def ways_chart() -> dict[str, Any]:
     )
     ways = alt.Chart(alt.NamedData("ways")).encode(x=x, y=y)
     points = ways.mark_point(filled=True, size=110, opacity=1).encode(
-        color=colour, shape=shape, tooltip=_tooltip("told")
+        color=colour, shape=shape, tooltip=tooltip_of("told")
     )
     words = ways.mark_text(
         align=alt.expr("datum.side"), dx=alt.expr("datum.dx"), dy=alt.expr("datum.dy"),
@@ -80,7 +80,7 @@ def ways_chart() -> dict[str, Any]:
     rule = wall.mark_rule(strokeWidth=2.5, color=RED)
     said = wall.mark_text(align="right", baseline="top", dx=-6, dy=4, fontWeight="bold", **HALO)
     said = said.encode(y=alt.value(0), text="words:N")
-    return _finished(
+    return finished(
         alt.layer(room, beyond, hatched, rule, said, points, words),
         "What each way costs (in brackets, hatched: does not fit)", int(HIGH), left=74, right=24, top=66,
         bottom=44,
@@ -91,9 +91,9 @@ def ways_chart() -> dict[str, Any]:
 def link_chart() -> dict[str, Any]:
     """Time of a step against the bandwidth of the way out."""
     x = alt.X("x:Q", title="bandwidth of the way out, each direction").scale(type="log", nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("B/s"), values=RATES, grid=False))
+    x = x.axis(axis_of(labelExpr=SI.format("B/s"), values=RATES, grid=False))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=14)
-    y = y.axis(_axis(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
     names = list(LINES)
     colour = alt.Color("line:N", legend=None).scale(
         domain=names, range=[LINES[n][0] for n in names]
@@ -124,7 +124,7 @@ def link_chart() -> dict[str, Any]:
     chart = alt.layer(
         room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, told
     )
-    return _finished(
+    return finished(
         chart, "How fast must the way out be?", 240, left=74, right=110, top=24, bottom=44,
         table={"lines": {"line": "way", "x": "bandwidth (B/s)", "y": "step (s)"},
                "required": {"words": ""}},

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.charts import State, _append
-from lib_dlhpc.explore.data_parallel_charts import Curves, _at, _lines
+from lib_dlhpc.explore.charts import State, append
+from lib_dlhpc.explore.data_parallel_charts import Curves, line_columns, value_at
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -62,13 +62,13 @@ def parts_state(
         zip(sizes, holds, strict=True)
     ):
         left = number + 0.14
-        _append(names, x=left + 0.36, words=name, size=f"{height:,} × {across:,}")
+        append(names, x=left + 0.36, words=name, size=f"{height:,} × {across:,}")
         extent = (height, across)[axis]
         for rank, (start, stop) in enumerate(ranges or [(0, extent)]):
             a, b = start / extent, stop / extent
             mine = rank == 0
             word = str(rank) if ranges and ranks > 1 else "all"
-            _append(
+            append(
                 parts, left=left + 0.72 * a * axis, right=left + 0.72 * (b if axis else 1),
                 top=0.0 if axis else a, bottom=1.0 if axis else b, rank=word, mine=mine, words=word,
                 ink="#ffffff" if mine else "currentColor", flat=not axis,
@@ -126,7 +126,7 @@ def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[
                 continue
             size = max(prod(layer.input_shape), prod(layer.output_shape)) * BYTES
             sent = 0 if word == "cut" else size
-            _append(
+            append(
                 columns, x=float(gap), line=line, words=f"{arrow} {word}", size=sent,
                 said=f"{way} {word}{', ' + show(sent, 'B') if sent else ', which is free'}",
                 before="XAYBZ"[gap - 1], after="XAYBZ"[gap],
@@ -137,13 +137,13 @@ def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[
 def products_state(gpus: Floats, lines: Mapping[str, Floats], now: int) -> State:
     """Seconds of both products over GPUs: on this machine, in a node large enough, and ideally."""
     curves = {name: (gpus, y) for name, y in lines.items()}
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     here = lines["this machine"]
     best = int(gpus[int(np.argmin(here))])
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at({"now:": curves["this machine"]}, now, lambda y: show(y, "s")),
+        "now": value_at({"now:": curves["this machine"]}, now, lambda y: show(y, "s")),
     }
     return data, (
         f"{now} GPUs take {show(float(here[gpus == now][0]), 's')}; on this machine {best} are the fastest,"
@@ -155,12 +155,12 @@ def bytes_state(gpus: Floats, lines: Mapping[str, Floats], now: int, split: str)
     """Bytes that a GPU sends in a step over GPUs, for each way to split."""
     several = gpus > 1
     curves = {_plain(name): (gpus[several], y[several]) for name, y in lines.items()}
-    columns, ends = _lines(curves)
+    columns, ends = line_columns(curves)
     marked = {"now:": curves[_plain(split)]}
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
-        "now": _at(marked, now, lambda y: show(y, "B")),
+        "now": value_at(marked, now, lambda y: show(y, "B")),
     }
     if now == 1:
         return data, "One GPU has nobody to send to."
@@ -177,11 +177,11 @@ def kept_state(
     tops: dict[str, list[Any]] = {n: [] for n in ("rank", "y", "words")}
     for rank, (fixed, own, many) in enumerate(zip(rest, kept, microbatches, strict=True)):
         for term, start, stop in zip(MEMORY, (0.0, fixed), (fixed, fixed + own), strict=True):
-            _append(bars, rank=rank, term=term, start=start, stop=stop, size=show(stop - start, "B"),
+            append(bars, rank=rank, term=term, start=start, stop=stop, size=show(stop - start, "B"),
                     told=f"rank {rank}, {term}: {show(stop - start, 'B')}")  # fmt: skip
         if fixed + own > capacity:
-            _append(over, rank=rank, start=capacity, stop=fixed + own)
-        _append(tops, rank=rank, y=fixed + own, words=f"{many:.3g}")
+            append(over, rank=rank, start=capacity, stop=fixed + own)
+        append(tops, rank=rank, y=fixed + own, words=f"{many:.3g}")
     largest = max(a + b for a, b in zip(rest, kept, strict=True))
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
@@ -200,7 +200,7 @@ def kept_state(
 def bubble_state(lines: Curves, now: int, simulated: float) -> State:
     """The bubble over the work for each schedule over microbatches, and what was simulated."""
     there = {_plain(name): curve for name, curve in lines.items() if len(curve[0])}
-    columns, ends = _lines(there)
+    columns, ends = line_columns(there)
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
@@ -229,11 +229,11 @@ def stages_state(forward: Floats, backward: Floats, sends: Floats, layers: Seque
         edges = np.append(0.0, np.cumsum([forward[stage], backward[stage], sends[stage]]))
         for term, start, stop in zip(STAGE, edges[:-1], edges[1:], strict=True):
             if stop > start:
-                _append(bars, stage=f"stage {stage}", term=term, start=start, stop=stop,
+                append(bars, stage=f"stage {stage}", term=term, start=start, stop=stop,
                         seconds=stop - start, layers=words,
                         told=f"stage {stage} ({words}), {term}: {show(float(stop - start), 's')}")  # fmt: skip
         if stage == slow:
-            _append(notes, stage=f"stage {stage}", stop=edges[-1], words="sets the pace")
+            append(notes, stage=f"stage {stage}", stop=edges[-1], words="sets the pace")
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "notes": notes,

@@ -19,7 +19,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
-from lib_dlhpc.simulation.pipeline import play_pipeline
+from lib_dlhpc.simulation.pipeline import simulate_pipeline
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
@@ -83,7 +83,7 @@ def where_to_cut() -> ipywidgets.Box:
         setting = Cut(**{name: control.value for name, control in controls.items()})
         found = stages(setting)
         times.update(*stages_view(setting))
-        places.update(*cuts_state(every_cut(setting), found.ends[:-1], _names(setting)))
+        places.update(*cuts_state(every_cut(setting), found.ends[:-1], layer_names(setting)))
         drawn = gantt_state(played(setting))
         picture.update(drawn["data"], gantt_words(setting), drawn["signals"])
         verdict.value = f'<p class="dlhpc-verdict">{cut_words(setting)}</p>'
@@ -185,7 +185,8 @@ def every_cut(setting: Cut) -> tuple[NDArray[np.int64], Floats]:
     return places, _alive(setting)[places]
 
 
-def _names(setting: Cut) -> list[str]:
+def layer_names(setting: Cut) -> list[str]:
+    """Return the names of the layers of the setting's network."""
     return [layer.name for layer in experiment(setting).model.layers]
 
 
@@ -194,7 +195,7 @@ def played(setting: Cut) -> Timeline:
     """Return all microbatches, simulated."""
     e, found = experiment(setting), stages(setting)
     streams = PIPELINES["1f1b"](setting.stages, setting.microbatches)
-    return play_pipeline(
+    return simulate_pipeline(
         streams, e.machine, setting.stages, 1, found.forward, found.backward, found.sends
     )
 
@@ -226,7 +227,7 @@ def unevenness(setting: Cut) -> float:
 
 def stages_view(setting: Cut) -> State:
     """Return the columns of the chart "stage_times"."""
-    found, names = stages(setting), _names(setting)
+    found, names = stages(setting), layer_names(setting)
     starts = (0, *found.ends[:-1])
     words = [
         names[a] if b - a == 1 else f"{names[a]} to {names[b - 1]}"

@@ -5,7 +5,16 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, SI, WHOLE, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import (
+    HALO,
+    HATCH,
+    PERCENT,
+    SI,
+    WHOLE,
+    axis_of,
+    finished,
+    tooltip_of,
+)
 from lib_dlhpc.explore.model_parallel_charts import LINES, MEMORY, STAGE
 
 BLUE, PALE, ORANGE = "#0072b2", "#56b4e9", "#d55e00"
@@ -21,7 +30,7 @@ def parts_chart() -> dict[str, Any]:
     left = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     top = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     own = alt.Chart(alt.NamedData("parts")).encode(x=left, x2="right:Q", y=top, y2="bottom:Q")
-    told = _tooltip("told")
+    told = tooltip_of("told")
     others = own.transform_filter("!datum.mine")
     pale = others.mark_rect(color=PALE, opacity=0.22, stroke="currentColor", strokeWidth=0.6)
     mine = own.transform_filter("datum.mine")
@@ -47,10 +56,10 @@ def parts_chart() -> dict[str, Any]:
     sent = alt.Chart(alt.NamedData("messages")).encode(x=alt.X("x:Q"))
     below = alt.value(alt.expr(f"{HIGH} + 16 + 16 * datum.line"))
     said = sent.mark_text(baseline="middle", fontSize=11).encode(
-        y=below, text="words:N", tooltip=_tooltip("said")
+        y=below, text="words:N", tooltip=tooltip_of("said")
     )
     chart = alt.layer(pale.encode(tooltip=told), strong, words, named, size, said)
-    return _finished(
+    return finished(
         chart, "Who has what of X A = Y, Y B = Z (dark: GPU 0; below: what is sent, → forward, ← backward)",
         HIGH, left=12, top=36, right=12, bottom=58,
         table={"messages": {"before": "between", "after": "and", "said": "message", "size": "bytes"},
@@ -62,9 +71,9 @@ def time_chart() -> dict[str, Any]:
     """Time of both products against GPUs."""
     x = _by_two("GPUs that share each product")
     y = alt.Y("y:Q", title="both products").scale(type="log", nice=False, padding=12)
-    y = y.axis(_axis(labelExpr=SI.format("s"), values=DECADES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("s"), values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_MACHINE), *_told(x, y))
-    return _finished(
+    return finished(
         chart, "How long do the products take?", 190, left=74, right=130, top=14, bottom=44,
         table={"lines": {"line": "GPUs", "x": "how many", "y": "time (s)"}},
     )  # fmt: skip
@@ -74,9 +83,9 @@ def bytes_chart() -> dict[str, Any]:
     """What a GPU sends against GPUs, for each way to split."""
     x = _by_two("GPUs that share each product")
     y = alt.Y("y:Q", title="sent by a GPU").scale(type="log", nice=False, padding=12)
-    y = y.axis(_axis(labelExpr=SI.format("B"), values=DECADES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_SPLIT), *_told(x, y))
-    return _finished(
+    return finished(
         chart, "How much does each GPU send?", 160, left=74, right=130, top=14, bottom=44,
         table={"lines": {"line": "split", "x": "GPUs", "y": "bytes"}},
     )  # fmt: skip
@@ -84,9 +93,9 @@ def bytes_chart() -> dict[str, Any]:
 
 def kept_chart() -> dict[str, Any]:
     """Memory of each rank of a pipeline, with how many microbatches it keeps."""
-    x = alt.X("rank:O", title="rank of the pipeline", axis=_axis(labelAngle=0, ticks=False))
+    x = alt.X("rank:O", title="rank of the pipeline", axis=axis_of(labelAngle=0, ticks=False))
     y = alt.Y("start:Q", title="memory").scale(nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("B"), tickCount=4))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=4))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", labelLimit=0,
@@ -96,7 +105,7 @@ def kept_chart() -> dict[str, Any]:
         domain=list(MEMORY), range=list(MEMORY.values())
     )
     bars = alt.Chart(alt.NamedData("bars")).mark_bar().encode(
-        x=x, y=y, y2="stop:Q", color=colour, tooltip=_tooltip("told")
+        x=x, y=y, y2="stop:Q", color=colour, tooltip=tooltip_of("told")
     )  # fmt: skip
     over = alt.Chart(alt.NamedData("over")).mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     over = over.encode(x=x, y=y, y2="stop:Q")
@@ -106,7 +115,7 @@ def kept_chart() -> dict[str, Any]:
     rule = level.mark_rule(strokeDash=[6, 3], strokeWidth=1.5)
     said = level.mark_text(align="right", baseline="bottom", dx=-4, dy=-3, **HALO)
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
-    return _finished(
+    return finished(
         alt.layer(room, bars, over, rule, said, tops),
         "What each GPU holds (above the bars: microbatches kept at once)", 150,
         left=74, right=24, top=46, bottom=44,
@@ -119,9 +128,9 @@ def bubble_chart() -> dict[str, Any]:
     """The bubble over the work against microbatches, for each schedule."""
     x = _by_two("microbatches")
     y = alt.Y("y:Q", title="bubble over work").scale(type="log", nice=False, padding=14)
-    y = y.axis(_axis(labelExpr=PERCENT, values=DECADES, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=PERCENT, values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_SCHEDULE), *_told(x, y, "diamond"))
-    return _finished(
+    return finished(
         chart, "How large is the bubble? (lines: predicted, diamond: simulated)", 170,
         left=64, right=150, top=14, bottom=44,
         table={"lines": {"line": "schedule", "x": "microbatches", "y": "bubble over work"}},
@@ -131,8 +140,8 @@ def bubble_chart() -> dict[str, Any]:
 def stages_chart() -> dict[str, Any]:
     """Time of each stage for a microbatch, and of its message."""
     x = alt.X("start:Q", title="time of a microbatch").scale(nice=False, zero=True)
-    x = x.axis(_axis(labelExpr=SI.format("s"), grid=False))
-    y = alt.Y("stage:N", title=None, sort=None, axis=_axis(grid=False, ticks=False, domain=False))
+    x = x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
+    y = alt.Y("stage:N", title=None, sort=None, axis=axis_of(grid=False, ticks=False, domain=False))
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", labelLimit=0,
         symbolType="square",
@@ -142,7 +151,7 @@ def stages_chart() -> dict[str, Any]:
     )
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y)
-    drawn = bars.mark_bar().encode(color=colour, tooltip=_tooltip("told"))
+    drawn = bars.mark_bar().encode(color=colour, tooltip=tooltip_of("told"))
     hatched = bars.transform_filter("datum.term == 'message on'")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     notes = alt.Chart(alt.NamedData("notes")).mark_text(
@@ -152,7 +161,7 @@ def stages_chart() -> dict[str, Any]:
     mean = alt.Chart(alt.NamedData("mean")).encode(x=alt.X("x:Q"))
     rule = mean.mark_rule(strokeDash=[2, 3], strokeWidth=1.5)
     said = mean.mark_text(baseline="bottom", dy=-3, **HALO).encode(y=alt.value(0), text="words:N")
-    return _finished(
+    return finished(
         alt.layer(room, drawn, hatched, rule, said, notes),
         "How long does each stage take?", 190, left=74, right=24, top=58, bottom=44,
         table={"bars": {"stage": "stage", "layers": "layers", "term": "", "seconds": "time (s)"}},
@@ -162,22 +171,22 @@ def stages_chart() -> dict[str, Any]:
 def cuts_chart() -> dict[str, Any]:
     """What a cut at each possible place would send."""
     x = alt.X("x:Q", title="layers before the cut").scale(nice=False)
-    x = x.axis(_axis(labelExpr=WHOLE, grid=False))
+    x = x.axis(axis_of(labelExpr=WHOLE, grid=False))
     y = alt.Y("y:Q", title="sent a microbatch").scale(nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("B"), tickCount=4))
+    y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=4))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=x, y=y)
     places = alt.Chart(alt.NamedData("places"))
     stems = places.mark_rule(strokeWidth=1, opacity=0.5, color=BLUE).encode(
         x=x, y=alt.Y("floor:Q"), y2="y:Q"
     )
     heads = places.mark_point(filled=True, size=28, opacity=1, color=BLUE)
-    heads = heads.encode(x=x, y=y, tooltip=_tooltip("words"))
+    heads = heads.encode(x=x, y=y, tooltip=tooltip_of("words"))
     cuts = alt.Chart(alt.NamedData("cuts")).encode(x=x, y=y)
     marks = cuts.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
     said = cuts.mark_text(baseline="bottom", dy=-9, fontWeight="bold", **HALO).encode(
         text="words:N"
     )
-    return _finished(
+    return finished(
         alt.layer(room, stems, heads, marks, said),
         "What would a cut send? (diamonds: where it is cut)", 150, left=74, right=24, top=14,
         bottom=44, table={"places": {"x": "layers before", "words": "cut", "y": "bytes"}},
@@ -186,7 +195,7 @@ def cuts_chart() -> dict[str, Any]:
 
 def _by_two(title: str) -> alt.X:
     x = alt.X("x:Q", title=title).scale(type="log", base=2, nice=False, padding=10)
-    return x.axis(_axis(labelExpr=WHOLE, tickCount=8, grid=False))
+    return x.axis(axis_of(labelExpr=WHOLE, tickCount=8, grid=False))
 
 
 def _curves(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.allreduce_charts import name_of
-from lib_dlhpc.explore.charts import State, _append, chart
+from lib_dlhpc.explore.charts import State, append, chart
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.network import NetworkError, available
@@ -102,9 +102,9 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
             curves["predicted"] = foretold_by(name, RANKS, fine, found.messages)
         for way, curve in curves.items():
             for size, seconds in zip(fine, curve, strict=True):
-                _append(lines, algorithm=name, way=way, size=size, seconds=seconds)
+                append(lines, algorithm=name, way=way, size=size, seconds=seconds)
     for row in found.rows if found else ():
-        _append(points, algorithm=row.algorithm, name=name_of(row.algorithm), size=row.size,
+        append(points, algorithm=row.algorithm, name=name_of(row.algorithm), size=row.size,
                 seconds=row.measured, told=format_quantity(row.measured, "s"),
                 foretold=format_quantity(row.predicted, "s"), error=_percent(row.error))  # fmt: skip
     data = {"lines": lines, "points": points}

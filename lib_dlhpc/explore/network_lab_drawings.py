@@ -7,7 +7,7 @@ import altair as alt
 
 from lib_dlhpc.explore.allreduce_charts import LINES
 from lib_dlhpc.explore.allreduce_drawings import FIRST_DIGIT, SECONDS
-from lib_dlhpc.explore.drawings import SI, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import SI, axis_of, finished, tooltip_of
 from lib_dlhpc.launch.network.crossover import ALGORITHMS
 
 BYTES = f"indexof([1, 2, 5], {FIRST_DIGIT}) >= 0 ? {SI.format('B')} : ''"
@@ -19,9 +19,9 @@ def slow_network_chart() -> dict[str, Any]:
     x = alt.X("size:Q", title="message, the buffer of each rank").scale(
         type="log", nice=False, padding=10
     )
-    x = x.axis(_axis(labelExpr=BYTES, tickCount=6, grid=False))
+    x = x.axis(axis_of(labelExpr=BYTES, tickCount=6, grid=False))
     y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False, padding=6)
-    y = y.axis(_axis(labelExpr=SECONDS, tickCount=6))
+    y = y.axis(axis_of(labelExpr=SECONDS, tickCount=6))
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-28, direction="horizontal",
         columnPadding=16, symbolSize=110, symbolOpacity=1, labelExpr=NAMES,
@@ -39,9 +39,9 @@ def slow_network_chart() -> dict[str, Any]:
     textbook = textbook.mark_line(strokeWidth=1.5, strokeDash=[2, 3])
     points = alt.Chart(alt.NamedData("points")).mark_point(filled=True, size=110, opacity=1)
     points = points.encode(
-        x=x, y=y, color=colour, shape=shape, tooltip=_tooltip("name", "told", "foretold", "error")
+        x=x, y=y, color=colour, shape=shape, tooltip=tooltip_of("name", "told", "foretold", "error")
     )
-    return _finished(
+    return finished(
         alt.layer(textbook, predicted, points),
         "Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)",
         300, left=74, top=56, bottom=44,

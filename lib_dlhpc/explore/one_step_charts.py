@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, _append
+from lib_dlhpc.explore.charts import LIGHT_INK, PARTS, State, append
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -25,7 +25,7 @@ def roofline_state(
     points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "told", "batch")}
     for each, many in zip(path, batches, strict=True):
         told = f"batch {many:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
-        _append(points, x=each.intensity, y=each.rate, told=told, batch=many)
+        append(points, x=each.intensity, y=each.rate, told=told, batch=many)
     lowest = min(each.rate for each in path)
     data: dict[str, dict[str, Any]] = {
         "roof": {"x": [x for x, _ in slope], "y": [y for _, y in slope]},
@@ -55,11 +55,11 @@ def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
         for part, seconds in passes.items():
             if seconds > 0:
                 told = f"{name}, {part}: {show(seconds, 's')}, {seconds / whole:.1%}"
-                _append(parts, row=name, order=order, part=part, start=start, stop=start + seconds,
+                append(parts, row=name, order=order, part=part, start=start, stop=start + seconds,
                         told=told, ink="#ffffff" if part in LIGHT_INK else "#000000")  # fmt: skip
                 start += seconds
         words = f"{start / whole:.0%}{', ' + bound if bound else ''}"
-        _append(ends, row=name, order=order, stop=start, words=words)
+        append(ends, row=name, order=order, stop=start, words=words)
     longest = max(range(len(rows)), key=lambda k: ends["stop"][k])
     longest_words = f"{rows[longest][0]} takes most, {ends['words'][longest]}"
     return {"parts": parts, "ends": ends}, f"{show(whole, 's')} in all; {longest_words}."
@@ -71,9 +71,9 @@ def batch_state(
     """Time of a step against the batch, and what it would be in proportion to the samples."""
     lines: dict[str, list[Any]] = {n: [] for n in ("line", "x", "y")}
     for x, y in zip(batches, seconds, strict=True):
-        _append(lines, line="a step", x=x, y=y)
+        append(lines, line="a step", x=x, y=y)
     for x in (batches[0], batches[-1]):
-        _append(lines, line="in proportion", x=x, y=seconds[-1] * x / batches[-1])
+        append(lines, line="in proportion", x=x, y=seconds[-1] * x / batches[-1])
     at = list(batches).index(now)
     took, one = seconds[at], seconds[-1] / batches[-1]
     beyond = sorted(walls)
@@ -111,7 +111,7 @@ def measured_state(
     points: dict[str, list[Any]] = {n: [] for n in ("kind", "x", "y", "told")}
     for kind, pairs in raw.items():
         for x, y in pairs:
-            _append(
+            append(
                 points,
                 kind=kind,
                 x=x,

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, SI, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, HATCH, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.one_step_charts import PASSES
 
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
@@ -21,9 +21,9 @@ KINDS = {"products": (BLUE, "circle"), "messages": (BLUE, "circle"), "sums": (BL
 def roofline_chart() -> dict[str, Any]:
     """FLOP/s against FLOP a byte, both logarithmic: the roof, a layer at every batch, where it stands."""
     x = alt.X("x:Q", title="arithmetic intensity (FLOP a byte)").scale(type="log", nice=False)
-    x = x.axis(_axis(values=DECADES, grid=False, labelExpr="format(datum.value, ',~r')"))
+    x = x.axis(axis_of(values=DECADES, grid=False, labelExpr="format(datum.value, ',~r')"))
     y = alt.Y("y:Q", title="rate").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("FLOP/s"), values=DECADES))
+    y = y.axis(axis_of(labelExpr=SI.format("FLOP/s"), values=DECADES))
     room = _room(x, y)
     roof = alt.Chart(alt.NamedData("roof")).mark_line(strokeWidth=3, color="currentColor")
     reached = alt.Chart(alt.NamedData("reached")).encode(x=x, y=y)
@@ -39,9 +39,9 @@ def roofline_chart() -> dict[str, Any]:
     gap = now.mark_rule(strokeDash=[2, 3], color=RED, strokeWidth=1.5).encode(y2="roof:Q")
     here = now.mark_point(shape="diamond", filled=True, size=150, opacity=1, color=RED)
     words = _corner(now, low=True)
-    return _finished(
+    return finished(
         alt.layer(
-            room, roof.encode(x=x, y=y), rule, gap, line, dots.encode(tooltip=_tooltip("told")), named,
+            room, roof.encode(x=x, y=y), rule, gap, line, dots.encode(tooltip=tooltip_of("told")), named,
             large, here, words,
         ),
         "The roof of the device, and a layer at batches 1 to 4,096", 280, left=84, right=24, top=20,
@@ -54,9 +54,9 @@ def roofline_chart() -> dict[str, Any]:
 def layers_chart() -> dict[str, Any]:
     """Stacked bars of the passes of each layer, with what bounds it in words."""
     x = alt.X("start:Q", title="time of one step").scale(domainMin=0, nice=False)
-    x = x.axis(_axis(labelExpr=SI.format("s"), tickCount=4))
+    x = x.axis(axis_of(labelExpr=SI.format("s"), tickCount=4))
     y = alt.Y("row:N", title=None, sort=alt.EncodingSortField("order", "min"))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False, labelLimit=120))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=120))
     legend = alt.Legend(
         title=None, orient="none", legendX=-110, legendY=-46, direction="horizontal", columns=4,
         symbolType="square", columnPadding=12, labelLimit=0, clipHeight=16,
@@ -65,10 +65,10 @@ def layers_chart() -> dict[str, Any]:
         domain=list(PASSES), range=list(PASSES.values())
     )
     bars = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y, color=colour)
-    drawn = bars.mark_bar(stroke="#777777", strokeWidth=0.5).encode(tooltip=_tooltip("told"))
+    drawn = bars.mark_bar(stroke="#777777", strokeWidth=0.5).encode(tooltip=tooltip_of("told"))
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y, x=alt.X("stop:Q", title="time of one step"))
     words = ends.mark_text(align="left", dx=6, fontSize=11, **HALO).encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(drawn, words), "Where the time of one step goes, and what bounds it", 270, left=122,
         right=130, top=54, bottom=44,
         table={"ends": {"row": "", "words": "share, and what bounds it"},
@@ -79,9 +79,9 @@ def layers_chart() -> dict[str, Any]:
 def batch_chart() -> dict[str, Any]:
     """Time of a step against the batch, beside what it would be in proportion."""
     x = alt.X("x:Q", title="batch (samples)").scale(type="log", base=2, nice=False)
-    x = x.axis(_axis(labelExpr="format(datum.value, ',d')", grid=False))
+    x = x.axis(axis_of(labelExpr="format(datum.value, ',d')", grid=False))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
+    y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
     legend = alt.Legend(
         title=None, orient="none", legendX=0, legendY=-28, direction="horizontal", columns=2,
@@ -106,7 +106,7 @@ def batch_chart() -> dict[str, Any]:
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     here = now.mark_point(shape="diamond", filled=True, size=120, opacity=1, color=RED)
     words = _corner(now, low=False)
-    return _finished(
+    return finished(
         alt.layer(room, beyond, hatched, edge, said, lines, here, words),
         "How a step grows with its batch", 200, left=74, right=24, top=36, bottom=44,
         table={"lines": {"line": "", "x": "batch", "y": "time (s)"}, "now": {"words": "now"}},
@@ -122,16 +122,16 @@ def measured_chart(
         type="log", base=2 if binary else 10, nice=False, padding=6
     )
     shown = "format(datum.value, ',d')" if binary else SI.format(x_unit)
-    x = x.axis(_axis(labelExpr=shown, grid=False, values=POWERS if binary else DECADES))
+    x = x.axis(axis_of(labelExpr=shown, grid=False, values=POWERS if binary else DECADES))
     y = alt.Y("y:Q", title=y_title).scale(type="log", nice=False)
-    y = y.axis(_axis(labelExpr=SI.format(y_unit), values=DECADES))
+    y = y.axis(axis_of(labelExpr=SI.format(y_unit), values=DECADES))
     fit = alt.Chart(alt.NamedData("fit")).encode(x=x)
     band = fit.mark_area(opacity=0.2, color=GREEN).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = fit.mark_line(strokeWidth=2.5, color=GREEN).encode(y=y)
     names = list(KINDS)
     points = alt.Chart(alt.NamedData("points")).mark_point(size=44, opacity=0.7, strokeWidth=1.5)
     points = points.encode(
-        x=x, y=y, tooltip=_tooltip("told"),
+        x=x, y=y, tooltip=tooltip_of("told"),
         color=alt.Color("kind:N", legend=None).scale(domain=names, range=[KINDS[n][0] for n in names]),
         shape=alt.Shape("kind:N", legend=None).scale(domain=names, range=[KINDS[n][1] for n in names]),
     )  # fmt: skip
@@ -145,7 +145,7 @@ def measured_chart(
     here = now.mark_point(shape="diamond", filled=True, size=110, opacity=1, color=RED).encode(y=y)
     words = _corner(now, low=y_unit != "s")  # rates rise and stay, times stay and rise
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
-    return _finished(
+    return finished(
         alt.layer(room, marker, band, line, rule, points, other, here, words), title, 190, left=84,
         right=24, top=14, bottom=44,
         table={"now": {"words": "at the slider"}, "step": {"words": ""}},

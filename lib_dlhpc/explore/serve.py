@@ -98,7 +98,7 @@ def serve(
                 webbrowser.open(address)
 
     port = port or _free_port(ip)
-    config = _configuration(path, port, ip, preheat, token, allow_hosts)
+    config = voila_configuration(path, port, ip, preheat, token, allow_hosts)
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
         config.Voila.connection_dir_root = str(sockets)
         server = Server(config=config)
@@ -156,7 +156,7 @@ def _prepare_environment() -> None:
     logging.getLogger("tornado.general").addFilter(lambda said: PINGS not in said.getMessage())
 
 
-def _configuration(
+def voila_configuration(
     path: Path,
     port: int,
     ip: str,
@@ -164,6 +164,7 @@ def _configuration(
     token: str = "",
     allow_hosts: Sequence[str] = (),
 ) -> Any:
+    """Return the configuration of a Voila server of this notebook or folder."""
     from traitlets.config import Config
 
     from lib_dlhpc.explore.door import ANY_ADDRESS, NAMES, Nowhere, Visitors, is_local, own_names

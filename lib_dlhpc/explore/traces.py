@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.traces_panel import TracePanel
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
@@ -90,7 +90,7 @@ def trace(setting: Setting) -> Timeline:
         reading = reading + more
     what = program(STEPS, RANKS, before, after, reading, setting.size)
     slow = setting.slow if setting.share < 1 else -1
-    return play_neighbors(what, ring(machine(setting.network), RANKS, slow, setting.share))
+    return simulate_neighbors(what, ring(machine(setting.network), RANKS, slow, setting.share))
 
 
 def planted(setting: Setting) -> np.ndarray:

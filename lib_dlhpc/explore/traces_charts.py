@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.charts import State, _append
+from lib_dlhpc.explore.charts import State, append
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import KINDS, Timeline
 from lib_dlhpc.timeline.analysis import Analysis, Place
@@ -92,7 +92,7 @@ def trace_state(
             continue
         _, tall, hatched = LOOKS[bar.what]
         lasts = show(bar.stop - bar.start, "s")
-        _append(columns, rank=f"rank {bar.rank}", what=bar.what, start=start - zero, stop=stop - zero,
+        append(columns, rank=f"rank {bar.rank}", what=bar.what, start=start - zero, stop=stop - zero,
                 seconds=bar.stop - bar.start, top=bar.rank + 0.5 - 0.4 * tall,
                 bottom=bar.rank + 0.5 + 0.4 * tall, hatched=hatched,
                 told=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}")  # fmt: skip
@@ -120,7 +120,7 @@ def ranks_state(analysis: Analysis) -> State:
             lasts = float(seconds[rank])
             if lasts > 0:
                 tall = LOOKS[what][1]
-                _append(columns, rank=f"rank {rank}", what=what, start=start, stop=start + lasts,
+                append(columns, rank=f"rank {rank}", what=what, start=start, stop=start + lasts,
                         seconds=lasts, hatched=LOOKS[what][2], top=rank + 0.5 - 0.4 * tall,
                         bottom=rank + 0.5 + 0.4 * tall,
                         told=f"rank {rank}: {what}, {show(lasts, 's')}")  # fmt: skip
@@ -173,11 +173,11 @@ def coupled_state(ways: Sequence[tuple[str, Mapping[str, float]]], now: str) -> 
         start = 0.0
         for term, seconds in terms.items():
             if seconds > 0:
-                _append(columns, way=name, term=term, start=start, stop=start + seconds, seconds=seconds,
+                append(columns, way=name, term=term, start=start, stop=start + seconds, seconds=seconds,
                         hatched=term.startswith("wait") or term == "idle")  # fmt: skip
             start += seconds
         words = f"{show(start, 's')}{'  ◀ chosen' if name == now else ''}"
-        _append(ends, way=name, x=start, words=words)
+        append(ends, way=name, x=start, words=words)
     most = max(sum(terms.values()) for _, terms in ways)
     told = ", ".join(f"{name} {show(sum(terms.values()), 's')}" for name, terms in ways)
     data = {"bars": columns, "ends": ends, "room": {"x": [0.0, 1.25 * most]}}
@@ -208,7 +208,7 @@ def _mark(mark: Place | None, low: float, high: float, zero: float) -> dict[str,
     columns: dict[str, list[Any]] = {n: [] for n in ("x", "x2", "top", "bottom", "words")}
     if mark is not None and mark.stop >= low and mark.start <= high:
         start, stop = max(mark.start, low), min(mark.stop, high)
-        _append(columns, x=start - zero, x2=stop - zero, top=mark.rank + 0.04, bottom=mark.rank + 0.96,
+        append(columns, x=start - zero, x2=stop - zero, top=mark.rank + 0.04, bottom=mark.rank + 0.96,
                 words=f"▼ here: {mark.name}")  # fmt: skip
     return columns
 

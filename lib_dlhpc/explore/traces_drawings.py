@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, SI, _axis, _finished, _tooltip
+from lib_dlhpc.explore.drawings import HALO, HATCH, PERCENT, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.traces_charts import EFFICIENCIES, LOOKS
 
 BLACK = "currentColor"
@@ -31,7 +31,7 @@ def gantt_chart() -> dict[str, Any]:
     box = mark.mark_rect(fill=None, stroke=BLACK, strokeWidth=3).encode(x2="x2:Q", y2="bottom:Q")
     said = mark.mark_text(align="left", baseline="bottom", dy=-1, fontWeight="bold", **HALO)
     said = said.encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(_room(), solid, hatched, lines, box, said, _names()),
         "Who does what, and when (hatched: waits; lines: messages)", 200, left=56, right=20, top=74, bottom=44,
         table={"bars": {"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"}},
@@ -41,7 +41,7 @@ def gantt_chart() -> dict[str, Any]:
 def ranks_chart() -> dict[str, Any]:
     """What becomes of each rank's time, stacked."""
     solid, hatched = _bars("bars", _time("start", "time of the rank"), _lane("top"))
-    return _finished(
+    return finished(
         alt.layer(_room(), solid, hatched, _names()),
         "What becomes of each rank's time (hatched: waits)", 120, left=56, right=20, top=74, bottom=44,
         table={"bars": {"rank": "rank", "what": "what", "seconds": "time (s)"}},
@@ -51,13 +51,13 @@ def ranks_chart() -> dict[str, Any]:
 def efficiency_chart() -> dict[str, Any]:
     """The five efficiencies of POP as bars of 0 to 1."""
     x = alt.X("value:Q", title="efficiency (1 is ideal)").scale(domain=[0, 1])
-    x = x.axis(_axis(labelExpr=PERCENT))
+    x = x.axis(axis_of(labelExpr=PERCENT))
     y = alt.Y("name:N", title=None, sort=None).scale(domain=list(EFFICIENCIES))
-    y = y.axis(_axis(grid=False, ticks=False, domain=False))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     drawn = bars.mark_bar(color="#0072b2", height=14)
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
-    return _finished(
+    return finished(
         alt.layer(drawn, words), "Efficiencies, as POP defines them", 120, left=104, right=44, top=8,
         bottom=44, table={"bars": {"name": "efficiency", "value": "of 1"}},
     )  # fmt: skip
@@ -66,7 +66,7 @@ def efficiency_chart() -> dict[str, Any]:
 def coupled_chart() -> dict[str, Any]:
     """Seconds of the mean rank by term, a bar a placement."""
     x = _time("start", "time of the run")
-    y = alt.Y("way:N", title=None, sort=None).axis(_axis(grid=False, ticks=False, domain=False))
+    y = alt.Y("way:N", title=None, sort=None).axis(axis_of(grid=False, ticks=False, domain=False))
     legend = alt.Legend(
         title=None, orient="none", legendX=-110, legendY=-46, direction="horizontal", columns=3,
         symbolType="square", columnPadding=12, labelLimit=0,
@@ -74,13 +74,13 @@ def coupled_chart() -> dict[str, Any]:
     colour = alt.Color("term:N", legend=legend)
     colour = colour.scale(domain=list(TERMS), range=list(TERMS.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y)
-    solid = bars.mark_bar().encode(color=colour, tooltip=_tooltip("term", "seconds"))
+    solid = bars.mark_bar().encode(color=colour, tooltip=tooltip_of("term", "seconds"))
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.5, tooltip=None)
     ends = alt.Chart(alt.NamedData("ends")).encode(x=alt.X("x:Q"), y=y)
     words = ends.mark_text(align="left", dx=5).encode(text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
-    return _finished(
+    return finished(
         alt.layer(room, solid, hatched, words),
         "Time of the mean rank, by placement of the ranks", 190, left=118, right=24, top=54, bottom=44,
         table={"bars": {"way": "placement", "term": "term", "seconds": "time (s)"}},
@@ -95,14 +95,14 @@ def _bars(name: str, x: alt.X, y: alt.Y) -> tuple[Any, Any]:
     colour = alt.Color("what:N", legend=legend)
     colour = colour.scale(domain=list(LOOKS), range=[look[0] for look in LOOKS.values()])
     bars = alt.Chart(alt.NamedData(name)).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=_tooltip("told"))
+    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=tooltip_of("told"))
     hatched = bars.transform_filter("datum.hatched")
     return solid, hatched.mark_rect(fill=HATCH, fillOpacity=0.6, tooltip=None, clip=True)
 
 
 def _time(field: str, title: str) -> alt.X:
     x = alt.X(f"{field}:Q", title=title).scale(nice=False, zero=False)
-    return x.axis(_axis(labelExpr=SI.format("s"), grid=False))
+    return x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
 
 
 def _lane(field: str) -> alt.Y:

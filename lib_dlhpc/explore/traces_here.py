@@ -19,7 +19,7 @@ from lib_dlhpc.explore.traces_charts import rank_parts
 from lib_dlhpc.explore.traces_process import RunError, through
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction.neighbors import predict_neighbors
-from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.analysis import Analysis, analyse
@@ -113,7 +113,7 @@ def machine() -> Machine:
 def played(setting: Setting, came: Came) -> Timeline:
     """Return the program as the simulator plays it, with what each rank really slept in each step."""
     what = program(STEPS, RANKS, came.before, came.after, 0.0, setting.size)
-    return play_neighbors(what, ring(machine(), RANKS), barrier=True)
+    return simulate_neighbors(what, ring(machine(), RANKS), barrier=True)
 
 
 def ways(setting: Setting, came: Came) -> Ways:

@@ -1,9 +1,9 @@
-"""What a process starts and makes ends with it, however it ends: Ctrl-C, TERM, a closed terminal, kill -9.
+"""Cleanup of child processes and temporary files, however the process ends: Ctrl-C, TERM, a closed terminal, kill -9.
 
-signals.py  INT, TERM and HUP end a command in one way; its exit status is the shell's
-owned.py    start and end processes; temporary folders; all of it registered with the guard
-guard.py    a small process that outlives this one by a moment: it ends and removes what was registered
-files.py    a file is written whole or not at all, and an error names it
+signals.py  uniform handling of INT, TERM and HUP, with the shell's exit status
+owned.py    start and end processes; temporary folders; all registered with the guard
+guard.py    a small process that outlives this one: it ends and removes what was registered
+files.py    atomic file writes; errors name the file
 
-The lowest room, importable in a moment and without numpy: the command line handles signals before it imports more.
+The lowest layer, fast to import and without numpy: the command line handles signals before it imports more.
 """

@@ -1,6 +1,6 @@
-"""Files that are whole or not there: written under a temporary name in the same folder, then renamed.
+"""Atomic file writes: under a temporary name in the same folder, then renamed.
 
-An error names the file: that of a full disk, as the system raises it, does not.
+Errors name the file: the system's error of a full disk does not.
 """
 
 import errno
@@ -17,17 +17,17 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, or this user's or 
 
 @contextmanager
 def replacing(path: Path, guarded: bool = False) -> Iterator[Path]:
-    """Give a path to write a file to, or a folder; it becomes `path` at the end, and goes if there is an error.
+    """Yield a temporary path for a file or folder; it is renamed to `path` at the end, removed on an error.
 
-    What was at `path` is replaced: whoever calls has looked whether it may be. guarded: for what takes long to
-    write; nothing of it is left where this process is killed. Raises OSError that names `path`.
+    An existing `path` is replaced; the caller checks whether it may be. guarded: for long writes, removed by the
+    guard if this process is killed. Raises OSError that names `path`.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with owned.unfinished(temporary, guarded), naming(path):
         yield temporary
         if path.is_dir() and not path.is_symlink():
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            os.rename(path, old)  # a folder that holds something cannot be renamed onto
+            os.rename(path, old)  # rename cannot replace a folder that is not empty
             os.rename(temporary, path)
             shutil.rmtree(old)
         else:
@@ -35,16 +35,16 @@ def replacing(path: Path, guarded: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, mode: int = 0o666) -> None:
-    """Write a small file, whole or not at all. Raises OSError that names it."""
+    """Write a small file atomically. Raises OSError that names it."""
     with replacing(path) as temporary:
         temporary.touch(mode)
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_status(path: Path, text: str, spare: Path | None = None, mode: int = 0o666) -> None:
-    """Write what must be known although the disk is full: into the space that the file has already.
+    """Write a small file although the disk is full: into space that it already has.
 
-    spare: a file that gives its space, for one that is not there yet; it is then gone. Raises OSError.
+    spare: a file whose space is reused if `path` does not exist; it is removed. Raises OSError.
     """
     try:
         write_text(path, text, mode)
@@ -75,7 +75,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what programs that were killed have left of files in a folder, in which nobody writes now."""
+    """Remove temporary files of killed programs in a folder without active writers."""
     for left in folder.glob(".*.tmp"):
         with suppress(OSError):
             left.unlink()

@@ -1,16 +1,16 @@
-"""The guard: a small process that ends what another has started, and removes what it has made, once that is gone.
+"""The guard: a small process that ends the children and removes the files of another process once that has ended.
 
 `python -I -S guard.py` is started by owned.py. Its standard input is a pipe with one JSON table a line; the pipe
-ends when the other process does, in whatever way:
+closes when the other process ends, in whatever way:
 
     {"mark": M, "pid": P}    end the processes that have M in their environment (elsewhere than on Linux: P's group)
     {"path": P}              remove this file or folder
-    {"write": P, "text": T, "unless": R}  replace file P unless R is there: how a run ended that left no result;
-                             what is unfinished beside P goes
-    {"forget": X}            the mark or path X needs nothing any more
+    {"write": P, "text": T, "unless": R}  replace file P unless R exists: status of a run that left no result;
+                             unfinished files beside P are removed
+    {"forget": X}            unregister the mark or path X
 
-Linux finds a process by its environment, whatever has become of its parents. On macOS the process group that was
-started is ended, and MPICH's mpiexec ends its ranks; on Windows taskkill ends the process tree.
+On Linux processes are found by their environment, also orphans. On macOS the started process group
+is ended, and MPICH's mpiexec ends its ranks; on Windows taskkill ends the process tree.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ import sys
 import time
 from collections.abc import Iterable
 
-MARK = "DLHPC_OWNERS"  # variable of the environment: the marks of all processes that this one ends with
+MARK = "DLHPC_OWNERS"  # environment variable: marks of all processes that this one ends with
 ASKED, KILLED = 1.0, 3.0  # s to end on SIGTERM, and to be gone after SIGKILL
-SETTLED = 0.3  # s without a process: one that was just being started is seen by then
+SETTLED = 0.3  # s without a process: a starting one is visible by then
 TICK = 0.02
 LINUX = sys.platform == "linux"
 SEGMENTS, NAMES = (
@@ -51,29 +51,29 @@ def marked(marks: Iterable[str]) -> set[int]:
 def end_marked(started: dict[str, int], asked: float = ASKED, settled: float = 0.0) -> None:
     """End the processes of these marks: `asked` s after SIGTERM those that are left are killed.
 
-    started: the process that was started with each mark, for systems that do not tell environments. settled: s
-    for which there must be none, where one may be about to appear.
+    started: the process that was started with each mark, for systems without readable environments. settled: s
+    without any process before this returns, where one may be starting.
     """
     if not LINUX:
         _end_elsewhere(started.values(), asked)
         return
     for how, patience in ((signal.SIGTERM, asked), (signal.SIGKILL, KILLED)):
-        told, until, quiet = set[int](), time.monotonic() + patience, 0.0
+        terminated, until, quiet = set[int](), time.monotonic() + patience, 0.0
         while time.monotonic() < until:
             left = marked(started)
             if not left and quiet >= settled:
                 return
-            for pid in left - told:
+            for pid in left - terminated:
                 _signal(pid, how)
-            told |= left
+            terminated |= left
             quiet = 0.0 if left else quiet + TICK
             time.sleep(TICK)
 
 
 def remove_segments(since: float) -> None:
-    """Remove MPICH's shared memory that this user has made since then and that no process holds any more.
+    """Remove MPICH's shared memory that this user created since then and that no process has open.
 
-    MPICH removes it only where ranks finish. Nobody can need it: other ranks open it while the first holds it.
+    MPICH removes it only when ranks finish. It is unused: other ranks open it while the first has it open.
     """
     try:
         found = [name for name in os.listdir(SEGMENTS) if name.startswith(NAMES)] if LINUX else []
@@ -141,37 +141,37 @@ def _end_elsewhere(pids: Iterable[int], asked: float) -> None:
 
 
 def main() -> None:
-    """Take down what is told; when the pipe ends, end it and remove it."""
+    """Record registrations; when the pipe closes, end the processes and remove the files."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     began = time.time()
-    started, paths, farewells = dict[str, int](), dict[str, None](), dict[str, dict[str, str]]()
+    started, paths, last_words = dict[str, int](), dict[str, None](), dict[str, dict[str, str]]()
     for line in sys.stdin:
-        told = json.loads(line)
-        if "mark" in told:
-            started[told["mark"]] = told["pid"]
-        elif "write" in told:
-            farewells[told["write"]] = told
-        elif "path" in told:
-            paths[told["path"]] = None
+        entry = json.loads(line)
+        if "mark" in entry:
+            started[entry["mark"]] = entry["pid"]
+        elif "write" in entry:
+            last_words[entry["write"]] = entry
+        elif "path" in entry:
+            paths[entry["path"]] = None
         else:
-            for table in (started, paths, farewells):
-                table.pop(told["forget"], None)
+            for table in (started, paths, last_words):
+                table.pop(entry["forget"], None)
     if started:
         end_marked(started, settled=SETTLED)
         remove_segments(began)
     for path in paths:
         remove(path)
-    for path, told in farewells.items():
+    for path, entry in last_words.items():
         if os.path.exists(path):
             _remove_unfinished(os.path.dirname(path))
-            if not os.path.exists(told["unless"]):
-                _replace(path, told["text"])
+            if not os.path.exists(entry["unless"]):
+                _replace(path, entry["text"])
 
 
 def _remove_unfinished(folder: str) -> None:
-    """Remove what processes that were killed had not finished to write there, see files.py."""
+    """Remove unfinished files of killed processes, see files.py."""
     for name in os.listdir(folder):
         if name.startswith(".") and name.endswith(".tmp"):
             remove(f"{folder}/{name}")

@@ -1,4 +1,4 @@
-"""Processes and temporary folders that end with this process: also where it is killed, by way of the guard."""
+"""Child processes and temporary folders that end with this process; if it is killed, the guard ends them."""
 
 import json
 import os
@@ -24,26 +24,26 @@ class _Guard:
     """The guard of this process, started when there is something to guard."""
 
     def __init__(self) -> None:
-        self.held: dict[str, dict[str, Any]] = {}  # what it has been told, by mark or path
+        self.held: dict[str, dict[str, Any]] = {}  # registrations, by mark or path
         self.began = time.time()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.RLock()
 
     def keep(self, name: str, **what: Any) -> None:
-        """Let it end or remove what has this name, a mark or a path."""
+        """Register a mark or a path, to be ended or removed."""
         with self._lock:
             self.held[name] = what
             self._tell(what)
 
     def hold(self, name: str, **what: Any) -> None:
-        """Do as `keep` if there is a guard; what is written in a moment needs none of its own."""
+        """Register if there is a guard; a short write does not start one."""
         with self._lock:
             self.held[name] = what
             if self._process is not None:
                 self._tell(what)
 
     def forget(self, name: str) -> None:
-        """Let it forget what has this name."""
+        """Unregister a mark or a path."""
         with self._lock:
             if self.held.pop(name, None) is not None and self._process is not None:
                 self._tell({"forget": name})
@@ -53,9 +53,7 @@ class _Guard:
         if process is None or process.poll() is not None:  # none yet, or someone has killed it
             try:
                 self._process = process = self._start()
-            except (
-                OSError
-            ):  # no room for one more process: what is under way is worth more than its net
+            except OSError:  # process limit reached: continue without a guard
                 return
             lines = list(self.held.values())
         assert process.stdin is not None
@@ -77,7 +75,7 @@ _marks: "WeakKeyDictionary[subprocess.Popen[Any], str]" = WeakKeyDictionary()
 
 
 def _leave_to_parent() -> None:
-    """A forked process has begun nothing; its copy of the pipe must not keep the guard waiting."""
+    """Reset in a forked process; its copy of the pipe must not keep the guard alive."""
     global _guard
     process = _guard._process
     if process is not None and process.stdin is not None:
@@ -92,25 +90,27 @@ if hasattr(os, "register_at_fork"):
 
 
 def anything() -> bool:
-    """Whether there is something to end or to remove."""
+    """Whether anything is registered."""
     return bool(_guard.held)
 
 
 def start(words: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
-    """Start a process that ends with this one, with all that it starts; options: of subprocess.Popen.
+    """Start a process that ends with this one, with its descendants; options: of subprocess.Popen.
 
     Raises OSError where it cannot be started.
     """
     mark = secrets.token_hex(8)
     env = dict(os.environ if options.get("env") is None else options["env"])
     options["env"] = env | {guard.MARK: ":".join(filter(None, [env.get(guard.MARK), mark]))}
-    _guard.keep(mark, mark=mark, pid=0)  # before it is there: we may be killed any moment
+    _guard.keep(
+        mark, mark=mark, pid=0
+    )  # before it exists: this process may be killed at any moment
     try:
         process = subprocess.Popen(words, **options)
     except OSError:  # it has not been started
         _guard.forget(mark)
         raise
-    except BaseException:  # we are interrupted, and it may have been
+    except BaseException:  # interrupted: it may have been started
         guard.end_marked({mark: 0}, settled=guard.SETTLED)
         raise
     _marks[process] = mark
@@ -120,16 +120,19 @@ def start(words: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
 
 def run(
-    words: Sequence[str], timeout: float | None = None, told: str | None = None, **options: Any
+    words: Sequence[str],
+    timeout: float | None = None,
+    stdin_text: str | None = None,
+    **options: Any,
 ) -> "subprocess.CompletedProcess[Any]":
-    """Run a process to its end, as subprocess.run does; however that comes, all that it started has ended.
+    """Run a process to its end, as subprocess.run does, and end all its descendants.
 
-    told: for its standard input, if that is a pipe. Raises OSError where it cannot be started,
+    stdin_text: for its standard input, if that is a pipe. Raises OSError where it cannot be started,
     subprocess.TimeoutExpired after `timeout` s.
     """
     process = start(words, **options)
     try:
-        output, errors = process.communicate(told, timeout)
+        output, errors = process.communicate(stdin_text, timeout)
     except BaseException:
         end(process)
         raise
@@ -138,7 +141,7 @@ def run(
 
 
 def end(process: "subprocess.Popen[Any]", grace: float = GRACE) -> None:
-    """End a process that `start` has started: asked first; what it has started and leaves behind ends with it."""
+    """End a process of `start`, by SIGTERM, then SIGKILL; its descendants end with it."""
     if process.poll() is None:
         with suppress(OSError):
             process.terminate()
@@ -148,7 +151,7 @@ def end(process: "subprocess.Popen[Any]", grace: float = GRACE) -> None:
 
 
 def ended(process: "subprocess.Popen[Any]") -> None:
-    """End what a process, which has ended, has left behind: processes, shared memory. No error if it is not ours."""
+    """Clean up after a process that has ended: descendants, shared memory. No error if it is not ours."""
     mark = _marks.get(process)
     if mark is not None and mark in _guard.held:
         guard.end_marked({mark: _guard.held[mark]["pid"]})
@@ -161,9 +164,9 @@ def ended(process: "subprocess.Popen[Any]") -> None:
 
 @contextmanager
 def temporary_folder(prefix: str, folder: Path | None = None) -> Iterator[Path]:
-    """Have a new empty folder, in `folder` or among the system's temporary files, until the block is left.
+    """Yield a new empty folder, in `folder` or the system's temporary folder; removed at the end of the block.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be created.
     """
     path = make_folder(prefix, folder)
     try:
@@ -173,7 +176,7 @@ def temporary_folder(prefix: str, folder: Path | None = None) -> Iterator[Path]:
 
 
 def make_folder(prefix: str, folder: Path | None = None) -> Path:
-    """Make a new empty folder that is gone at the latest when this process is: see temporary_folder."""
+    """Create an empty folder that is removed at the latest when this process ends: see temporary_folder."""
     above = Path(tempfile.gettempdir() if folder is None else folder).resolve()
     path = above / f"{prefix}{secrets.token_hex(4)}"
     _guard.keep(str(path), path=str(path))
@@ -186,25 +189,25 @@ def make_folder(prefix: str, folder: Path | None = None) -> Path:
 
 
 def own_folder(path: Path) -> Path:
-    """Let a folder that is there go as one of make_folder does."""
+    """Register an existing folder for removal, as make_folder does."""
     _guard.keep(str(path), path=str(path))
     return path
 
 
 def remove_folder(path: Path) -> None:
-    """Remove what make_folder has made."""
+    """Remove a folder of make_folder."""
     guard.remove(str(path))
     _guard.forget(str(path))
 
 
 def keep_folder(path: Path) -> None:
-    """Let what make_folder has made stay when this process ends."""
+    """Retain a folder of make_folder when this process ends."""
     _guard.forget(str(path))
 
 
 @contextmanager
 def unfinished(path: Path, guarded: bool = False) -> Iterator[None]:
-    """Remove a file or folder, if it is there, when the block is left; guarded: also where we are killed there."""
+    """Remove a file or folder, if it exists, at the end of the block; guarded: also if this process is killed."""
     name = str(Path(path).absolute())
     (_guard.keep if guarded else _guard.hold)(name, path=name)
     try:
@@ -215,11 +218,11 @@ def unfinished(path: Path, guarded: bool = False) -> Iterator[None]:
 
 
 def last_words(path: Path, text: str, unless: Path) -> None:
-    """Let a file be replaced by this text, if this process ends before `no_last_words` and `unless` is not there."""
+    """Register a text that replaces a file if this process ends before `no_last_words` and `unless` does not exist."""
     name = str(path.absolute())
     _guard.keep(name, write=name, text=text, unless=str(unless.absolute()))
 
 
 def no_last_words(path: Path) -> None:
-    """Leave the file as it is."""
+    """Unregister the file."""
     _guard.forget(str(path.absolute()))

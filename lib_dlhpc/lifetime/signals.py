@@ -1,6 +1,6 @@
-"""INT, TERM and HUP, Ctrl-C or a closed terminal, end a command in one way: KeyboardInterrupt, then cleaning up.
+"""Signal handling: INT, TERM and HUP, Ctrl-C or a closed terminal, raise KeyboardInterrupt, then clean up.
 
-What ends a command by kill -9 is the guard's matter.
+After kill -9 the guard cleans up.
 """
 
 import os
@@ -17,7 +17,7 @@ _first = signal.SIGINT
 
 
 def end_at_once() -> None:
-    """Let the signals end this process until `taken` does better: for a command that has only begun to be imported."""
+    """Let the signals end this process until `taken` handles them: for a command that is being imported."""
     for name in NAMES:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -26,7 +26,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def taken() -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block at INT, TERM and HUP; those that are ignored stay so, as under nohup."""
+    """Raise KeyboardInterrupt in the block at INT, TERM and HUP; ignored ones stay ignored, as under nohup."""
     ours = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in NAMES if ours and hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -43,7 +43,7 @@ def taken() -> Iterator[None]:
 
 
 def status() -> int:
-    """Return the exit status of a command that has been ended, as a shell has it: 130, 143 or 129."""
+    """Return the shell's exit status of a command ended by a signal: 130, 143 or 129."""
     return 128 + _first
 
 
@@ -53,7 +53,7 @@ def by_keys() -> bool:
 
 
 def _take(number: int, frame: FrameType | None) -> None:
-    """End at once where nothing has been begun; an exception in the middle of an import may become another."""
+    """Exit immediately, nothing has started; an exception in the middle of an import may become another."""
     global _first
     _first = signal.Signals(number)
     owned = sys.modules.get("lib_dlhpc.lifetime.owned")  # heavier than what must be here at once

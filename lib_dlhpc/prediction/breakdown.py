@@ -14,15 +14,31 @@ from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.prediction.offload import Need
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from lib_dlhpc.prediction.resilience import Resilience
 
 
-@dataclass(frozen=True)
-class Breakdown:
+# The terms of a step and their fields below.
+TERMS = {
+    "forward": "forward",
+    "backward": "backward",
+    "update": "update",
+    "waiting for the slowest": "straggler_wait",
+    "exposed communication": "exposed_communication",
+    "pipeline bubble": "pipeline_bubble",
+    "input stall": "input_stall",
+    "checkpoint": "checkpoint",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Breakdown(Result):
     """Predicted step and run. Seconds, bytes, joules; every value may be an array.
 
     A step is one update of every device, also with asynchronous updates.
@@ -62,17 +78,14 @@ class Breakdown:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The seconds of a step by cause; their sum is step_time."""
-        return {
-            "forward": self.forward,
-            "backward": self.backward,
-            "update": self.update,
-            "waiting for the slowest": self.straggler_wait,
-            "exposed communication": self.exposed_communication,
-            "pipeline bubble": self.pipeline_bubble,
-            "input stall": self.input_stall,
-            "checkpoint": self.checkpoint,
-        }
+        """The seconds of a step by cause; their sum is step_time.
+
+        Floats, or all of them arrays of one shape where step_time is an array.
+        """
+        terms = {name: getattr(self, field) for name, field in TERMS.items()}
+        if np.ndim(self.step_time) == 0:
+            return {name: float(seconds) for name, seconds in terms.items()}
+        return dict(zip(terms, np.broadcast_arrays(*terms.values()), strict=True))
 
     @property
     def step_time_bounds(self) -> tuple[Any, Any]:
@@ -197,6 +210,25 @@ class Breakdown:
         from lib_dlhpc.prediction.walls import walls_hit
 
         return walls_hit(self)
+
+    def summary(self) -> Summary:
+        """Return the most important numbers and the terms, in words."""
+        from lib_dlhpc.prediction.summary import summary
+
+        return summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each term: fields of the experiment, `term`, `seconds`."""
+        from lib_dlhpc.prediction.summary import columns
+
+        return columns(self)
+
+    def plot(self) -> "alt.Chart":
+        """Return the terms as a stacked bar; arrays as a bar for each element."""
+        from lib_dlhpc.prediction.summary import bars
+        from lib_dlhpc.results.charts import stacked_bars
+
+        return stacked_bars(bars(self), "configuration", self.summary().title)
 
 
 def predict(experiment: Experiment) -> Breakdown:

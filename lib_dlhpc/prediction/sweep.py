@@ -1,26 +1,36 @@
 """A what-if sweep: one vectorised prediction over the product of several axes."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.prediction.breakdown import predict
+from lib_dlhpc.prediction.breakdown import TERMS, Breakdown, predict
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
+if TYPE_CHECKING:
+    import altair as alt
+
 CHUNK = 16384  # configurations at a time: their arrays stay in the second-level cache
+UNITS = {"step_time": "s", "throughput": " samples/s", "memory_total": "B"}  # of what is plotted
+Arrays = dict[str, NDArray[Any]]
+# The arrays of interest in a prediction, by name.
+Quantities = Callable[[Breakdown], Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
     """Predictions over a grid: each array has one axis for each entry of `axes`, in order."""
 
     axes: dict[str, list[Any]]
+    experiment: Experiment
     step_time: NDArray[np.float64]
     throughput: NDArray[np.float64]
     memory_total: NDArray[np.float64]
@@ -38,6 +48,36 @@ class Sweep:
         at = np.unravel_index(int(values.argmax()), values.shape)
         return {key: values[i] for (key, values), i in zip(self.axes.items(), at, strict=True)}
 
+    @cached_property
+    def terms(self) -> Arrays:
+        """The seconds of a step by cause, predicted when they are first asked for; their sum is step_time."""
+        terms = {name: np.empty(self.step_time.shape) for name in TERMS}
+        _predict_grid(self.experiment, self.axes, terms, lambda prediction: prediction.terms)
+        return terms
+
+    def summary(self) -> Summary:
+        """Return the ranges, the best configuration and the first rows, in words."""
+        from lib_dlhpc.prediction.summary import sweep_summary
+
+        return sweep_summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each term of each configuration: the axes, `term`, `seconds`."""
+        from lib_dlhpc.prediction.summary import sweep_columns
+
+        return sweep_columns(self)
+
+    def plot(self, quantity: str = "throughput") -> "alt.Chart":
+        """Return lines of step_time, throughput or memory_total over the longest axis."""
+        from lib_dlhpc.prediction.summary import sweep_lines
+        from lib_dlhpc.results.charts import lines
+
+        if quantity not in UNITS:
+            raise SpecError(f"quantity = {quantity!r}: expected one of {', '.join(UNITS)}.")
+        columns, x = sweep_lines(self, quantity)
+        title = f"{quantity.replace('_', ' ').capitalize()} over {x}"
+        return lines(columns, x, quantity, "series", title, UNITS[quantity])
+
 
 def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     """Predict every combination of `axes`, such as {"strategy.nodes": range(1, 65), "strategy.allreduce": [...]}.
@@ -49,14 +89,33 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     grid = {key: list(values) for key, values in axes.items()}
     if not grid or not all(grid.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
-    given = any(key.startswith("calibration.") for key in grid)
     shape = tuple(len(values) for values in grid.values())
-    results = {
+    results: Arrays = {
         "step_time": np.empty(shape),
         "throughput": np.empty(shape),
         "memory_total": np.empty(shape),
         "fits": np.empty(shape, dtype=bool),
     }
+    warnings = _predict_grid(
+        experiment,
+        grid,
+        results,
+        lambda prediction: {name: getattr(prediction, name) for name in results},
+    )
+    return Sweep(grid, experiment, **results, warnings=warnings)
+
+
+def _predict_grid(
+    experiment: Experiment,
+    grid: Mapping[str, Sequence[Any]],
+    results: Arrays,
+    quantities: Quantities,
+) -> tuple[str, ...]:
+    """Predict every combination of the axes and write the quantities of each into `results`.
+
+    Returns what values of the axes made void.
+    """
+    given = any(key.startswith("calibration.") for key in grid)
     names = {key for key, values in grid.items() if isinstance(values[0], str | bool)}
     choices: list[list[Any]] = [
         list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
@@ -66,22 +125,23 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
         fixed = {key: grid[key][at] for key, at in zip(grid, place, strict=True) if key in names}
         numbers = {key: np.asarray(values) for key, values in grid.items() if key not in names}
         here = experiment.set(fixed) if given else what_if(experiment, fixed)
-        warnings |= dict.fromkeys(_fill(here, numbers, results, place))
-    return Sweep(grid, **results, warnings=tuple(warnings))
+        warnings |= dict.fromkeys(_fill(here, numbers, results, place, quantities))
+    return tuple(warnings)
 
 
 def _fill(
     experiment: Experiment,
     numbers: Mapping[str, NDArray[Any]],
-    results: Mapping[str, NDArray[Any]],
+    results: Arrays,
     place: tuple[Any, ...],
+    quantities: Quantities,
 ) -> tuple[str, ...]:
     """Predict the grid of the numeric axes in chunks along the first and write it into `results` at `place`.
 
     Returns what they made void.
     """
     if not numbers:
-        _store(predict(experiment), results, place, ())
+        _store(quantities(predict(experiment)), results, place, ())
         return experiment.warnings
     first, *others = numbers
     rest = [numbers[key] for key in others]
@@ -92,12 +152,10 @@ def _fill(
         grids = np.ix_(numbers[first][part], *rest)
         chunk = experiment.set(dict(zip(numbers, grids, strict=True)))
         shape = tuple(grid.size for grid in grids)
-        _store(predict(chunk), target, part, shape)
+        _store(quantities(predict(chunk)), target, part, shape)
     return chunk.warnings
 
 
-def _store(
-    prediction: Any, results: Mapping[str, NDArray[Any]], place: Any, shape: tuple[int, ...]
-) -> None:
+def _store(found: Mapping[str, Any], results: Arrays, place: Any, shape: tuple[int, ...]) -> None:
     for name, array in results.items():
-        array[place] = np.broadcast_to(getattr(prediction, name), shape)
+        array[place] = np.broadcast_to(found[name], shape)

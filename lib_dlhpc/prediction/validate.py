@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.segments import segments
@@ -40,11 +40,15 @@ from lib_dlhpc.prediction.published import (
     standings,
     value_of,
 )
+from lib_dlhpc.results import Columns, Result, Summary, percent
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
-__all__ = ["Row", "results", "standings", "summary", "validate"]
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["Row", "Validation", "results", "standings", "summary", "validate"]
 
 # Classes of rows in which a network is split, beside data parallelism, and that are not mere arithmetic.
 SPLIT_CLASSES = ("tensor", "pipeline", "recompute", "3-D", "ZeRO-3", "activations")
@@ -100,17 +104,62 @@ class Row:
         return "miss" if abs(self.error) <= self.known_error else "FAIL"
 
 
-def validate(names: Iterable[str] = (), only: Collection[str] = ()) -> list[Row]:
+class Validation(Result, list[Row]):
+    """Published rows with their predictions."""
+
+    def summary(self) -> Summary:
+        """Return the accuracy of each class, in words."""
+        classes = summary(self)
+        rows = [
+            (
+                name,
+                f"{found['rows']:,}",
+                f"{found['ok']:,}",
+                percent(found["median"]),
+                percent(found["worst"]),
+            )
+            for name, found in classes.items()
+        ]
+        right = sum(row.verdict == "ok" for row in self)
+        facts = {"within tolerance": f"{right:,}"}
+        if self:
+            facts["median accuracy"] = percent(median(row.accuracy for row in self))
+        header = ("class", "rows", "within tolerance", "median accuracy", "worst accuracy")
+        return Summary(f"{len(self):,} published rows", facts, header, rows)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each published number: predicted and published are in its `unit`."""
+        names = (
+            "id",
+            "group",
+            "quantity",
+            "unit",
+            "predicted",
+            "published",
+            "error",
+            "tolerance",
+            "verdict",
+        )
+        return {name: [getattr(row, name) for row in self] for name in names}
+
+    def plot(self) -> "alt.Chart":
+        """Return the relative error of each row, by class."""
+        from lib_dlhpc.results.charts import points
+
+        return points(self.to_columns(), "error", "group", "verdict", self.summary().title)
+
+
+def validate(names: Iterable[str] = (), only: Collection[str] = ()) -> Validation:
     """Return every published row with its prediction; families by name, and the ids of `only`, limit them.
 
     Raises SpecError.
     """
-    return [
+    return Validation(
         _row(table, entry)
         for table in families(names)
         for entry in entries(table, "rows")
         if not only or entry["id"] in only
-    ]
+    )
 
 
 def summary(rows: Iterable[Row]) -> dict[str, dict[str, float]]:

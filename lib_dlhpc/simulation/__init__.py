@@ -1,32 +1,32 @@
-"""Training played out: every rank for itself, with jitter and contention, on one Timeline.
+"""Discrete-event simulation of training: every rank, with jitter and contention, on one Timeline.
 
-step.py          simulate(experiment): what there is to play, and by which fidelity
-clock.py         when everything happens in a step; step after step in rounds
+step.py          simulate(experiment): the load, and the fidelity that simulates it
+clock.py         start and end of each phase of a step; step after step in rounds
 rounds.py        rounds: the exchange for all ranks at once, no contention beyond the NICs
 processes.py     events: the same steps with every rank a process
-events.py        a schedule played message by message
+events.py        a schedule simulated message by message
 simulation.py    ranks, messages and background traffic as processes on a platform
 platform.py      the links of a machine and the routes between ranks
-flows.py         messages under way as fluid, whose rates change as others come and go
+flows.py         messages in flight as fluid flows, whose rates change as others start and end
 fairness.py      max-min fair rates
-watchdog.py      who waits for whom when nothing can move; how to cancel
-pipeline.py      a pipeline of microbatches, its instructions played on a machine
-hybrid.py        networks that are split over ranks: steps in rounds
+watchdog.py      deadlock reports and cancellation
+pipeline.py      a pipeline of microbatches: its instruction streams simulated on a machine
+hybrid.py        hybrid-parallel networks: steps in rounds
 hybrid_events.py the same with every rank a process
 program.py       what a rank of a split network does for one microbatch
-split.py         a stage's programs, ready to be played in rounds
+split.py         the programs of a stage, reduced for rounds
 split_rows.py    steps in rounds as rows of the Timeline
-local.py         steps that every rank takes by itself between two averages of the weights
+local.py         local SGD: steps between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
-input.py         readers and batches fetched ahead: when each rank's next batch is there
+input.py         readers and prefetching: when the next batch of each rank is ready
 storage.py       metadata servers and data servers as queues; readers that share them
-size.py          how much is played at most
+size.py          limits on the size of a simulation
 measure.py       where the time of simulated steps goes, for each way to update
-caching.py       caches played: which samples of an epoch are found, by what is dropped
+caching.py       caches: hits of an epoch by eviction policy
 neighbors.py    a program whose ranks exchange messages with two neighbors, its calls as they are recorded
 coupled.py       a simulation that feeds training, with a buffer between them
-failures.py      a run with checkpoints and failures, many times at once
+failures.py      a run with checkpoints and failures, many runs at once
 rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace

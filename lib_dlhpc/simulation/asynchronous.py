@@ -9,8 +9,8 @@ slowest, so that no gradient misses more than (W - 1) (2 s + 1) updates of W wor
 al., "Large scale distributed deep networks" (2012); Zhang et al., "Staleness-aware async-SGD" (2016);
 Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server" (2013).
 
-Workers are ranks 0 .. W - 1; the servers are nodes after theirs. What is said of a push, an update and a
-pull of several servers is said of the first one; a step ends when all parts are pulled.
+Workers are ranks 0 .. W - 1; the servers are nodes after theirs. With several servers, push, update
+and pull times are those of the first one; a step ends when all parts are pulled.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from lib_dlhpc.spec.machine import Machine
 
 @dataclass(frozen=True, eq=False)
 class AsynchronousRun:
-    """What came of an asynchronous run, update by update in the order in which server 0 applied them."""
+    """Result of an asynchronous run, update by update in the order in which server 0 applied them."""
 
     time: Floats  # s at which it was applied
     worker: NDArray[np.int64]
@@ -106,7 +106,7 @@ def serve_experiment(
     background: Sequence[Traffic] = (),
     progress: StepProgress | None = None,
 ) -> ServedSteps:
-    """Play the steps of an experiment, the servers being the nodes after those that train.
+    """Simulate the steps of an experiment; the servers are the nodes after those that train.
 
     fidelity: "rounds" knows no links but the NICs, "events" also those of the topology.
     """
@@ -129,7 +129,7 @@ def serve(
     background: Sequence[Traffic] = (),
     progress: StepProgress | None = None,
 ) -> ServedSteps:
-    """Play all steps of all workers with the servers at those ranks of the platform.
+    """Simulate all steps of all workers with the servers at those ranks of the platform.
 
     load.update: s of an update of all parameters by one server. Raises Cancelled when `progress`
     returns False.

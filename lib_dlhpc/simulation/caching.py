@@ -1,4 +1,4 @@
-"""Caches played: which samples of each epoch are found in memory, by what is dropped when it is full.
+"""Cache simulation: hits of each epoch by eviction policy.
 
 One node's reads, epoch after epoch, each a fresh random order. A sample is kept when it has been read; when
 there is no room, the policy names the one to drop. "keep" drops nothing: what came first stays. "belady"

@@ -1,8 +1,8 @@
 """When everything happens in training steps: what a step consists of, and its clock on every rank.
 
-Compute is arithmetic: where it begins and how long it lasts says when it ends. Only the exchange has to
-be played, and that is left to a fidelity. `play_rounds` plays step after step, bucket after bucket, all
-ranks at once; `processes.play_events` lets the ranks run by themselves.
+Compute is arithmetic: its start and duration give its end. Only the exchange needs simulation, by a
+fidelity. `simulate_rounds` simulates step after step, bucket after bucket, all ranks at once;
+`processes.simulate_events` runs every rank as a process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,15 +25,15 @@ StepProgress: TypeAlias = Callable[[float, int, int], object]
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What is to be played. The compute of a rank in a step takes `factor` times what `work` says."""
+    """The load to simulate. The compute of a rank in a step takes `factor` times `work`."""
 
     work: Work
     update: float  # s
-    overlap: bool  # the exchange goes on beside backward
+    overlap: bool  # the exchange overlaps backward
     factor: Floats  # (steps, ranks): jitter over speed
     fetch: Floats  # (steps, ranks): s to fetch the next batch
-    saving: Floats  # (steps,): s in which all stand still for a checkpoint after the step
-    supply: Supply | None = None  # readers that say when a batch is there, in place of `fetch`
+    saving: Floats  # (steps,): s in which all ranks are idle for a checkpoint after the step
+    supply: Supply | None = None  # readers that decide when a batch is ready, in place of `fetch`
 
     @property
     def steps(self) -> int:
@@ -92,7 +92,7 @@ class Clock:
 
 
 def clock(load: Load, step: int, start: Floats, joined: Floats, exchanged: Floats) -> Clock:
-    """Return the clock of a step whose exchange has been played."""
+    """Return the clock of a step whose exchange has been simulated."""
     factor = load.factor[step]
     forward_end, backward_end = load.computed(start, factor)
     exchange_end = np.maximum(backward_end, exchanged[-1]) if len(exchanged) else backward_end
@@ -102,13 +102,13 @@ def clock(load: Load, step: int, start: Floats, joined: Floats, exchanged: Float
     return Clock(step, start, *inside, end, next_start)
 
 
-def play_rounds(
+def simulate_rounds(
     load: Load,
     exchange: Exchange,
     messages: Sequence[int],
     progress: StepProgress | None = None,
 ) -> Iterator[Clock]:
-    """Yield the steps, each bucket being played whole by `exchange`; `messages`: of each bucket that is sent.
+    """Yield the steps; `exchange` simulates each bucket. `messages`: the count of each bucket that is sent.
 
     Raises Cancelled when `progress`, called after each bucket, returns False.
     """

@@ -95,14 +95,14 @@ def why(
 ) -> list[str]:
     """Return a sentence for each reason why terms differ by more than rounding; none where none does.
 
-    speed, background: as they were given to `simulate`.
+    speed, background: as passed to `simulate`.
     """
     notable = NOTABLE * sum(predicted.values())
     apart = {name for name in predicted if abs(simulated[name] - predicted[name]) > notable}
     reasons = []
     if "checkpoint" in apart:
         reasons.append(
-            "the simulation was told after which steps a checkpoint is written, and how long it takes; the"
+            "the simulation was configured with the steps that write a checkpoint, and its duration; the"
             " prediction spreads one over the steps between two."
             if simulated["checkpoint"]
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
@@ -125,12 +125,12 @@ def why(
         taken = f"expected slowest of {int(experiment.devices)}" if several else "mean"
         reasons.append(
             "the simulation draws the jitter of every rank once a step; the prediction takes the"
-            f" {taken}. More steps come nearer."
+            f" {taken}. More steps reduce the difference."
         )
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
     if apart and uneven:
         reasons.append(
-            f"ranks were given speeds of {np.min(speed):g} to {np.max(speed):g}; to the prediction all are 1."
+            f"ranks were given speeds of {np.min(speed):g} to {np.max(speed):g}; the prediction uses 1 for all."
         )
     if apart and background:
         reasons.append(
@@ -149,7 +149,7 @@ def why(
         if not (exchange or out_of_step or background or queued):
             reasons.append(
                 "ranks that are done with a bucket early begin the next one before the others; the"
-                " prediction lets all buckets follow one another whole."
+                " prediction sends all buckets one after another, unsplit."
             )
     return reasons
 
@@ -158,7 +158,7 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     machine, strategy = experiment.machine, experiment.strategy
     reasons = [
         "ranks begin together and queue for the servers; the prediction is of the steady state, without"
-        " queues but where servers or links are full. More steps come nearer."
+        " queues but where servers or links are full. More steps reduce the difference."
     ]
     if machine.jitter:
         bound = " and what a bound costs in the long run" * bool(strategy.staleness)
@@ -178,7 +178,7 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     strategy, reasons = experiment.strategy, []
     if strategy.pipeline > 1:
         reasons.append(
-            "the simulation goes through the schedule pass by pass; the prediction is exact for GPipe, within 15 %"
+            "the simulation executes the schedule pass by pass; the prediction is exact for GPipe, within 15 %"
             " for 1F1B, as much for interleaved stages whose messages hide behind passes, and up to 70 % too"
             " long for those whose messages do not. It counts the update of the rank with the most weights, the"
             " simulation the mean of all."
@@ -186,7 +186,7 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
         if experiment.machine.jitter:
             reasons.append(
                 "in a simulated pipeline nobody waits for the slowest: who computes less has its turn later, and"
-                " what it waits is bubble or, where a message comes late for it, exposed communication."
+                " its wait is bubble or, where a message arrives late, exposed communication."
             )
     if strategy.spatial > 1 or (fidelity == "events" and strategy.tensor > 1):
         reasons.append(
@@ -204,7 +204,7 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
                 " has a link of its own."
             )
         reasons.append(
-            "groups that exchange at the same time share the links of the machine as their messages come."
+            "groups that exchange at the same time share the links of the machine as their messages arrive."
         )
     return reasons
 
@@ -220,12 +220,12 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
         )
     if fidelity == "events":
         reasons.append(
-            "messages share the links of the machine as they come; the prediction knows congestion only as"
+            "messages share the links of the machine as they arrive; the prediction knows congestion only as"
             " a factor of whole rounds."
         )
         if out_of_step:
             reasons.append(
-                "a sender waits until its receiver has come to the round too (rendezvous), so one late rank"
+                "a sender waits until its receiver has reached the round too (rendezvous), so one late rank"
                 " holds up its neighbors on both sides; in fidelity rounds early data waits in a buffer."
             )
     elif machine.topology != "single-switch" and nodes > 1 and _congested(experiment):

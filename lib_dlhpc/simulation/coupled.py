@@ -1,7 +1,7 @@
-"""A coupled workflow played out: two sides as processes, a buffer between them, every rank with its own jitter.
+"""A coupled workflow simulated: two sides as processes, a buffer between them, every rank with its own jitter.
 
 What each side takes for a batch is priced as in the closed form; that ranks vary, wait for the slowest of their
-side, find the buffer full or empty, is played. A place in the buffer is free again when all training ranks have
+side, find the buffer full or empty, is simulated. A place in the buffer is free when all training ranks have
 taken the batch out, which is where their step begins.
 """
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 def simulate_coupled(workflow: Workflow, costs: Costs, ranks: int, seed: int = 0) -> Timeline:
-    """Return the Timeline of all ranks, with the jitter that `costs` tells. Raises SpecError for too few ranks."""
+    """Return the Timeline of all ranks, with the jitter of `costs`. Raises SpecError for too few ranks."""
     simulating, training = workflow.sides(ranks)
     played = _Played(workflow, costs, ranks, np.random.default_rng(seed))
     if workflow.coupling.placement == "shared":
@@ -35,7 +35,7 @@ def simulate_coupled(workflow: Workflow, costs: Costs, ranks: int, seed: int = 0
 
 
 class _Played:
-    """The environment, the buffer, and the rows of what has been played."""
+    """The environment, the buffer, and the recorded rows."""
 
     def __init__(
         self, workflow: Workflow, costs: Costs, ranks: int, rng: np.random.Generator
@@ -122,7 +122,7 @@ class _Played:
         wait: str,
         within: float,
     ) -> Generator[Event, Any, None]:
-        """Compute on all ranks of a side; the slowest sets the pace, messages among them come on top."""
+        """Compute on all ranks of a side; the slowest decides, messages among them come on top."""
         now = self.env.now
         end = now + float(compute.max()) + within
         for rank, seconds in zip(who, compute.tolist(), strict=True):
@@ -139,12 +139,12 @@ class _Played:
         self.wait(who, name, now)
 
     def wait(self, who: range, name: str, since: float) -> None:
-        """Take down that a side stood still until now."""
+        """Record that a side was idle until now."""
         for rank in who:
             self.row(rank, "wait", name, since, self.env.now)
 
     def messages(self, what: tuple[str, str, bool], number: int, since: float) -> None:
-        """Take down one end of the messages of a batch, or of the news that there is room, until now.
+        """Record one end of the messages of a batch, or of the news that there is room, until now.
 
         On separate ranks only: where all do both, in turn, nobody waits for the other side.
         """
@@ -167,7 +167,7 @@ class _Played:
                 self.rows.append((*row, size // pairs if batch else 0, peer, 0, match))
 
     def row(self, rank: int, kind: str, name: str, start: float, stop: float) -> None:
-        """Take down what lasted longer than nothing."""
+        """Record an event whose duration is above 0."""
         if stop > start:
             self.rows.append((rank, "compute", kind, name, float(start), float(stop)))
 

@@ -15,7 +15,7 @@ from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Send
 from lib_dlhpc.schedules.rounds import as_sent
 from lib_dlhpc.simulation.hybrid import pipeline_of
 from lib_dlhpc.simulation.plans import allreduce_plans
-from lib_dlhpc.simulation.program import Talk, program
+from lib_dlhpc.simulation.program import Communication, program
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
 
@@ -86,7 +86,9 @@ class _Count:
         """Yield what is sent within and beside the passes through a part."""
         held = program(self.experiment, part, 1.0)
         for many, items in ((ahead, held.forward), (back, held.backward)):
-            yield from (many * self._talk(item) for item in items if isinstance(item, Talk))
+            yield from (
+                many * self._talk(item) for item in items if isinstance(item, Communication)
+            )
         yield from self._data(part, ahead, back)
 
     def tables(self, part: Part, stage: int) -> Iterator[int]:
@@ -96,7 +98,7 @@ class _Count:
             if len(ranks) > 1 and stage == min(ranks):
                 yield len(ranks) * self.size.data * self.size.tensor
 
-    def _talk(self, talk: Talk) -> int:
+    def _talk(self, talk: Communication) -> int:
         size, experts = self.size, int(self.experiment.strategy.experts)
         if talk.group == "experts":
             net = groups.expert_network(self.experiment)
@@ -110,7 +112,7 @@ class _Count:
             return len(talk.pairs) * size.data * size.tensor
         return self._meeting(talk, size.spatial) * size.data * size.tensor
 
-    def _meeting(self, talk: Talk, ranks: int) -> int:
+    def _meeting(self, talk: Communication, ranks: int) -> int:
         net = groups.group_network(self.experiment, talk.group)
         return self._schedule(groups.GOALS[talk.way], ranks, net, talk.bytes)
 

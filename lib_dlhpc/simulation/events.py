@@ -1,7 +1,7 @@
-"""A schedule played by processes, message by message, on links that they share max-min fairly.
+"""A schedule simulated by processes, message by message, on links shared max-min fairly.
 
 A rank begins a round when it has finished the one before. It sends its messages of the round in order,
-one after another, each when its receiver has come to that round too. It is through when these are sent,
+one after another, each when its receiver has reached that round too. It is through when these are sent,
 those for it have arrived, and what has to be combined is combined: gamma a byte, more on a slow rank.
 Ranks that a round does not mention go on.
 
@@ -89,7 +89,7 @@ def start_schedules(
     arrivals: ArrayLike = 0.0,
     failures: Mapping[int, float] | None = None,
 ) -> NDArray[np.float64]:
-    """Let all ranks of a simulation play; return the array that `sim.run` fills with times, as in `play`."""
+    """Start all ranks of a simulation; return the array that `sim.run` fills with times, as in `play`."""
     ranks = sim.platform.ranks
     shape = (len(schedules), ranks)
     starts = np.broadcast_to(np.asarray(arrivals, dtype=np.float64), shape).tolist()
@@ -154,7 +154,7 @@ class _Part:
 
 
 class Script:
-    """The rounds of a schedule, each prepared for the first rank that comes to it and kept for the last."""
+    """The rounds of a schedule, each prepared for the first rank that reaches it and cached until the last."""
 
     def __init__(self, sim: Simulation, schedule: Schedule, element_bytes: float) -> None:
         self.sim, self.schedule, self.element_bytes = sim, schedule, element_bytes

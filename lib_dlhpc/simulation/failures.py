@@ -1,12 +1,12 @@
-"""A run with checkpoints and failures, played out, many times at once.
+"""Monte Carlo simulation of a run with checkpoints and failures, many runs at once.
 
-A run trains for `interval` s, stands still for a checkpoint, and goes on; behind it the checkpoint may still
-be written, and the next one waits for that. A failure ends whatever goes on: after a restart training is back
+A run trains for `interval` s, is idle for a checkpoint, and continues; the checkpoint may still be written
+asynchronously, and the next one waits for that. A failure ends any phase: after a restart training is back
 at the newest checkpoint that was written in full, or, if the nodes' own copies survive, at the newest of all,
 whose write then starts anew. Failures strike at random, or at times that are given; also in a checkpoint
 and in a restart, which then begins anew. What stands in prediction/intervals.py as one formula happens here.
 
-Not played: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
+Not simulated: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Played:
         return {kind: float(each.mean() / self.wall.mean()) for kind, each in self.seconds.items()}
 
 
-def play_failures(
+def simulate_failures(
     experiment: Experiment,
     runs: int = 1,
     seed: int | None = None,
@@ -72,9 +72,9 @@ def play_failures(
     step: float | None = None,
     failures: Sequence[float] | None = None,
 ) -> Played:
-    """Play an experiment from start to end with the failures of its nodes, `runs` times.
+    """Simulate an experiment from start to end with the failures of its nodes, `runs` times.
 
-    step: s of one training step; None: as `simulate` plays it. failures: the times in s at which one
+    step: s of one training step; None: as simulated. failures: the times in s at which one
     strikes, in every run, in place of random ones (machine.node_mtbf over the nodes, exponential). seed: of
     these, by default run.seed; the same seed gives the same runs. Raises SpecError, also where no
     headway is made.
@@ -111,10 +111,10 @@ def play(
     failures: Sequence[float] | None = None,
     start: float = 0.0,
 ) -> Played:
-    """Play `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
+    """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
     mtbf: mean s between failures; start: s before training, in which none strikes. For the rest see
-    play_failures.
+    simulate_failures.
     """
     _check(work=work, interval=interval, mtbf=mtbf)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
@@ -206,7 +206,7 @@ class _Runs:
         self.written[at] = np.inf
 
     def _spend(self, end: Floats, failed: Flags) -> None:
-        """Let time pass, and say for what."""
+        """Advance the time, and record its phase."""
         passed = end - self.now
         trains = self.doing == TRAIN
         before = self.done.copy()

@@ -1,4 +1,4 @@
-"""Messages under way as fluid: each flows at its max-min fair rate, which changes when others come or go.
+"""Messages in flight as fluid flows: each has its max-min fair rate, which changes when others start or end.
 
 A change is felt only by flows that are coupled to it: two flows are coupled where they share a link that
 could not carry all of its flows at the rate that each of them would have alone. Only such a group gets

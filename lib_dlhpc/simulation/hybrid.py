@@ -1,13 +1,13 @@
 """Steps of a network that is split over ranks.
 
-A rank of a pipeline goes through its stream of instructions. What it does in one of them is its program:
+A rank of a pipeline executes its instruction stream. What it does in one instruction is its program:
 work, and exchanges in which the ranks of its tensor or spatial group meet. Behind the last backward pass
 of a layer its gradients are exchanged with the replicas, bucket by bucket. When all ranks are through, all
 update.
 
-In rounds, all replicas are played at once on arrays. Messages from one stage to another occupy the link in
+In rounds, all replicas are simulated at once on arrays. Messages from one stage to another occupy the link in
 the order in which they are sent, each for bytes beta, and arrive alpha later; no other link is contended for
-but the NICs. With events, hybrid_events.py plays it.
+but the NICs. hybrid_events.py is the simulation with events.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ from lib_dlhpc.timeline import Timeline, breakdown, from_rows, join, mark_bubble
 WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange", "experts": "expert exchange"}
 
 
-def play_split(
+def simulate_split(
     experiment: Experiment,
     scale: float,
     factor: NDArray[np.float64],
@@ -46,10 +46,10 @@ def play_split(
     saving: NDArray[np.float64],
     progress: StepProgress | None = None,
 ) -> Timeline:
-    """Return what every rank does in `len(factor)` steps, played in rounds.
+    """Return the events of every rank in `len(factor)` steps, simulated in rounds.
 
     scale: compute over roofline time. factor: (steps, ranks) of the compute time. fetch: (steps, ranks)
-    s that the next batch takes. saving: (steps,) s in which all stand still for a checkpoint. progress:
+    s that the next batch takes. saving: (steps,) s in which all ranks are idle for a checkpoint. progress:
     called after each stage's turn with simulated seconds, instructions done, and all there are. Raises
     Cancelled when it returns False.
     """
@@ -75,7 +75,7 @@ def play_split(
     return join(tables).sorted()
 
 
-def play_split_events(
+def simulate_split_events(
     experiment: Experiment,
     scale: float,
     factor: NDArray[np.float64],
@@ -120,7 +120,7 @@ def _quiet_step(experiment: Experiment, scale: float) -> float:
     """Return the seconds of a step without jitter."""
     ranks = int(experiment.devices)
     none = np.zeros((1, ranks))
-    return breakdown(play_split(experiment, scale, none + 1, none, np.zeros(1))).step_time
+    return breakdown(simulate_split(experiment, scale, none + 1, none, np.zeros(1))).step_time
 
 
 def pipeline_of(experiment: Experiment) -> Pipeline:
@@ -135,9 +135,9 @@ def pipeline_of(experiment: Experiment) -> Pipeline:
 def bubble(
     experiment: Experiment, pipeline: Pipeline, every: list[list[Stage]], factor: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Return for each rank how long it stands still in a step if messages between stages are free.
+    """Return for each rank its idle time in a step if messages between stages are free.
 
-    With one stage that is no bubble: who stands still then waits for the others of its group.
+    With one stage that is no bubble: an idle rank waits for the others of its group.
     """
     if pipeline.ranks == 1:
         return np.zeros(factor.size)
@@ -150,7 +150,7 @@ def bubble(
 
 
 class _Step:
-    """A step being played: what is collected holds the ranks at one place of the pipeline as one array."""
+    """A step in simulation: what is collected holds the ranks at one place of the pipeline as one array."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _Step:
         self._link: dict[tuple[int, int], Floats] = {}  # when it is free, by the places at its ends
 
     def play(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
-        """Play all microbatches; `tell` is called with the s that are simulated and the instructions done."""
+        """Simulate all microbatches; `report` is called with the simulated s and the count of instructions done."""
         todo, done = [deque(stream) for stream in self.pipeline.streams], 0
         moved = True
         while moved:
@@ -217,7 +217,7 @@ class _Step:
         return end
 
     def _fetched(self, place: int) -> Floats:
-        """Return from when on the way out of the ranks is free: weights move as the last backward pass goes."""
+        """Return from when on the host link is free: weights move during the last backward pass."""
         every = enumerate(self.every[place])
         ends = [self.last[place, chunk][0] + stage.moving[True] for chunk, stage in every]
         return np.max(ends, axis=0)
@@ -380,7 +380,7 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) ->
 
 
 def exchange_word(experiment: Experiment) -> str:
-    """Say in which exchange the ranks of a replica meet, or what replicas exchange with each microbatch."""
+    """Return the exchange in which the ranks of a replica meet, or that of replicas with each microbatch."""
     size = sizes(experiment)
     if size.tensor * size.spatial * int(experiment.strategy.experts) == 1:
         return "weights and gradients"

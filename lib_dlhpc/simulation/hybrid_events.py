@@ -1,8 +1,8 @@
 """Steps of a network that is split over ranks, every rank a process and every message a flow.
 
-The programs are those of hybrid.py. An exchange is a schedule that the ranks of a group play on the links
-of the whole machine, so that groups which exchange at the same time get in each other's way, and in a halo
-a rank waits for its neighbors only. What replicas exchange goes on beside the work, in a process of its
+The programs are those of hybrid.py. An exchange is a schedule that the ranks of a group execute on the links
+of the machine, so groups that exchange at the same time contend, and in a halo exchange
+a rank waits for its neighbors only. What replicas exchange overlaps the work, in a process of its
 own for each rank.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from simpy.events import Event as Happening
+from simpy.events import Event
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
@@ -26,7 +26,7 @@ from lib_dlhpc.schedules.pipeline import Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulation.events import Script, take_part
 from lib_dlhpc.simulation.hybrid import WORDS, exchange_word
 from lib_dlhpc.simulation.platform import Platform
-from lib_dlhpc.simulation.program import Program, Talk, program
+from lib_dlhpc.simulation.program import Communication, Program, program
 from lib_dlhpc.simulation.simulation import Message, Process, Record, Simulation, Traffic
 from lib_dlhpc.simulation.split import offloaded, update_moving
 from lib_dlhpc.simulation.watchdog import Progress
@@ -54,7 +54,7 @@ class Replay:
         self._scripts: dict[tuple[Any, ...], tuple[Script, set[int]]] = {}
         self._turns: dict[tuple[Any, ...], int] = {}
         self._met = 0
-        self._all = Happening(sim.env)
+        self._all = Event(sim.env)
 
     def letter(self, step: int, what: Send | Receive, source: int, target: int) -> Message:
         """Return the message that one rank sends and the other receives."""
@@ -82,7 +82,7 @@ class Replay:
         if not missing:
             del self._scripts[key, turn]
 
-    def talk(self, rank: int, talk: Talk) -> Process:
+    def talk(self, rank: int, talk: Communication) -> Process:
         """Take part in an exchange of a program."""
         if talk.group == "experts":
             members = expert_group(self.experiment, rank)
@@ -122,7 +122,7 @@ class Replay:
         """Wait for all ranks."""
         self._met += 1
         if self._met == self.sim.platform.ranks:
-            self._met, done, self._all = 0, self._all, Happening(self.sim.env)
+            self._met, done, self._all = 0, self._all, Event(self.sim.env)
             done.succeed()
         else:
             yield self._all
@@ -134,7 +134,7 @@ class Replay:
             plan.name, everyone, plan.elements, lambda: within(plan.rounds(), members), plan.goal
         )
 
-    def _halo(self, members: tuple[int, ...], talk: Talk) -> Schedule:
+    def _halo(self, members: tuple[int, ...], talk: Communication) -> Schedule:
         """One round in which all neighbors swap rows."""
         source, target, size = zip(*talk.pairs, strict=True)
         at = np.array(members)
@@ -157,7 +157,7 @@ def play(
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of what all ranks do, and those of their waits in the pipeline.
 
-    The arguments are those of hybrid.play_split. Raises Cancelled, DeadlockError.
+    The arguments are those of hybrid.simulate_split. Raises Cancelled, DeadlockError.
     """
     sim = Simulation(on, record=record)
     sim.background(background)
@@ -198,7 +198,7 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
                     sim.post(replay.letter(step, instruction, rank, peer), word)
                 else:
                     letter = replay.letter(step, instruction, peer, rank)
-                    yield sim.exchange(rank, [], [letter], f"in want of the {word}")
+                    yield sim.exchange(rank, [], [letter], f"receiving the {word}")
                     wait(f"wait for {word}", since)
                 continue
             ahead = isinstance(instruction, Forward)
@@ -214,7 +214,7 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
             wire.scatter(instruction.chunk, not ahead and (final or experiment.strategy.zero > 1))
             worked = 0.0
             for item in items:
-                if isinstance(item, Talk):
+                if isinstance(item, Communication):
                     met = sim.env.now
                     yield from replay.talk(rank, item)
                     row(
@@ -256,7 +256,7 @@ def _rank(replay: Replay, rank: int, factor: Floats, fetch: Floats, saving: Floa
         yield sim.compute(rank, update * slow)
         row("update", "update", since)
         begun = sim.env.now
-        # A layer's weights move as soon as its gradient is complete: while the last pass goes back.
+        # A layer's weights move as soon as its gradient is complete, during the last backward pass.
         yield sim.until(fetched + update_moving(experiment, replay.held[rank]))
         row("wait", "wait for what is offloaded", begun)
         since = sim.env.now
@@ -309,11 +309,11 @@ class _Wire:
         self.net = groups.group_network(replay.experiment, "data")
         self.early = bool(replay.experiment.overlap)
         self.experts = 0.0
-        self.there: dict[int, Happening] = {}  # what happens when the weights of a layer are
+        self.there: dict[int, Event] = {}  # what happens when the weights of a layer are
         self._to_gather: Iterator[tuple[int, float]] = iter(())  # layers and their bytes
         self._completes: dict[int, list[float]] = {}  # bytes of the buckets that a layer completes
         self._summed: Sequence[tuple[str, float]] = ()
-        self._free: Happening | None = None
+        self._free: Event | None = None
         self._number = 0
 
     def gather(self, chunk: int, ahead: bool) -> None:
@@ -370,12 +370,12 @@ class _Wire:
         size: float,
         word: str,
         summed: Sequence[tuple[str, float]] = (),
-    ) -> Happening:
+    ) -> Event:
         """Exchange once all before is done; return what happens then.
 
         summed: groups that sum a share of it beside data.
         """
-        done, before = Happening(self.replay.sim.env), self._free
+        done, before = Event(self.replay.sim.env), self._free
 
         def process() -> Process:
             sim = self.replay.sim

@@ -22,13 +22,13 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 def supply(experiment: Experiment, steps: int, seed: int) -> "Supply | None":
-    """Return the readers of an experiment that says how many there are, or how far they may be ahead; else None."""
+    """Return the readers of an experiment that sets their count, or how far they prefetch; else None."""
     storage = experiment.storage
     return Supply(experiment, steps, seed) if storage.workers or storage.prefetch else None
 
 
 class Supply:
-    """The readers of all ranks; `started` tells it when a step begins, `available` when the next can."""
+    """The readers of all ranks; `started` records when a step begins, `available` returns when the next can."""
 
     def __init__(self, experiment: Experiment, steps: int, seed: int) -> None:
         ranks, storage = int(experiment.devices), experiment.storage
@@ -94,7 +94,7 @@ class Supply:
         heapq.heappush(self._events, (time, self._number, batch, rank, stages))
 
     def _go_on(self) -> None:
-        """Take the earliest sample under way to its next stage, or give it to its batch and read another."""
+        """Take the earliest sample in flight to its next stage, or give it to its batch and read another."""
         time, _, batch, rank, stages = heapq.heappop(self._events)
         until = next(stages, None)
         if until is not None:

@@ -1,7 +1,7 @@
 """Local updates: every rank takes H steps by itself, then all average their weights.
 
 Nothing hides the exchange, for the weights are known only after the last update. To the exchange the
-H steps and the average are one long step, and so they are played; how the jitter of H steps averages out
+H steps and the average are one long step, and are simulated so; how the jitter of H steps averages out
 is half of the gain. Source: Lin et al., "Don't use large mini-batches, use local SGD" (2020).
 """
 

@@ -1,4 +1,4 @@
-"""Messages as rows of a Timeline: who sent what to whom, and from when to when it was under way."""
+"""Messages as rows of a Timeline: source, target, size, and the interval in flight."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias

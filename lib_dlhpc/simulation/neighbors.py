@@ -1,4 +1,4 @@
-"""A program whose ranks exchange messages with two neighbors, played, its calls as a recorder takes them down.
+"""Simulation of a program whose ranks exchange messages with two neighbors, its calls as a recorder records them.
 
 Ranks stand in a ring. In each step a rank reads, works, sends to both neighbors and goes on, receives from the
 one before it and then from the one behind it, works again, and meets all others in an allreduce of 8 B by
@@ -43,7 +43,7 @@ class Program:
 def program(
     steps: int, ranks: int, before: ArrayLike, after: ArrayLike, reading: ArrayLike, size: float
 ) -> Program:
-    """Return a Program of so many steps and ranks. Raises SpecError for too few of them and for times below 0."""
+    """Return a Program of N steps and ranks. Raises SpecError for too few of them and for times below 0."""
     if ranks < LEAST_RANKS or steps < 1:
         raise SpecError(
             f"{ranks} ranks, {steps} steps: expected at least {LEAST_RANKS} ranks and 1 step."
@@ -77,7 +77,7 @@ def ring(machine: Machine, ranks: int, slow: int = -1, share: float = 1.0) -> Pl
     return replace(on, capacity=capacity)
 
 
-def play_neighbors(
+def simulate_neighbors(
     what: Program, on: Platform, background: Sequence[Traffic] = (), barrier: bool = False
 ) -> Timeline:
     """Return the Timeline of all ranks. background: others' traffic on the links.
@@ -119,7 +119,7 @@ class _Played:
         self.met = [Script(sim, plan, ELEMENT / ranks) for _ in range(what.steps)]
 
     def begin(self) -> None:
-        """Take down that all have met at 0 s."""
+        """Record that all have met at 0 s."""
         for rank in range(self.sim.platform.ranks):
             row = (rank, "communication", "collective", "MPI_Barrier", 0.0, 0.0)
             self.rows.append((*row, 0, -1, 0, self.first + self.what.steps))
@@ -151,6 +151,6 @@ class _Played:
     def call(
         self, rank: int, kind: str, name: str, since: float, message: Message, peer: int
     ) -> None:
-        """Take down a call that has ended now."""
+        """Record a call that has ended now."""
         row = (rank, "communication", kind, name, since, self.sim.env.now)
         self.rows.append((*row, int(message.bytes), peer, 0, message.tag))

@@ -1,6 +1,6 @@
-"""A pipeline played on a machine: each rank does its stream of instructions, messages share the links.
+"""A pipeline simulated on a machine: each rank executes its instruction stream, messages share the links.
 
-A send waits for nothing: the message is in flight while the rank goes on. Messages to one rank follow one
+A send does not block: the message is in flight while the rank continues. Messages to one rank follow one
 another, those to different ranks share the port. A receive waits until all of it is there. At the end all
 wait for each other (the flush, after which a synchronous step updates). What a rank stands still is the
 bubble of the pipeline, as it would be with free messages, and what messages take that nobody can hide.
@@ -26,10 +26,10 @@ from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline import Timeline, from_rows, join, mark_bubble
 
 # What is sent, by the kind of data, its microbatch, the stage that made it, from rank, to rank.
-Letter: TypeAlias = tuple[str, int, int, int, int]
+MessageKey: TypeAlias = tuple[str, int, int, int, int]
 
 
-def play_pipeline(
+def simulate_pipeline(
     pipeline: Pipeline,
     machine: Machine,
     nodes: int,
@@ -43,7 +43,7 @@ def play_pipeline(
     messages: int = 0,
     progress: Progress | None = None,
 ) -> Timeline:
-    """Play all microbatches of a pipeline once and return what happened.
+    """Simulate all microbatches of a pipeline once and return the Timeline.
 
     forward, backward: s of each stage for a microbatch, (stages,) or one for all; there are ranks *
     chunks stages. message_bytes: B of the activations (and of their gradients) between one stage and
@@ -86,7 +86,7 @@ def _rank_of(pipeline: Pipeline) -> NDArray[np.int64]:
 
 
 def kept(timeline: Timeline) -> NDArray[np.int64]:
-    """Return for each rank the most activations that it kept at once: forward adds one, backward frees one."""
+    """Return for each rank the peak count of stored activations: forward adds one, backward frees one."""
     table = timeline.sorted()
     change = table.where("compute", "forward") * 1 - table.where("compute", "backward") * 1
     of_rank = (change[table.rank == rank] for rank in range(table.ranks))
@@ -98,7 +98,7 @@ def _rank(
     pipeline: Pipeline,
     rank: int,
     stream: Sequence[Instruction],
-    letters: dict[Letter, Message],
+    letters: dict[MessageKey, Message],
     seconds: tuple[list[float], list[float]],
     rows: list[tuple[Any, ...]],
 ) -> Process:
@@ -112,7 +112,7 @@ def _rank(
         elif isinstance(step, Receive):
             letter = letters[step.what, step.microbatch, step.stage, step.peer, rank]
             what = f"the {step.what} of microbatch {step.microbatch} from stage {step.stage}"
-            yield sim.exchange(rank, [], [letter], f"in want of {what}")
+            yield sim.exchange(rank, [], [letter], f"receiving {what}")
             if sim.env.now > since:
                 waited = f"wait for {step.what} {step.microbatch}"
                 rows.append((rank, "compute", "wait", waited, since, sim.env.now))
@@ -129,9 +129,9 @@ def _rank(
 
 def _letters(
     sim: Simulation, pipeline: Pipeline, sizes: NDArray[np.float64]
-) -> dict[Letter, Message]:
+) -> dict[MessageKey, Message]:
     """Return a message for everything that some rank sends or receives."""
-    wanted: dict[Letter, None] = {}
+    wanted: dict[MessageKey, None] = {}
     for rank, stream in enumerate(pipeline.streams):
         for step in stream:
             if isinstance(step, Send | Receive):

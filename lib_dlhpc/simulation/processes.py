@@ -17,7 +17,7 @@ from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.simulation import Process, Record, Simulation, Traffic
 
 
-def play_events(
+def simulate_events(
     load: Load,
     plan_of: Callable[[float], Schedule],
     on: Platform,

@@ -1,6 +1,6 @@
-"""What a rank of a split network does for one microbatch: work and messages in turn, as its layers come.
+"""What a rank of a split network does for one microbatch: work and messages in turn, layer by layer.
 
-What is made again comes before backward, in one piece.
+Recomputation precedes backward, in one piece.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ TALKING = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 class Work(NamedTuple):
-    """Seconds of arithmetic, of one layer of the part or (-1) of what is made again."""
+    """Seconds of arithmetic, of one layer of the part or (-1) of recomputation."""
 
     seconds: float
     layer: int = -1
 
 
-class Talk(NamedTuple):
+class Communication(NamedTuple):
     """Messages of a group: one of TALKING on `bytes` in all, or a halo."""
 
     group: str
@@ -39,7 +39,7 @@ class Talk(NamedTuple):
     pairs: tuple[tuple[int, int, float], ...] = ()  # of a halo: from, to (places in the group), B
 
 
-Item: TypeAlias = Work | Talk
+Item: TypeAlias = Work | Communication
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,16 @@ def _talk(experiment: Experiment, layer: Layer, direction: str, size: float) -> 
         # To the experts and back; here both come after the layer's work.
         moved = routed_elements(layer) * size
         cost = groups.all_to_all(moved, groups.expert_network(experiment))
-        exchange = Talk("experts", "all_to_all", moved, float(cost.total))
+        exchange = Communication("experts", "all_to_all", moved, float(cost.total))
         return [exchange, exchange]
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         borrowed, lent = halo_elements(layer)
         pairs = _pairs(layer, direction, size)
         if pairs:
             cost = groups.halo_cost(experiment, borrowed * size, lent * size, 1)
-            return [Talk("spatial", "halo", (borrowed + lent) * size, float(cost.total), pairs)]
+            return [
+                Communication("spatial", "halo", (borrowed + lent) * size, float(cost.total), pairs)
+            ]
     return []
 
 
@@ -129,4 +131,4 @@ def _exchange(experiment: Experiment, group: str, way: str, whole: float) -> lis
         return []
     net = groups.group_network(experiment, group)
     cost = groups.exchange_cost(way, whole, net, 1)
-    return [Talk(group, way, whole, float(cost.total))]
+    return [Communication(group, way, whole, float(cost.total))]

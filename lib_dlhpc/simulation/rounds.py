@@ -1,4 +1,4 @@
-"""A schedule played out round by round, all ranks at once: max-plus arithmetic on arrays.
+"""A schedule simulated round by round, all ranks at once: max-plus arithmetic on arrays.
 
 With t the times at which the ranks finish a round, and d the duration of a message s -> r,
 
@@ -13,7 +13,7 @@ a node or between nodes. A rank has one port a direction: several messages of on
 rank go one after another, in the order of the round. The NICs of a node are shared: what leaves (or
 enters) it in a round takes as long as all of those bytes together.
 
-Not modelled here: any contention beyond the NICs (`events` does). Source of the arithmetic: Baccelli,
+Not modeled here: any contention beyond the NICs (`events` does). Source of the arithmetic: Baccelli,
 Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
 """
 
@@ -34,7 +34,7 @@ Noise: TypeAlias = Callable[[int, Round], ArrayLike]
 
 
 class Run(NamedTuple):
-    """A round that is played `repeat` times in a row; only offsets, which take no time, may differ."""
+    """A round that is simulated `repeat` times in a row; only offsets, which take no time, may differ."""
 
     round: Round
     repeat: int
@@ -47,7 +47,7 @@ class Program:
     ranks: int
     elements: int
     runs: tuple[Run, ...]
-    # What is known of each run once it has been played, by the ranks of a node.
+    # What is known of each run once it has been simulated, by the ranks of a node.
     known: dict[int, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
 
 
@@ -120,7 +120,7 @@ class _Room(NamedTuple):
 
 
 class _Routes:
-    """What can be said of a round from its sources and targets alone, kept while they stay the same.
+    """What follows from the sources and targets of a round alone, cached while they stay the same.
 
     levels: messages that no port keeps apart, as indices into the round; mostly there is one level.
     shift: k where everyone sends to the rank k on, modulo the number of ranks; then views will do.
@@ -135,7 +135,7 @@ class _Routes:
             if (part.source == np.arange(ranks)).all():
                 shifts = (part.target - part.source) % ranks
                 self.shift = int(shifts[0]) if (shifts == shifts[0]).all() else 0
-            else:  # any order of a permutation: play it in the order of the sources
+            else:  # any order of a permutation: use the order of the sources
                 self.levels = [np.argsort(part.source)]
             self.giver = np.empty(ranks, np.int64)
             self.giver[part.target] = part.source

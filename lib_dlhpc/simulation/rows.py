@@ -70,7 +70,7 @@ def _backward(load: Load, step: Clock, factor: Floats) -> tuple[list[int], Float
 
 
 def late(row: "partial[Timeline]", kind: str, name: str, since: Floats, until: Floats) -> Timeline:
-    """Return the time that those ranks, the last axis, stand still for whom `until` comes after `since`."""
+    """Return the time that those ranks, the last axis, are idle, where `until` comes after `since`."""
     at = np.nonzero(until > since)
     still = partial(row, rank=at[-1], stream="compute", kind=kind, name=0, names=[name])
     return still(start=since[at], stop=until[at])

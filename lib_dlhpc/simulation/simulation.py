@@ -80,11 +80,11 @@ class Simulation:
         self.stopped: list[int] = []  # ranks that failed
         self.delivered = self.steps = 0
         self._alive = 0  # processes to wait for
-        self._moving = 0  # messages and computations of theirs under way
+        self._moving = 0  # messages and computations in flight
         self._tags = 0
         self._ways: tuple[Any, Any, list[tuple[int, ...]], list[float]] = ((), (), [], [])
         self._open: dict[_Exchange, None] = {}
-        self._expected: dict[int, _Exchange] = {}  # by the tag of the message that is to come
+        self._expected: dict[int, _Exchange] = {}  # by the tag of the expected message
         self._arrived: set[int] = set()  # tags that nobody has asked for yet
         self._held: dict[int, _Exchange] = {}  # senders whose receiver is not there yet, by tag
         # Posted messages whose latency has passed, by source and target; the first of each flows.
@@ -120,7 +120,7 @@ class Simulation:
         receives: Sequence[Message],
         number: int | str = 0,
     ) -> Event:
-        """Send and receive, both at once; `number` is the round (or words), for whoever asks what goes on."""
+        """Send and receive, both at once; `number` is the round (or words), for deadlock reports."""
         return _Exchange(self, rank, sends, receives, number).done
 
     def send(self, message: Message) -> Event:
@@ -130,7 +130,7 @@ class Simulation:
         return done
 
     def post(self, message: Message, number: int | str = 0) -> None:
-        """Send and wait for nothing; the target receives it with `exchange`, sooner or later.
+        """Send without waiting; the target receives the message with `exchange`.
 
         Its bytes flow when those posted before it from the same rank to the same target are there.
         """
@@ -169,7 +169,7 @@ class Simulation:
     def run(self, progress: Progress | None = None) -> float:
         """Run until all processes have ended; return the time in s.
 
-        Raises DeadlockError that names who waits for whom when nothing can move, and Cancelled when
+        Raises DeadlockError, which names the waiting ranks and their peers, and Cancelled when
         `progress` (called now and then) returns False.
         """
         env, flows, steps = self.env, self.flows, 0
@@ -204,7 +204,7 @@ class Simulation:
         self._alive -= 1
 
     def _set_out(self, message: Message, number: int | str, then: Callable[[], object]) -> None:
-        """Send at once, whatever else is under way; call `then` when all of it is there."""
+        """Send at once, whatever else is in flight; call `then` when all of it has arrived."""
         since = self.env.now
 
         def arrive() -> None:

@@ -1,6 +1,6 @@
-"""How much a simulation plays at most: beyond it a run would take hours, or fill the memory.
+"""Limits on the size of a simulation: beyond them a run takes hours, or exhausts memory.
 
-A row of a timeline takes some 100 B on its way, and a core plays some hundred thousand rows a second.
+A timeline row takes about 100 B while it is built, and a core simulates about 100,000 rows a second.
 """
 
 from lib_dlhpc.simulation.estimate import RATE, messages
@@ -12,28 +12,28 @@ MOST_STEPS = 100_000
 MOST_RANKS = 100_000
 MOST_ROWS = 20_000_000  # about 2 GB
 MOST_MESSAGES = 5_000_000  # followed one by one; about four minutes
-COUNTED = 100  # times as many are counted to say how long they would take
+COUNTED = 100  # times as many are counted to estimate their duration
 
 
 def check_size(experiment: Experiment, steps: int) -> None:
-    """Raise SpecError, with what to do, for more steps, ranks or rows than are played in minutes."""
+    """Raise SpecError, with advice, for more steps, ranks or rows than are simulated in minutes."""
     ranks, strategy = int(experiment.devices), experiment.strategy
     instead = "`dlhpc predict` has the closed form of any size."
     if steps > MOST_STEPS:
         raise SpecError(
-            f"steps = {steps:,}: at most {MOST_STEPS:,} are played. Steps differ by their jitter alone, so a few"
-            f" hundred tell as much; {instead}"
+            f"steps = {steps:,}: at most {MOST_STEPS:,} are simulated. Steps differ only in jitter, so a few"
+            f" hundred suffice; {instead}"
         )
     if ranks > MOST_RANKS:
         raise SpecError(
-            f"{ranks:,} ranks: at most {MOST_RANKS:,} are played. Replicas do alike, so fewer nodes tell as"
-            f" much; {instead}"
+            f"{ranks:,} ranks: at most {MOST_RANKS:,} are simulated. Replicas behave alike, so fewer nodes"
+            f" suffice; {instead}"
         )
     rows = ranks * steps * rows_of_a_step(experiment)
     if rows > MOST_ROWS:
         fewer = "steps, ranks or microbatches" if strategy.is_split else "steps or ranks"
         raise SpecError(
-            f"{ranks:,} ranks and {steps:,} steps make about {rows:,} things to play, of {MOST_ROWS:,} at most."
+            f"{ranks:,} ranks and {steps:,} steps make about {rows:,} events; the limit is {MOST_ROWS:,}."
             f" Take fewer {fewer}; {instead}"
         )
 
@@ -61,7 +61,7 @@ def check_messages(
     sent = messages(experiment, steps, COUNTED * most)
     if sent > most:
         counted = f"{sent:,}" if sent <= COUNTED * most else f"more than {COUNTED * most:,}"
-        ways = [] if asynchronous else ["--fidelity rounds, which plays messages together"]
+        ways = [] if asynchronous else ["--fidelity rounds, which simulates messages in bulk"]
         ways += ["fewer ranks", "fewer steps"] if steps > 1 else ["fewer ranks"]
         ways += ["larger buckets", "--message-limit N (simulate: message_limit) for a higher limit"]
         lasts = show(sent / RATE, "s") + " or more" * (sent > COUNTED * most)

@@ -1,4 +1,4 @@
-"""What a stage of a split network costs the ranks that have it, ready to be played in rounds."""
+"""Costs of a stage of a split network for its ranks, reduced for rounds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ def _work(items: Iterable[Item]) -> float:
 
 
 def slowest(values: Floats, replicas: int = 1) -> Floats:
-    """Return the largest of each tensor or spatial group of so many replicas, in the place of all of them."""
+    """Return the largest of each tensor or spatial group of N replicas, in the place of all of them."""
     blocks = values.reshape(-1, replicas, *values.shape[1:])
     largest = np.broadcast_to(blocks.max(axis=(1, 2, 3), keepdims=True), blocks.shape)
     return largest.reshape(values.shape)

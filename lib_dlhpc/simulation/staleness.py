@@ -1,4 +1,4 @@
-"""How stale gradients get: asynchronous steps as rows of a Timeline, and what the rows say.
+"""How stale gradients get: asynchronous steps as rows of a Timeline, and the updates read from the rows.
 
 A worker's forward, backward and wait stand in its rows as ever; "update" is the time in which the first
 server applies its gradient, for which it waits, too. "push" lasts until the gradient's turn has come,
@@ -65,7 +65,7 @@ def rows(load: Load, served: ServedSteps, parameter_bytes: float) -> Timeline:
 
 
 def updates(timeline: Timeline) -> AsynchronousRun:
-    """Return the updates that the rows of asynchronous steps tell of, in the order of application."""
+    """Return the updates that the rows of asynchronous steps record, in the order of application."""
     made, pulls, worker = _made_and_pulled(timeline)
     order = np.argsort(made, axis=None, kind="stable")
     time = made.reshape(-1)[order]
@@ -92,7 +92,7 @@ def _made_and_pulled(timeline: Timeline) -> tuple[Floats, Floats, NDArray[np.int
 
 
 def report(timeline: Timeline) -> str:
-    """Return a line that says how stale the gradients of asynchronous steps are, with their histogram."""
+    """Return a line with the staleness of the gradients of asynchronous steps, and their histogram."""
     run = updates(timeline)
     return (
         f"  staleness of {len(run.time):,} updates: mean {run.staleness.mean():,.1f}, largest"

@@ -1,6 +1,6 @@
 """simulate(experiment): training steps of data parallelism, rank by rank.
 
-A rank computes forward, then backward, out of which its gradient buckets come one after another; they
+A rank computes forward, then backward, which produces its gradient buckets one after another; they
 are exchanged in that order by the schedule of the experiment's allreduce, one at a time, while backward
 goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late. A
 batch is fetched while the step before it goes on, or further ahead (input.py). Updates that do not keep
@@ -8,7 +8,7 @@ step so: see local.py and asynchronous.py.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a
-block of a real bucket can be one number longer. A step writes no checkpoint unless told to.
+block of a real bucket can be one number longer. A step writes no checkpoint unless `checkpoint` asks for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.simulation import local, rounds
-from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, play_rounds
+from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, simulate_rounds
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.plans import allreduce_plans
@@ -57,11 +57,11 @@ def simulate(
     progress: StepProgress | None = None,
     message_limit: int = MOST_MESSAGES,
 ) -> Timeline:
-    """Play `steps` training steps on every rank and return what happened.
+    """Simulate `steps` training steps on every rank and return the Timeline.
 
     With local updates they are rounded up so that the last one ends with an average; with asynchronous
     ones every rank takes that many, and pushes and pulls are rows (see staleness.py).
-    fidelity: "rounds" plays the exchange round by round without contention beyond the NICs; "events"
+    fidelity: "rounds" simulates the exchange round by round without contention beyond the NICs; "events"
     lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
     same seed gives the same bytes.
     speed: of each rank, (ranks,) or one for all: 1 is normal, 0.5 takes twice as long to compute.
@@ -69,12 +69,12 @@ def simulate(
     first to arrive; both with "events" only.
     input, checkpoint: models of the seconds that a batch takes to fetch and a checkpoint to write, see
     Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
-    stand still for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
+    are idle for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
     that keep step get their batches from readers that queue for the storage, see input.py.
     progress: called with simulated seconds, messages delivered and messages in all (passes and messages of
     a split network in rounds), after each bucket or each few thousand events, and at the end.
     message_limit: how many messages are followed one by one at most, with "events" or asynchronous updates.
-    Raises SpecError for arrays, for what is not modelled, and for more than is played in minutes
+    Raises SpecError for arrays, for what is not modeled, and for more than is simulated in minutes
     (size.py); Cancelled when `progress` returns False.
     """
     seed = experiment.run.seed if seed is None else seed
@@ -108,14 +108,14 @@ def simulate(
     played: Iterable[Clock]
     if fidelity == "events" and len(load.sent):
         from lib_dlhpc.simulation.platform import platform
-        from lib_dlhpc.simulation.processes import play_events
+        from lib_dlhpc.simulation.processes import simulate_events
 
         sizes = int(experiment.strategy.nodes), int(experiment.devices_per_node)
         on, record = platform(experiment.calibrated_machine, *sizes), recorder if messages else None
-        played = play_events(load, plan_of, on, pace, background, record, progress)
+        played = simulate_events(load, plan_of, on, pace, background, record, progress)
     else:
         number = [plan_of(float(size)).messages for size in load.work.sizes[load.sent]]
-        played = play_rounds(load, _exchange(experiment, pace), number, progress)
+        played = simulate_rounds(load, _exchange(experiment, pace), number, progress)
     parts = [part for step in played for part in draw(load, step)]
     return join([*parts, recorder.timeline(load.ranks)]).sorted()
 
@@ -128,7 +128,7 @@ def _load(
     input: Fetch | None,
     checkpoint: Saving | None,
 ) -> Load:
-    """Return what there is to play, with the jitter of every rank in every step."""
+    """Return the load to simulate, with the jitter of every rank in every step."""
     scale = compute_scale(experiment)
     update = compute.update_time(
         experiment.model, experiment.machine.device, experiment.strategy.optimizer
@@ -183,15 +183,15 @@ def _split(
     progress: StepProgress | None,
     sent: int,
 ) -> Timeline:
-    """Play a network that is split over ranks; `sent`: messages in all, as events."""
+    """Simulate a network that is split over ranks; `sent`: total messages, as events."""
     from lib_dlhpc.simulation import hybrid
 
     conditions = _conditions(experiment, seed, steps, speed, input, checkpoint)
     scale = hybrid.compute_scale(experiment)
     if fidelity == "rounds":
-        return hybrid.play_split(experiment, scale, *conditions, progress)
+        return hybrid.simulate_split(experiment, scale, *conditions, progress)
     told = None if progress is None else (lambda time, done: progress(time, done, sent))
-    return hybrid.play_split_events(experiment, scale, *conditions, background, messages, told)
+    return hybrid.simulate_split_events(experiment, scale, *conditions, background, messages, told)
 
 
 def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:

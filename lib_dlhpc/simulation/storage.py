@@ -1,4 +1,4 @@
-"""Storage as queues: metadata servers and data servers, first come first served, and who waits for them.
+"""Storage as queues: metadata servers and data servers, first come first served, and the waits of their clients.
 
 A `Station` knows when its servers are free again; that is all a queue in order of arrival needs. `arrivals`
 sends it requests at random, `clients` lets readers ask, wait and ask again, as SimPy processes. Both say what was
@@ -21,15 +21,15 @@ class Station:
     """Equal servers behind one queue, first come first served; a request takes one of them for a while."""
 
     def __init__(self, servers: int = 1) -> None:
-        self._free = [0.0] * servers  # a heap: when each server is free again, s
-        self.busy = 0.0  # s of service given by all servers together
+        self._free = [0.0] * servers  # a heap: when each server is next free, s
+        self.busy = 0.0  # s of service by all servers in total
         self.waited = 0.0  # s that requests stood in the queue, all together
         self.requests = 0
 
     def take(self, now: float, service: float) -> float:
-        """Return when a request that comes at `now` begins to be served for `service` s.
+        """Return when service of `service` s starts for a request that arrives at `now`.
 
-        Requests have to come in the order of their time.
+        Requests must arrive in order of time.
         """
         start = max(now, self._free[0])
         heapq.heapreplace(self._free, start + service)
@@ -94,7 +94,7 @@ def clients(
     number = int(experiment.storage.workers * experiment.devices) if readers is None else readers
     if number < 1:
         raise SpecError(
-            f"readers = {number}: expected at least 1; storage.workers says how many a device has."
+            f"readers = {number}: expected at least 1; storage.workers is the count per device."
         )
     env, left, done = simpy.Environment(), iter(range(samples)), []
 

@@ -1,4 +1,4 @@
-"""A simulation in a terminal: a line that says how far it is, Ctrl-C, and the trace it writes.
+"""A simulation in a terminal: a progress line, Ctrl-C, and the trace file.
 
 In a notebook, pass `simulate` a `progress` of your own.
 """
@@ -38,9 +38,9 @@ def simulate_here(
     """Return what `simulate` returns, and write it to the file `trace`, if any.
 
     heading: printed on standard output as soon as it is known that it will be simulated. messages: how
-    many to write into the trace (None: MESSAGES, with fidelity events); says on stderr if some are left
+    many to write into the trace (None: MESSAGES, with fidelity events); notes on stderr if some are left
     out, and before it begins if it will take long. Raises SpecError for mistakes, and KeyboardInterrupt
-    that says how far it came.
+    that reports its progress.
     """
     if messages is not None and not trace:
         raise SpecError("--messages: how many to write into a trace; it needs --trace FILE.")
@@ -78,7 +78,7 @@ def simulate_here(
 
 
 def _warn(sent: int) -> None:
-    """Say how long it will take to follow so many messages, if that is long."""
+    """Print the estimated duration of the simulation of N messages, if it is long."""
     if sent > LONG * RATE:
         print(
             f"dlhpc: {sent:,} messages to follow one by one: {show(sent / RATE / 4, 's')} to"
@@ -111,7 +111,7 @@ class ProgressLine:
             rate = delivered / (now - self._began)
             done = min(99, 100 * delivered // max(total, 1))  # all is done when the line is gone
             self._write(
-                f"simulating {done:3d}%: {show(seconds, 's')} played,"
+                f"simulating {done:3d}%: {show(seconds, 's')} simulated,"
                 f" {show(delivered, '')} of {show(total, '')} {self.unit}, {show(rate, '')} a second"
             )
 
@@ -119,7 +119,7 @@ class ProgressLine:
         return f"{show(self.seconds, 's')} had been simulated, with {self.delivered:,} {self.unit}"
 
     def clear(self) -> None:
-        """Take the line away, so that what follows stands alone."""
+        """Clear the progress line."""
         if self._width:
             self._write("")
             self.stream.write("\r")

@@ -1,4 +1,4 @@
-"""When nothing can move: who waits for whom. And how to stop a simulation that takes too long."""
+"""Deadlock: which ranks wait for which peers. Cancellation of a simulation that takes too long."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -9,7 +9,7 @@ SHOWN = 8
 
 
 class Wait(NamedTuple):
-    """A rank that waits for each of its peers, to hear from it or to be heard.
+    """A rank that waits for each of its peers, to receive or to send.
 
     round: its number, or words for what the rank is at where there are no rounds.
     """
@@ -25,7 +25,7 @@ class Wait(NamedTuple):
 
 
 class DeadlockError(RuntimeError):
-    """Nothing can move any more, yet ranks still wait.
+    """The simulation is deadlocked: no event is left, yet ranks wait.
 
     waits: who waits for whom, in the order of ranks. time: s. stopped: ranks that failed.
     """
@@ -54,7 +54,7 @@ def _explain(time: float, waits: tuple[Wait, ...], stopped: tuple[int, ...]) -> 
     if stopped:
         lines.append(f"stopped: {'rank' if len(stopped) == 1 else 'ranks'} {_listed(stopped)}")
     if idle:
-        lines.append(f"at their end, with nothing more to send or receive: {_listed(sorted(idle))}")
+        lines.append(f"finished, with nothing more to send or receive: {_listed(sorted(idle))}")
     lines += [str(wait) for wait in waits[:SHOWN]]
     if len(waits) > SHOWN:
         lines.append(f"and {len(waits) - SHOWN} more ranks")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
-from lib_dlhpc.spec.pace import Pace, read_paces
 from lib_dlhpc.spec.schema import (
     check_keys,
     choice,
@@ -50,7 +50,7 @@ class Device:
     launch: float = number("s", default=0.0)
     overhead: float = number("s", default=0.0)
     slowdown: float = number(default=1.0, positive=True)
-    layers: Mapping[str, Pace] = field(default_factory=dict)
+    layers: Mapping[str, LayerRate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def read_device(value: Any, path: str = "device") -> Device:
     for key, rate in rates.items():
         if not 0 < rate < math.inf:
             raise SpecError(f"{path}.peak.{key} = {rate:g}: legal: a finite rate above 0.")
-    layers = read_paces(table.get("layers", {}), f"{path}.layers")
+    layers = read_layer_rates(table.get("layers", {}), f"{path}.layers")
     device: Device = read_table(Device, table, path, given={"peak": rates, "layers": layers})
     if np.any(np.less(device.busy_power, device.idle_power)):
         raise SpecError(

@@ -229,7 +229,7 @@ def measured_on(machine: "Machine", measured: "Machine") -> "Machine":
     return replace(machine, device=device, progress=measured.progress, measured=measured.measured)
 
 
-def at_pace(machine: "Machine", work: float, calls: float) -> "Machine":
+def slowed(machine: "Machine", work: float, calls: float) -> "Machine":
     """Return a measured machine whose compute and intra-node bandwidth terms are `work` times as slow.
 
     calls: slowdown factor of the fixed cost of each call and each message. Storage and the links between nodes

@@ -1,4 +1,4 @@
-"""What each file function of Python answers for a path in a mounted store.
+"""Replacements of Python's file functions for paths in a mounted store.
 
 Every function takes the view of the store, the name in it, the path as the caller wrote it, and then the
 function's own arguments.
@@ -24,7 +24,7 @@ def open_(
     closefd: bool = True,
     opener: Callable[..., int] | None = None,
 ) -> IO[Any]:
-    """open: see PosixView.open; `closefd` and `opener` are about file descriptors, which there are none of."""
+    """open: see PosixView.open; without file descriptors, `closefd` and `opener` are ignored."""
     return view.open(name, path, mode, buffering, encoding, errors, newline)
 
 
@@ -40,7 +40,7 @@ def listdir(view: PosixView, name: str, path: Any) -> list[Any]:
 
 
 class Entry:
-    """What os.scandir tells of one file or folder."""
+    """A directory entry, as os.scandir yields it."""
 
     __slots__ = ("_stored", "_view", "name", "path")
 
@@ -54,19 +54,19 @@ class Entry:
         return self.path
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Tell whether this is a folder."""
+        """Return whether this is a folder."""
         return self._view.is_dir(self._stored)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Tell whether this is a file."""
+        """Return whether this is a file."""
         return self._view.is_file(self._stored)
 
     def is_symlink(self) -> bool:
-        """Say no."""
+        """Return False."""
         return False
 
     def is_junction(self) -> bool:
-        """Say no."""
+        """Return False."""
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -74,7 +74,7 @@ class Entry:
         return self._view.status(self._stored, self.path)
 
     def inode(self) -> int:
-        """Return the number that os.stat gives."""
+        """Return the inode number, as os.stat does."""
         return self.stat().st_ino
 
 
@@ -94,7 +94,7 @@ class Entries(Iterator[Entry]):
         self.close()
 
     def close(self) -> None:
-        """Give no more entries."""
+        """End the iteration."""
         self._entries = iter(())
 
 
@@ -106,7 +106,7 @@ def scandir(view: PosixView, name: str, path: Any) -> Entries:
 
 
 def access(view: PosixView, name: str, path: Any, mode: int, **options: Any) -> bool:
-    """os.access: everything is read, new files go into folders."""
+    """os.access: everything is readable, folders are writable."""
     allowed = os.R_OK | os.W_OK | os.X_OK if view.is_dir(name) else os.R_OK
     return (view.is_dir(name) or view.is_file(name)) and not mode & ~allowed
 
@@ -123,7 +123,7 @@ def listxattr(view: PosixView, name: str, path: Any, **options: Any) -> list[str
 
 
 def readlink(view: PosixView, name: str, path: Any, **options: Any) -> str:
-    """os.readlink: raises OSError (EINVAL), for nothing is a link."""
+    """os.readlink: raises OSError (EINVAL): a store has no links."""
     view.check(name, path)
     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
 
@@ -148,7 +148,7 @@ def never(view: PosixView, name: str, path: Any) -> bool:
     return False
 
 
-# Functions of os that are asked for a path first.
+# Functions of os whose first argument is a path.
 ROUTED: dict[str, Callable[..., Any]] = {
     "stat": stat_,
     "lstat": stat_,
@@ -160,7 +160,7 @@ ROUTED: dict[str, Callable[..., Any]] = {
     "readlink": readlink,
 }
 
-# Functions of os.path that on some systems are written in C and ask nobody.
+# Functions of os.path that on some systems are written in C and bypass os.stat.
 ANSWERED: dict[str, Callable[..., Any]] = {
     "exists": exists,
     "lexists": exists,
@@ -170,11 +170,11 @@ ANSWERED: dict[str, Callable[..., Any]] = {
     "isjunction": never,
 }
 
-# Functions of os that change what is there, or that give a file descriptor.
+# Functions of os that change a file system, or return a file descriptor.
 REFUSED = (
     *("open", "remove", "unlink", "rmdir", "rename", "replace", "link", "symlink", "truncate"),
     *("chmod", "lchmod", "chown", "lchown", "utime", "chdir", "mkfifo", "mknod", "setxattr"),
 )
 
-# Those of them that are asked for a path where nothing is yet.
+# Those of them whose path may not exist yet.
 MAKING = ("open", "rename", "replace", "link", "symlink", "mkfifo", "mknod")

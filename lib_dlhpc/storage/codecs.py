@@ -15,12 +15,12 @@ CODECS = (
     "zlib",
     "zstd",
 )  # an index stores the position: names may be added at the end only
-# By codec: a file has at most so many times the bytes that are stored of it. zlib makes at most 258 B of 2 bits
-# (RFC 1951), zstd a block of 128 KiB of 4 B (RFC 8878).
+# Maximum compression ratio by codec. zlib makes at most 258 B of 2 bits (RFC 1951), zstd a block of 128 KiB of 4 B
+# (RFC 8878).
 MOST = (1, 1032, 32768)
 _PIECE = 1 << 20  # B that are decompressed at a time where none is needed
-_LARGE = 1 << 28  # B from which on the system is asked first whether it has them
-_WORTH = 0.95  # a file that stays larger than this share of itself is quicker to read as it is
+_LARGE = 1 << 28  # B from which available memory is checked first
+_WORTH = 0.95  # above this ratio an uncompressed file is faster to read
 
 
 def code_of(codec: str) -> int:
@@ -42,7 +42,7 @@ def compress(data: bytes, code: int) -> tuple[bytes, int]:
 def decompress(data: bytes, code: int, size: int) -> bytes:
     """Return the `size` bytes that were stored as `data` with `code`. Raises StoreError.
 
-    Memory is taken for `size` bytes, whatever `data` would decompress to.
+    Memory is allocated for `size` bytes, whatever `data` would decompress to.
     """
     if code == 0:
         return data
@@ -57,7 +57,7 @@ def decompress(data: bytes, code: int, size: int) -> bytes:
 
 
 def check(data: bytes, code: int, size: int) -> None:
-    """Raise StoreError unless `data` decompresses to `size` bytes. Only a piece of them is in memory at a time."""
+    """Raise StoreError unless `data` decompresses to `size` bytes. Decompresses in pieces, to limit memory."""
     found = 0
     try:
         for piece in _pieces(data, code):
@@ -92,7 +92,7 @@ def _unzlib(data: bytes, size: int) -> bytes:
 def _unzstd(data: bytes, size: int) -> bytes:
     from zstandard import frame_content_size
 
-    stated = frame_content_size(data)  # zstd would take memory for as much; -1: it is not stated
+    stated = frame_content_size(data)  # zstd would allocate this much; -1: not stated
     if stated >= 0:
         _check_size(stated, size)
     found: bytes = _zstd()[1].decompress(data, max_output_size=size)
@@ -100,7 +100,7 @@ def _unzstd(data: bytes, size: int) -> bytes:
 
 
 def _pieces(data: bytes, code: int) -> Iterator[bytes]:
-    """Yield what `data` decompresses to."""
+    """Yield the decompressed data in pieces."""
     if _name(code) == "none":
         yield data
     elif _name(code) == "zstd":
@@ -112,7 +112,7 @@ def _pieces(data: bytes, code: int) -> Iterator[bytes]:
 
 
 def _inflated(data: bytes) -> Iterator[bytes]:
-    """Yield what zlib compressed, a piece at a time."""
+    """Yield zlib-decompressed pieces."""
     unpack = zlib.decompressobj()
     while not unpack.eof:
         yield (piece := unpack.decompress(data, _PIECE))
@@ -143,7 +143,7 @@ _OF_THREAD = threading.local()
 
 
 def _zstd() -> tuple[Any, Any]:
-    """Return this thread's compressor and decompressor: two threads in one of them break each other's data.
+    """Return this thread's compressor and decompressor: they are not thread-safe.
 
     zstandard is imported only where a store has such files.
     """

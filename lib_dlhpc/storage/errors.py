@@ -1,10 +1,10 @@
-"""What goes wrong in a store, by name; the ones a file system knows are also the errors that `open` raises."""
+"""Errors of a store; those that a file system has are also the OSErrors that `open` raises."""
 
 from lib_dlhpc.spec.errors import SpecError
 
 
 class StoreError(SpecError):
-    """A store, or a tree to be packed, that cannot be: names the file and, where one is at fault, the partition."""
+    """An invalid store, or tree to be packed: names the file and, if known, the partition."""
 
 
 class NoSuchFile(StoreError, FileNotFoundError):
@@ -12,15 +12,15 @@ class NoSuchFile(StoreError, FileNotFoundError):
 
 
 class IsFolder(StoreError, IsADirectoryError):
-    """The name is a folder's where a file's was asked for."""
+    """The name is a folder's where a file was expected."""
 
 
 class NotFolder(StoreError, NotADirectoryError):
-    """The name is a file's where a folder's was asked for."""
+    """The name is a file's where a folder was expected."""
 
 
 class AlreadyThere(StoreError, FileExistsError):
-    """A file is written once; this name is taken."""
+    """A file is write-once; this name exists."""
 
 
 class RankLost(StoreError):

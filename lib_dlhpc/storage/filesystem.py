@@ -1,11 +1,11 @@
-"""A packed store as an fsspec file system: what reads `s3://` or `zip://` reads `dlhpc://` as well.
+"""A packed store as an fsspec file system, `dlhpc://`, like `s3://` or `zip://`.
 
     fs = PackedFileSystem("data.store")                         # or an open PackedStore
     fs.ls("train"), fs.cat(["train/a.png", "train/b.png"])      # one round trip an owner
     fsspec.open("dlhpc://train/a.png", fo="data.store")
     fsspec.open("dlhpc://train/a.png::file:///scratch/data.store")
 
-Files are written once (wb, xb) and are there for all when they are closed. fsspec is imported with this file only.
+Files are write-once (wb, xb) and visible to all ranks after close. Only this module imports fsspec.
 """
 
 import errno
@@ -31,9 +31,7 @@ class PackedFileSystem(AbstractFileSystem):
 
     protocol = "dlhpc"
     root_marker = ""
-    cachable = (
-        False  # a store may be closed or packed anew; an instance kept elsewhere would not know
-    )
+    cachable = False  # a store may be closed or repacked; a cached instance would be stale
 
     def __init__(
         self,
@@ -75,7 +73,7 @@ class PackedFileSystem(AbstractFileSystem):
         return {"name": name, "size": found.st_size, "type": kind, "mtime": found.st_mtime}
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """Return the names in a folder, or what info tells of each; of a file, that file alone."""
+        """Return the names in a folder, or the info of each; for a file, only that file."""
         name = self._strip_protocol(path)
         above = f"{name}/" if name else ""
         inside = [] if self.view.is_file(name) else self.view.listing(name, name)
@@ -83,7 +81,7 @@ class PackedFileSystem(AbstractFileSystem):
         return [self.info(one) for one in names] if detail else names
 
     def modified(self, path: str) -> datetime:
-        """Return when the file was last changed before it was packed."""
+        """Return the file's modification time before it was packed."""
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **_: Any) -> IO[bytes]:

@@ -1,7 +1,7 @@
-"""Fresh bytes: a bytes object that is filled in place before anybody sees it, so that nothing is copied or zeroed.
+"""Uninitialized bytes: a bytes object that is filled in place before it is used, without a copy or zeroing.
 
-Zeroing 8 MB costs a third of what it costs to receive them from a rank of the same node; having memory that is new
-put in place by 4 KiB costs as much as that again, so the system is asked for huge pages.
+Zeroing 8 MB costs a third of receiving them from a rank of the same node; page faults of 4 KiB cost as much,
+so huge pages are requested.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _advise = getattr(ctypes.CDLL(None), "madvise", None) if hasattr(mmap, "MADV_HUG
 
 
 def fresh(size: int) -> tuple[bytes, memoryview]:
-    """Return `size` bytes, and a view to write them; let go of it before they are handed on. The view keeps them."""
+    """Return `size` bytes, and a view to write them; release the view before passing them on."""
     if size < 2:
         raise ValueError(f"{size} B: Python shares bytes that are as short as that.")
     data = _new(None, size)
@@ -27,7 +27,7 @@ def fresh(size: int) -> tuple[bytes, memoryview]:
 
 
 def _in_huge_pages(start: int, size: int) -> None:
-    """Ask for huge pages where whole ones fit; whether there are any is the system's affair."""
+    """Request huge pages for the aligned part; the system may ignore it."""
     first, last = -(-start // _HUGE) * _HUGE, (start + size) // _HUGE * _HUGE
     if _advise is not None and first < last:
         _advise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_HUGEPAGE)

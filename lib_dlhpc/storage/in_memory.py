@@ -4,10 +4,10 @@ import io
 
 
 class InMemory(io.BytesIO):
-    """What a store gives for an open file: all of its bytes, and no file of the operating system below them."""
+    """An open file of a store: its bytes in memory, without a file of the operating system."""
 
     def fileno(self) -> int:
-        """Raise io.UnsupportedOperation, an OSError, that says what to do without a descriptor."""
+        """Raise io.UnsupportedOperation, an OSError, that names the alternatives to a descriptor."""
         raise io.UnsupportedOperation(
             "fileno: a file of a packed store is in memory and has no file descriptor. Instead of numpy.fromfile(file):"
             " numpy.frombuffer(file.read()); of mmap or numpy.load(..., mmap_mode): numpy.load without it;"

@@ -1,4 +1,4 @@
-"""What a store knows of its files, in memory: where each one lies, how large it is, what is in a folder.
+"""The in-memory index of a store: location and size of each file, contents of each folder.
 
 On disk it is two files beside the partitions: `manifest.json` for people and checks, `index.npz` with one array a
 column and all names in one blob, so that a million files load in about a second.
@@ -38,7 +38,7 @@ class PartitionFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a store is, in short: sizes in B, content before and after compression."""
+    """Summary of a store: sizes in B, content before and after compression."""
 
     files: int
     folders: int
@@ -75,17 +75,17 @@ class Index:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """From a file's name to its number."""
+        """File numbers by name."""
         return dict(zip(self.names, range(len(self.names)), strict=True))
 
     @cached_property
     def folder_numbers(self) -> dict[str, int]:
-        """From a folder's name to its number."""
+        """Folder numbers by name."""
         return {name: number for number, name in enumerate(self.folders)}
 
     @cached_property
     def children(self) -> dict[str, list[str]]:
-        """From a folder's name to the last parts of the names of what it holds, sorted."""
+        """Entry names by folder, sorted, without the path."""
         found: dict[str, list[str]] = {name: [] for name in self.folders}
         for name in (*self.folders[1:], *self.names):
             above, _, last = name.rpartition("/")
@@ -146,7 +146,7 @@ def load_manifest(target: Path) -> Manifest:
 
 
 def load(target: Path, manifest: Manifest) -> Index:
-    """Read a store's index and hold it to its manifest. Raises StoreError."""
+    """Read a store's index and verify it against its manifest. Raises StoreError."""
     path = target / INDEX
     try:
         if sha256(path) != manifest.index_sha256:
@@ -171,9 +171,9 @@ def load(target: Path, manifest: Manifest) -> Index:
 
 
 def _check(index: Index, manifest: Manifest, path: Path) -> None:
-    """Raise StoreError at the first file that is not within its partition, or larger than its codec can make it.
+    """Raise StoreError at the first file outside its partition, or above its codec's maximum compression ratio.
 
-    Whoever reads may take memory for what an index states.
+    Readers allocate memory by the sizes in the index.
     """
     columns = index.columns
     lengths = {name: len(column) for name, column in columns.items()}

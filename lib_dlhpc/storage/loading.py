@@ -1,8 +1,8 @@
-"""Loading: a rank's partitions come from the disk front to back, before anybody reads them in any order.
+"""Preloading: a rank's partitions are read from disk sequentially, before random reads begin.
 
-Reads in random order beside it make the disk jump, and cost an epoch more than waiting for it does. Partitions that
-ranks of one node share are read into the system's cache, where all find them. Those that only one rank of a node
-has, and others ask for, are read into memory of its own, in huge pages: MPI sends from there in half the time.
+Concurrent random reads cause disk seeks and cost an epoch more than waiting does. Partitions shared by ranks of
+one node are read into the page cache. Those that only one rank of a node has, and serves to others, are read into
+its own memory, in huge pages: MPI sends from there in half the time.
 """
 
 import mmap
@@ -15,17 +15,17 @@ from lib_dlhpc.storage.memory import available
 from lib_dlhpc.storage.partition import Partition, kept
 
 PIECE = 1 << 20  # B that are read at once
-WAIT = 5.0  # s that readers wait for it; what takes longer goes on beside them
+WAIT = 5.0  # s that readers wait for it; then it continues in the background
 _THREADS = 2  # so that the disk has something to do while one of them copies
 _APART = 64  # B behind the start of a page: a copy to just behind a place like its own takes twice as long
 _SHARE = 0.5  # of the memory that is free on this machine, at most
 
 
 class Loading:
-    """The partitions `numbers` of `held` on their way into memory, from now on; `own` have it for themselves.
+    """Preloads the partitions `numbers` of `held` in a thread; those of `own` into private memory.
 
     `held` is changed as they arrive. Nothing is loaded where those of all `neighbors`, the ranks of this machine,
-    would take more than half of the memory that is free.
+    would take more than half of the available memory.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class Loading:
                 self._threads[-1].start()
 
     def wait(self) -> None:
-        """Return when all of it is loaded, or takes too long."""
+        """Wait until all is loaded, or the timeout."""
         while self._threads:
             self._threads[-1].join(max(0.0, self._until - time.monotonic()))
             self._threads.pop()
 
     def stop(self) -> None:
-        """Load no more; then only who reads them has the partitions."""
+        """Stop loading and release the partitions."""
         self._stop.set()
 
     def _load(self, waiting: Iterator[int], held: dict[int, Partition]) -> None:
-        """Load one partition after another; of what cannot be read, whoever needs it is told."""
+        """Load the partitions in order; unreadable ones raise at their first read."""
         scratch = memoryview(bytearray(PIECE))
         for number in waiting:
             if self._stop.is_set():
@@ -69,7 +69,7 @@ class Loading:
                     held[number] = kept(part, room)
 
     def _read(self, part: Partition, room: memoryview | None, scratch: memoryview) -> bool:
-        """Read all of a partition, into a room if there is one; return whether that was all."""
+        """Read all of a partition, into a buffer if given; return whether it was complete."""
         size, start = len(part.content), 0
         with open(part.path, "rb", buffering=0) as file:
             while start < size and not self._stop.is_set():
@@ -82,7 +82,7 @@ class Loading:
 
 
 def _room(size: int) -> memoryview:
-    """Return new memory, in huge pages where the system has some."""
+    """Allocate memory, in huge pages where available."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return memoryview(bytearray(size))
     room = mmap.mmap(-1, size + _APART, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""How much memory a process may still take: what the machine has to spare, and what its group of processes may."""
+"""Memory a process can still allocate: available on the machine, and within its cgroup limits."""
 
 import os
 from contextlib import suppress

@@ -1,19 +1,19 @@
 """A packed store under a path of this process: plain `open`, `os.stat`, `os.listdir` on it go to the store.
 
     with mounted(store, "/data/train"):
-        run(loader, "/data/train")        # written for a folder; neither knows of a store
+        run(loader, "/data/train")        # written for a plain folder
 
 This is interception in user space, as FanStore does it for C programs. While it lasts, Python's own functions
 look at each path: one under the prefix goes to the store, all others to where they always went. pathlib, glob, os.walk,
 shutil, numpy.load, json, csv and whatever else takes a path through these functions follow.
 
-What it cannot catch, because no Python function is asked for a path: os.open and file descriptors (refused with
-a clear error), readers in C that open a path themselves (io.FileIO, numpy.fromfile, HDF5, sqlite3, imports),
-other programs, and a function kept as a default argument. Asked for a descriptor (numpy.load with mmap_mode,
-numpy.fromfile of an open file), a file says what to do instead.
-Forked processes (multiprocessing) read what lies on their node; a file that another rank would have to be asked for is
-an OSError there: use threads, or a copy on each node. They cannot write; a spawned process knows nothing of the mount.
-A symbolic link from elsewhere that leads to the prefix is not seen either.
+Not intercepted: os.open and file descriptors (refused with a clear error), readers in C that open a path
+themselves (io.FileIO, numpy.fromfile, HDF5, sqlite3, imports), other programs, and a function stored as a default
+argument. A request for a descriptor (numpy.load with mmap_mode, numpy.fromfile of an open file) raises an error
+with the alternative.
+Forked processes (multiprocessing) read files on their node; a file on another node raises OSError: use threads, or
+replicate on each node. They cannot write; a spawned process does not have the mount.
+A symbolic link from elsewhere to the prefix is not intercepted either.
 """
 
 import builtins
@@ -50,12 +50,12 @@ _routed: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 @contextmanager
 def mounted(store: PackedStore, prefix: str | os.PathLike[str]) -> Iterator[str]:
-    """Show `store` under the path `prefix`, to all threads of this process, for as long as this lasts.
+    """Mount `store` under the path `prefix`, for all threads of this process, within the block.
 
-    The prefix need not exist; a folder that is there is hidden meanwhile. Files under it are read, and new ones
-    written once ("w", "x"); the store keeps those in its folder `written` when it closes. Yields the prefix as an
+    The prefix need not exist; an existing folder is hidden meanwhile. Files under it are readable, new ones
+    write-once ("w", "x"); the store saves those in its folder `written` when it closes. Yields the prefix as an
     absolute path. Raises SpecError for a prefix that is the root, or above the folder that the store is read from;
-    what is done under it raises the OSErrors of a folder.
+    calls under it raise the OSErrors of a folder.
     """
     mount = _mount(store, prefix)
     with _changing:
@@ -84,7 +84,7 @@ def _mount(store: PackedStore, prefix: str | os.PathLike[str]) -> Mount:
 
 
 def _plain(path: str) -> str:
-    """Return an absolute path with one slash before it, where two mean the same."""
+    """Return an absolute path with one leading slash."""
     return path[1:] if path.startswith("//") and os.name == "posix" else path
 
 
@@ -132,7 +132,7 @@ def find(path: Any) -> tuple[PosixView, str] | None:
 
 
 def _passes(path: str, mount: Mount) -> bool:
-    """Tell whether a path that ends outside goes through the mount on its way."""
+    """Return whether a path that ends outside goes through the mount."""
     place = os.getcwd() if not os.path.isabs(path) else os.path.splitdrive(path)[0] + os.sep
     for part in os.path.splitdrive(path)[1].replace("/", os.sep).split(os.sep):
         place = os.path.normpath(os.path.join(place, part))
@@ -142,7 +142,7 @@ def _passes(path: str, mount: Mount) -> bool:
 
 
 def _table() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return the function of ours beside each of Python's."""
+    """Return the replacement of each of Python's functions."""
     table = {builtins.open: _route(builtins.open, calls.open_, "file")}
     for name, ours in calls.ROUTED.items():
         if hasattr(os, name):
@@ -152,7 +152,7 @@ def _table() -> dict[Callable[..., Any], Callable[..., Any]]:
             table[getattr(os, name)] = _refuse(getattr(os, name))
     for name, ours in calls.ANSWERED.items():
         asked = getattr(os.path, name, None)
-        if asked is not None and not isinstance(asked, FunctionType):  # else it asks os.stat
+        if asked is not None and not isinstance(asked, FunctionType):  # else it calls os.stat
             table[asked] = _route(asked, ours)
     return table
 

@@ -1,4 +1,4 @@
-"""Names of files in a store: which are legal, and a walk over the tree that gives them."""
+"""Legal file names in a store, and a walk over a tree that yields them."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def checked(name: str) -> str:
 
 
 def check_all(blob: bytes) -> None:
-    """Check names that stand in one blob, separated by NUL. Raises StoreError naming the first bad one."""
+    """Check a blob of names, separated by NUL. Raises StoreError naming the first bad one."""
     bad = _BAD_PART.search(blob) if blob else None
     if bad:
         start = blob.rfind(b"\0", 0, bad.end()) + 1

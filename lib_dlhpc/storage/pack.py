@@ -1,4 +1,4 @@
-"""Packing: a tree of files becomes a few partitions, an index and a manifest; all of it is there, or nothing."""
+"""Packing: a tree of files becomes a few partitions, an index and a manifest, atomically."""
 
 import hashlib
 import heapq
@@ -32,8 +32,8 @@ def pack(
     """Pack a folder into a new folder `target` and return its manifest.
 
     codec: "none", "zlib" or "zstd"; a file that it does not make smaller is stored as it is. Partitions hold about
-    equal bytes. Everything is written beside the target and renamed when it is on the disk; what a killed
-    packing of the same target left there is removed.
+    equal bytes. Everything is written beside the target, flushed and renamed; leftovers of a killed packing of
+    the same target are removed.
     Raises StoreError (what is not readable, links out of the tree, a full disk), AlreadyThere.
     """
     source, goal = Path(tree), Path(os.path.abspath(target))
@@ -63,7 +63,7 @@ def pack(
 
 
 def balanced(sizes: Sequence[int], parts: int) -> list[int]:
-    """Return a part for each size, so that parts weigh about the same: the largest first, each to the lightest part.
+    """Return a part for each size, balanced greedily: the largest first, each to the lightest part.
 
     No part is heavier than 4/3 of the best possible (Graham, SIAM J. Appl. Math. 17, 1969, theorem 2).
     """
@@ -153,7 +153,7 @@ def _publish(beside: Path, goal: Path) -> None:
 
 
 def _to_disk(folder: Path) -> None:
-    """Put a folder's list of names on the disk; Windows has no such call and needs none."""
+    """Flush a folder (fsync); Windows has no such call and needs none."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

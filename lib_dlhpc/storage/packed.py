@@ -1,4 +1,4 @@
-"""PackedStore: the files of a packed tree, read by name from wherever their partitions are."""
+"""PackedStore: the files of a packed tree, read by name from local or remote partitions."""
 
 import io
 import os
@@ -23,12 +23,12 @@ from lib_dlhpc.storage.reading import READ, Reader, Started
 from lib_dlhpc.storage.remote import PATIENCE, Peers
 from lib_dlhpc.storage.writing import OutputFile, Outputs, load_list
 
-_PAUSE = 2e-4  # s between two looks at who has come
+_PAUSE = 2e-4  # s, polling interval of a barrier
 
 
 @dataclass(frozen=True)
 class Stat:
-    """What a store knows of a name: B (a folder has 0), ns since 1970."""
+    """Status of a name: B (a folder has 0), ns since 1970."""
 
     size: int
     is_dir: bool
@@ -43,10 +43,10 @@ class Stat:
 class PackedStore:
     """A packed tree, open: a context manager; names are relative, their parts joined by `/`, '' is the tree.
 
-    Every read is verified: StoreError names the file and its partition where what came is not what was packed.
-    Over ranks, opening and closing are for all of them together; everything else each does when it likes.
-    Reads may come from several threads. A forked process (multiprocessing) reads what lies on its own node; what
-    another rank has to be asked for, and writing, raise StoreError there.
+    Every read is verified: StoreError names a damaged file and its partition.
+    Over ranks, opening and closing are collective; all other calls are independent.
+    Reads are thread-safe. A forked process (multiprocessing) reads files on its own node; files on other nodes,
+    and writing, raise StoreError there.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class PackedStore:
         return self._finished(self._started(names))
 
     def read_ahead(self, batches: Iterable[Sequence[str]], ahead: int = 1) -> Iterator[list[bytes]]:
-        """Yield the contents of each batch of names, with the next `ahead` batches on their way meanwhile.
+        """Yield the contents of each batch of names, with the next `ahead` batches in flight.
 
-        So a rank does not wait for the ranks that it asks. Raises as read_many.
+        This hides the latency of other ranks. Raises as read_many.
         """
         self._check_open()
         in_flight: deque[tuple[Sequence[str], Started]] = deque()
@@ -104,7 +104,7 @@ class PackedStore:
                 self._reader.drop(started)
 
     def _started(self, names: Sequence[str]) -> tuple[Sequence[str], Started]:
-        """Ask for packed files; return the names and what is under way."""
+        """Request packed files; return the names and the requests in flight."""
         numbers = self.index.numbers
         try:
             wanted = [numbers[name] for name in names]
@@ -127,7 +127,7 @@ class PackedStore:
         ]
 
     def stat(self, name: str) -> Stat:
-        """Return what is known of a file or folder. Raises NoSuchFile."""
+        """Return the status of a file or folder. Raises NoSuchFile."""
         number, folder = self.index.numbers.get(name), self.index.folder_numbers.get(name)
         if number is not None:
             columns = self.index.columns
@@ -177,7 +177,7 @@ class PackedStore:
         return content if mode == "rb" else io.TextIOWrapper(content, encoding="utf-8")
 
     def create(self, name: str) -> OutputFile:
-        """Return a file to write once; all ranks see it when it is closed, and the store keeps it when that closes.
+        """Return a write-once file; all ranks see it after its close, the store saves it when the store closes.
 
         Raises AlreadyThere, NotFolder where a part of the name is a file, StoreError.
         """
@@ -191,10 +191,10 @@ class PackedStore:
         return self._outputs.create(name)
 
     def close(self) -> None:
-        """Keep what was written and let go of the partitions; answers other ranks until all close.
+        """Save written files and release the partitions; serves other ranks until all close.
 
-        What was written is kept in the folder `written` of the store, as it is, beside the partitions.
-        Raises StoreError naming a rank that is lost, a file that cannot be kept, or one that is still open: it is lost.
+        Written files are saved in the folder `written` of the store, unpacked, beside the partitions.
+        Raises StoreError naming a lost rank, a file that cannot be saved, or one that is still open: it is lost.
         """
         unfinished = self._close()
         if unfinished:
@@ -246,7 +246,7 @@ class PackedStore:
             self._open = False
             self._outputs.finish()
             self._peers.leave()
-        if kind:  # that error is the one to be told
+        if kind:  # that error is the one to raise
             self._close()
         else:
             self.close()
@@ -281,13 +281,13 @@ def open_store(
     ranks_per_node: int = 0,
     rest: bool = False,
 ) -> PackedStore:
-    """Open a store: for this process alone, or for all ranks of an mpi4py communicator together.
+    """Open a store: for this process, or collectively for all ranks of an mpi4py communicator.
 
-    A partition lies on a node: all ranks there read it from memory, which they share; those of other nodes ask
-    for it. replication: on how many nodes each partition lies; place: or the ranks that hold each one.
-    ranks_per_node: 0 takes the nodes as they are, 1 lets each rank stand for a node, as a laptop needs to see
-    messages. patience: s until a rank that is silent counts as lost. rest: open what is left where a partition is
-    missing or cut short; a file of that one raises StoreError when it is read.
+    A partition is on a node: all ranks there read it from shared memory, those of other nodes request its files.
+    replication: the number of nodes with each partition; place: or the ranks that hold each one.
+    ranks_per_node: 0 uses the real nodes, 1 treats each rank as a node, to see messages on a laptop.
+    patience: s, timeout of a rank that does not answer. rest: open the remaining partitions where one is missing
+    or truncated; a file of that one raises StoreError when it is read.
     Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
@@ -327,7 +327,7 @@ def open_store(
 def _opened(
     path: Path, manifest: Manifest, numbers: Iterable[int]
 ) -> tuple[dict[int, Partition], PartitionLost | None]:
-    """Return the partitions that this rank holds, and what is wrong with one of them."""
+    """Return the partitions that this rank holds, and the error of one of them."""
     held, lost = {}, None
     for number in numbers:
         try:
@@ -340,9 +340,9 @@ def _opened(
 def _to_load(
     held: Iterable[int], where: placement.Holders, nodes: Sequence[int], rank: int
 ) -> tuple[list[int], list[int]]:
-    """Return which partitions this rank loads, and which of them into memory of its own.
+    """Return which partitions this rank loads, and which of them into private memory.
 
-    Ranks of a node that hold the same each load a part of it.
+    Ranks of a node that share partitions divide the loading.
     """
     mine, own = [], []
     for number in held:
@@ -371,7 +371,7 @@ def _nodes(comm: Any, ranks_per_node: int) -> list[int]:
 
 
 def _from_first(comm: Any, action: Callable[[], Any]) -> Any:
-    """Return on every rank what the action gives on rank 0; its StoreError is everyone's."""
+    """Run the action on rank 0 and broadcast its result, or its StoreError."""
     if comm is None or comm.size == 1:
         return action()
     found = _tried(action) if comm.rank == 0 else None
@@ -394,7 +394,7 @@ def _check_all(comm: Any, error: StoreError | None) -> None:
 
 
 def _quiet(comm: Any) -> None:
-    """Wait for all ranks without keeping a core busy, which those that are late may need."""
+    """Barrier that sleeps instead of spinning: late ranks may need the core."""
     barrier = comm.Ibarrier()
     while not barrier.Test():
         time.sleep(_PAUSE)

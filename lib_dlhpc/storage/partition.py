@@ -1,4 +1,4 @@
-"""A partition: many files one after another in one file, mapped into memory and read without asking it again.
+"""A partition: many files concatenated into one, memory-mapped and read without system calls.
 
 A mapped read costs half of `pread` here (1.4 against 2.6 us for 16 KiB), since no system call is left. The price:
 a partition that another program cuts short while it is mapped ends this one (SIGBUS). Its size is checked on opening.
@@ -16,13 +16,13 @@ from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.index import Index, PartitionFile
 
 _REST = (
-    "`dlhpc store verify` tells what else is damaged; a store opens only with all of its partitions, or with"
+    "`dlhpc store verify` lists all damage; a store opens only with all of its partitions, or with"
     " open_store(..., rest=True), which reads what is left."
 )
 
 
 class Partition(NamedTuple):
-    """A partition's number, its file's path, and all its bytes: to look into, and how to take some of them."""
+    """A partition's number, its file's path, its bytes, and a function that copies a slice of them."""
 
     number: int
     path: Path
@@ -31,7 +31,7 @@ class Partition(NamedTuple):
 
 
 class PartitionLost(StoreError):
-    """A partition that is not there, or not all of it: its number, and how many of its bytes there are."""
+    """A missing or truncated partition: its number, and the bytes that exist."""
 
     def __init__(self, text: str, number: int, size: int) -> None:
         super().__init__(text)
@@ -60,18 +60,18 @@ def open_partition(target: Path, number: int, file: PartitionFile) -> Partition:
 
 
 def kept(part: Partition, room: memoryview) -> Partition:
-    """Return a partition whose bytes have been read into a room."""
+    """Return a partition whose bytes have been read into a buffer."""
     content = room.toreadonly()
     return part._replace(content=content, take=lambda place: bytes(content[place]))
 
 
 def with_names(error: PartitionLost, index: Index) -> StoreError:
-    """Return the error with the name of a file that is lost with the partition."""
+    """Return the error, extended by the name of a lost file."""
     return StoreError(f"{error} Lost: {_lost(index, error.number, error.size)}. {_REST}")
 
 
 def _lost(index: Index, number: int, size: int) -> str:
-    """Return a text that names a file which is not within the first `size` bytes of a partition."""
+    """Return text naming a file beyond the first `size` bytes of a partition."""
     columns = index.columns
     ends = columns["offset"] + columns["stored"]
     lost = np.flatnonzero((columns["partition"] == number) & (ends > size))

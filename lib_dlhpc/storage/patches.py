@@ -1,8 +1,8 @@
-"""Python's file functions in other hands: wherever a module holds the one, it holds the other.
+"""Patching of Python's file functions: every reference to one, in any loaded module, is replaced.
 
-`from os import listdir` copies a function into the module that says it, so to replace os.listdir alone would miss
-it. Every loaded module is looked through instead (a few milliseconds), and the two places of which is known
-that they keep functions elsewhere: the path matching of Python 3.13 and numpy's readers of text.
+`from os import listdir` copies the reference into the importing module, so patching os.listdir only would miss
+it. All loaded modules are searched (a few milliseconds), and two places that store references elsewhere: the path
+matching of Python 3.13 and numpy's text readers.
 """
 
 import os
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-# The import system and io itself stand on these.
+# The import system and io itself depend on these.
 UNTOUCHED = {"posix", "nt", "_io", "_pyio", "_frozen_importlib", "_frozen_importlib_external"}
 
 
 def swap(pairs: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
-    """Put the second function of each pair wherever a loaded module holds the first."""
+    """Replace the first function of each pair by the second in all loaded modules."""
     new = {id(old): (old, function) for old, function in pairs.items()}
     for names in _namespaces():
         for name, value in list(names.items()):
@@ -36,7 +36,7 @@ def swap(pairs: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
 def _namespaces() -> Iterator[dict[Any, Any]]:
     for name, module in list(sys.modules.items()):
         if name not in UNTOUCHED and isinstance(module, ModuleType):
-            # Not module.__dict__: that would load a module that waits for its first use.
+            # Not module.__dict__: that would load a lazily imported module.
             yield ModuleType.__getattribute__(module, "__dict__")
     openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)
     yield getattr(openers, "_file_openers", {})
@@ -49,7 +49,7 @@ def _classes() -> Iterator[type]:
 
 
 def _sets() -> Iterator[set[Any]]:
-    """What os says its functions can do: a function in other hands can do the same."""
+    """Yield the capability sets of os, such as os.supports_fd."""
     for name, value in vars(os).items():
         if name.startswith("supports_") and isinstance(value, set):
             yield value

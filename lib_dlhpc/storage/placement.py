@@ -1,4 +1,4 @@
-"""Which ranks hold which partition, and whom a rank asks for one that it does not hold."""
+"""Placement: which ranks hold which partition, and which holder serves a rank."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ Holders = tuple[tuple[int, ...], ...]  # of each partition, its ranks
 
 
 def holders(partitions: int, nodes: Sequence[int], replication: int = 1) -> Holders:
-    """Return the ranks that hold each partition: all of node p and of those after it, round in a circle.
+    """Return the ranks that hold each partition: all of node p and of the next ones, cyclically.
 
     nodes: the node of each rank, counted from 0. Raises StoreError unless 1 <= replication <= number of nodes.
     """
@@ -29,7 +29,7 @@ def holders(partitions: int, nodes: Sequence[int], replication: int = 1) -> Hold
 
 
 def checked(place: Sequence[Sequence[int]], partitions: int, ranks: int) -> Holders:
-    """Return a placement given by hand. Raises StoreError naming the partition that it leaves without a rank."""
+    """Return an explicit placement. Raises StoreError naming a partition without a rank."""
     if len(place) != partitions:
         raise StoreError(f"place: {len(place)} entries for a store of {partitions} partitions.")
     for part, held in enumerate(place):
@@ -44,7 +44,7 @@ def checked(place: Sequence[Sequence[int]], partitions: int, ranks: int) -> Hold
 
 
 def sources(place: Holders, rank: int) -> list[int]:
-    """Return whom `rank` asks for each partition: itself where it can, else one of the holders, in turn."""
+    """Return the rank that serves `rank` each partition: itself if possible, else a holder, round-robin."""
     return [
         rank if rank in held else held[(rank + part) % len(held)] for part, held in enumerate(place)
     ]

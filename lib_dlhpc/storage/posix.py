@@ -1,7 +1,7 @@
-"""A packed store with the manners of a POSIX file system: status, listings, files, and the errors that code expects.
+"""POSIX semantics of a packed store: status, listings, files, and the expected errors.
 
-Names are those of the store ("train/a.png", "" is its root). `path` is what the caller wrote: errors carry it
-as their `filename`, beside the `errno` that a folder would have given.
+Names are those of the store ("train/a.png", "" is its root). `path` is the caller's argument: errors have it as
+their `filename`, with the `errno` of a real folder.
 """
 
 import errno
@@ -27,30 +27,30 @@ HAS_BLOCKS = hasattr(os.stat_result, "st_blocks")
 
 @dataclass(frozen=True)
 class PosixView:
-    """A store as a file system; `made` are folders that were made in it and may still be empty."""
+    """A store as a file system; `made` are new folders, possibly empty."""
 
     store: PackedStore
     made: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> Stat | None:
-        """Return what is known of a file or a folder, None where there is none of this name."""
+        """Return the status of a file or a folder, None if the name does not exist."""
         try:
             return self.store.stat(name)
         except SpecError:
             return Stat(0, True, 0) if name in self.made else None
 
     def is_dir(self, name: str) -> bool:
-        """Tell whether there is a folder of this name."""
+        """Return whether this folder exists."""
         found = self.find(name)
         return found is not None and found.is_dir
 
     def is_file(self, name: str) -> bool:
-        """Tell whether there is a file of this name."""
+        """Return whether this file exists."""
         found = self.find(name)
         return found is not None and not found.is_dir
 
     def check(self, name: str, path: object) -> Stat:
-        """Return what is known of a name. Raises FileNotFoundError, NotADirectoryError."""
+        """Return the status of a name. Raises FileNotFoundError, NotADirectoryError."""
         found = self.find(name)
         if found is None:
             self._check_above(name, path)
@@ -89,7 +89,7 @@ class PosixView:
         return sorted({*inside, *made})
 
     def make_dir(self, name: str, path: object) -> None:
-        """Make a folder, seen through this view until a file in it makes it last.
+        """Make a folder, visible in this view only until it contains a file.
 
         Raises FileExistsError, and FileNotFoundError, NotADirectoryError where the folder above is none.
         """
@@ -130,7 +130,7 @@ class PosixView:
         """Return a file's content to read. Raises as os.stat, IsADirectoryError, and OSError (EIO) for damage."""
         try:
             return Content(self.store.read(name), path)
-        except SpecError as error:  # what the path is matters only now
+        except SpecError as error:  # check the path last
             self.check_file(name, path)
             raise OSError(errno.EIO, str(error), path) from error
 
@@ -146,7 +146,7 @@ class PosixView:
             raise PermissionError(errno.EPERM, why, path)
         try:
             return self.store.create(name)
-        except AlreadyThere:  # another rank was quicker
+        except AlreadyThere:  # another rank created it first
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
         except SpecError as error:
             raise OSError(errno.EIO, str(error), path) from error
@@ -158,7 +158,7 @@ class PosixView:
 
 
 class Content(InMemory):
-    """A stored file's content, read-only, with the attributes that files have; shares the bytes it is given."""
+    """A stored file's content, read-only, with the attributes that files have; without a copy."""
 
     mode = "rb"
 

@@ -1,4 +1,4 @@
-"""Reading packed files: own partitions from memory, others by one question to each rank that has them, all checked."""
+"""Reading packed files: own partitions from memory, others by one request per rank, all verified."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,13 +18,13 @@ from lib_dlhpc.storage.partition import Partition
 from lib_dlhpc.storage.placement import Holders, sources
 from lib_dlhpc.storage.remote import Peers, Ticket, pieces
 
-LARGE = 1 << 18  # B; a file from this size on travels alone, without a copy on the way
-READ = 2  # a question: files by number; the answer is their bytes
-_KEPT = 1 << 26  # B; a larger room is not kept for the next batch
+LARGE = 1 << 18  # B; a file from this size on has its own message, without a copy
+READ = 2  # a request: files by number; the reply is their bytes
+_KEPT = 1 << 26  # B; a larger buffer is not reused for the next batch
 
 
 class Batch(NamedTuple):
-    """Small files on their way from another rank into one room: their places in the result, numbers, ends there."""
+    """Small files in flight from another rank into one buffer: positions in the result, numbers, end offsets."""
 
     places: list[int]
     numbers: np.ndarray
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """A large file on its way from another rank: its place in the result, and what it fills."""
+    """A large file in flight from another rank: its position in the result, and its buffer."""
 
     place: int
     data: bytes
@@ -42,7 +42,7 @@ class Arriving(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A reading that is under way: numbers of files; places of own ones, None for all; what others are asked for."""
+    """A read in flight: numbers of files; positions of own ones, None for all; requests to other ranks."""
 
     wanted: np.ndarray
     own: np.ndarray | None
@@ -51,7 +51,7 @@ class Started(NamedTuple):
 
 
 class Reader:
-    """Reads files of a store by their numbers, for any thread of this rank, and answers such questions of others."""
+    """Reads files of a store by number, for any thread of this rank, and serves requests of other ranks."""
 
     def __init__(
         self, target: Path, manifest: Manifest, index: Index, held: dict[int, Partition], place: Holders,
@@ -67,7 +67,7 @@ class Reader:
         self._loading = loading
 
     def start(self, wanted: np.ndarray) -> Started:
-        """Ask other ranks for the files that they have, by number; `finish` returns the contents of all."""
+        """Request files by number from the ranks that have them; `finish` returns the contents of all."""
         self._loading.wait()
         columns = self.index.columns
         source = self._sources[columns["partition"][wanted]]
@@ -101,27 +101,27 @@ class Reader:
                 raise
 
     def drop(self, started: Started) -> None:
-        """Do without what has been asked for."""
+        """Abandon the requests in flight."""
         tickets = [one.ticket for one in started.arriving] + [one.ticket for one in started.batches]
         for ticket in tickets:
             assert self.peers
             self.peers.drop(ticket)
 
     def read_own(self, number: int) -> bytes | None:
-        """Return the content of one file, or None where another rank has to be asked. Raises StoreError."""
+        """Return the content of one file, or None if another rank has it. Raises StoreError."""
         if self.index.columns["partition"][number].item() not in self._held:
             return None
         (data,) = self._own(np.array([number]))
         return self._unpacked(number, data) if self.index.columns["codec"][number] else data
 
     def answer(self, payload: memoryview) -> Sequence[memoryview | bytes]:
-        """Return the bytes of files that another rank asks for: a large one as it lies there."""
+        """Return the bytes of files that another rank requests; large ones without a copy."""
         numbers = np.frombuffer(payload, np.int64)
         views = [part.content[place] for part, place in self._spans(numbers)]
         return pieces(views[0]) if len(views[0]) >= LARGE else [b"".join(views)]
 
     def close(self) -> None:
-        """Let go of the partitions."""
+        """Release the partitions."""
         self._loading.stop()
         self._held = {}
 
@@ -147,7 +147,7 @@ class Reader:
         return found
 
     def _begin(self, places: np.ndarray, wanted: np.ndarray, rank: int) -> Batch:
-        """Ask another rank for its part of the small files."""
+        """Request small files from another rank."""
         numbers = wanted[places]
         ends = np.cumsum(self.index.columns["stored"][numbers])
         room = self._room(int(ends[-1]))
@@ -155,7 +155,7 @@ class Reader:
         return Batch(places.tolist(), numbers, ends, room, self._ask(rank, numbers, [into]))
 
     def _end(self, batch: Batch) -> list[bytes]:
-        """Return the files of a batch once all are there and what they should be."""
+        """Return the files of a batch once all have arrived and are verified."""
         self._wait(batch.ticket)
         (view,) = batch.ticket.into
         cuts, wanted = [0, *batch.ends.tolist()], self.index.columns["checksum"][batch.numbers]
@@ -171,7 +171,7 @@ class Reader:
         return contents
 
     def _own(self, numbers: np.ndarray) -> list[bytes]:
-        """Return the bytes of own files, which must be those that were packed."""
+        """Return the verified bytes of own files."""
         contents = []
         wanted = self.index.columns["checksum"][numbers].tolist()
         for (part, place), right in zip(self._spans(numbers), wanted, strict=True):
@@ -181,7 +181,7 @@ class Reader:
         return contents
 
     def _spans(self, numbers: np.ndarray) -> Iterator[tuple[Partition, slice]]:
-        """Yield where own files lie."""
+        """Yield the locations of own files."""
         columns = self.index.columns
         parts, starts = columns["partition"][numbers], columns["offset"][numbers]
         places = map(slice, starts.tolist(), (starts + columns["stored"][numbers]).tolist())
@@ -212,7 +212,7 @@ class Reader:
         self.peers.wait([ticket])
 
     def _ask_others(self, lost: int) -> bool:
-        """Ask other holders for what a lost rank held; return whether any partition has another."""
+        """Request a lost rank's files from other holders; return whether any partition has another."""
         self._lost.add(lost)
         moved = False
         for part in np.flatnonzero(self._sources == lost).tolist():
@@ -222,7 +222,7 @@ class Reader:
         return moved
 
     def _room(self, size: int) -> bytearray:
-        """Return a room for a batch; one that was given back if it is large enough, for memory is dear when new."""
+        """Return a buffer for a batch; a recycled one if it is large enough, since new memory is slow."""
         while self._rooms:
             room = self._rooms.pop()
             if size <= len(room) <= max(_KEPT, size):

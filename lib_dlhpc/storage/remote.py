@@ -1,10 +1,10 @@
-"""Questions and answers between the ranks of a store, while the ranks do something else.
+"""Requests between the ranks of a store, while the ranks compute.
 
-A question is one message to a rank; the answer goes straight into buffers of whoever asked. A thread of each rank
-answers. It must not cost a rank that computes, so it sleeps, the longer the longer nobody asked; a rank that waits
-for an answer does the thread's work itself, so that ranks which all read at once never wait for a sleeper.
-MPI's own waiting calls would keep a core busy; everything here polls. A forked process has a copy of all this but
-neither the thread nor MPI: it can only be told so.
+A question is one message to a rank; the answer is received into the asking rank's buffers. A thread of each rank
+answers. It must not slow computation, so it sleeps, longer after longer idle periods; a rank that waits
+for an answer serves requests itself, so ranks that all read at once never wait for a sleeping thread.
+MPI's blocking calls would keep a core busy; everything here polls. A forked process has neither the thread nor
+MPI: its calls raise an error.
 """
 
 import os
@@ -19,17 +19,15 @@ from lib_dlhpc.storage.errors import RankLost, StoreError
 
 PIECE = 1 << 26  # B of a message at most; each costs a round trip of its own
 PATIENCE = 30.0  # s until a rank that does not answer counts as lost
-CLOSE, PING, LEAVE = 0, 1, -1  # questions of this file; others are the caller's
+CLOSE, PING, LEAVE = 0, 1, -1  # questions of this module; others are the caller's
 _QUESTION = 1  # the tag of all questions; an answer has its question's own, an odd number
 _HEAD = 16  # B: kind, tag
 _AWAKE = 1e-4  # s of polling without sleep after a question, or after an answer has left
-_CHECKS = 4e9  # B/s that whoever got an answer looks through and uses before asking for the next
-_READS = (
-    1e-3  # s after which a reader that does not come back for the next batch is seen to compute
-)
+_CHECKS = 4e9  # B/s at which a reader uses an answer before its next request
+_READS = 1e-3  # s after which a reader without a next request is assumed to compute
 _ALERT = 5e-3  # s of short sleeps after a question: the next is often near
-_SPIN = 1e-3  # s that a reader polls for its answer without sleep, giving way to who needs the core
-_AFTER = 0.5  # s that answers may take to leave after the last question; what is left was given up by who asked
+_SPIN = 1e-3  # s that a reader polls for its answer without sleep, yielding the core
+_AFTER = 0.5  # s for the last answers to complete; later ones were abandoned by the asking rank
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
 _FORKED = (
     "a forked process cannot ask rank {rank}, which has it. Use threads, or open the store with a copy of every"
@@ -37,12 +35,12 @@ _FORKED = (
 )
 
 Answer = Callable[[int, int, memoryview], Sequence[Any]]
-_KEPT: list[Any] = []  # tickets whose answers never came, for MPI may still write where they go
+_KEPT: list[Any] = []  # tickets without an answer: MPI may still write to their buffers
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Ticket(NamedTuple):
-    """A question that is on its way: to whom, about what, its messages and where they go."""
+    """A request in flight: rank, subject, messages and receive buffers."""
 
     rank: int
     about: Callable[[], str]
@@ -55,8 +53,8 @@ class Ticket(NamedTuple):
 class Peers:
     """The other ranks of a communicator, who ask and are asked; `close` is collective.
 
-    answer(rank, kind, payload) returns the buffers that are sent back, a message each. An exception in it is told
-    to the rank that asked.
+    answer(rank, kind, payload) returns the buffers that are sent back, a message each. An exception in it is sent
+    to the asking rank.
     """
 
     def __init__(self, comm: Any, answer: Answer, patience: float = PATIENCE) -> None:
@@ -72,10 +70,10 @@ class Peers:
         self._answer, self._pid = answer, os.getpid()
         self._engine, self._counter = threading.Lock(), threading.Lock()
         self._next, self._read, self._awake = 0, 0.0, _AWAKE
-        self._sending: list[tuple[list[Any], Any]] = []  # messages and what they are of
+        self._sending: list[tuple[list[Any], Any]] = []  # messages and their subjects
         self._inbox = bytearray(1 << 16)
         self._status = MPI.Status()
-        self._dropped: list[Ticket] = []  # MPI will still write where their answers go
+        self._dropped: list[Ticket] = []  # MPI will still write to their buffers
         self._closed: set[int] = set()
         self._left: set[int] = set()
         self._stop = threading.Event()
@@ -99,7 +97,7 @@ class Peers:
         return Ticket(rank, about, tag, requests, into, question)
 
     def wait(self, tickets: Sequence[Ticket]) -> None:
-        """Return when all these are answered; answer others meanwhile. Raises StoreError naming a silent rank."""
+        """Wait for all these answers; serve others meanwhile. Raises StoreError naming a rank that timed out."""
         if tickets and self._forked():
             raise StoreError(f"{tickets[0].about()}: {_FORKED.format(rank=tickets[0].rank)}")
         self.poll()
@@ -109,14 +107,14 @@ class Peers:
         self._read = time.monotonic()
 
     def drop(self, ticket: Ticket) -> None:
-        """Do without an answer, if it has not come. What it fills is kept: it comes before the store closes."""
+        """Abandon an answer in flight. Its buffer is retained: it arrives before the store closes."""
         if not self._forked():  # the answer is its parent's
             self._dropped.append(ticket)
 
     def close(self) -> Any:
-        """Answer until every rank has come here, then stop and return the communicator, which the caller frees.
+        """Answer until every rank has called this, then stop and return the communicator, which the caller frees.
 
-        Raises RankLost for a rank that neither comes nor answers.
+        Raises RankLost for a rank that neither calls nor answers.
         """
         others = set(range(self.size)) - {self.rank}
         told = [self.ask(rank, CLOSE, b"", [], _closing) for rank in others]
@@ -150,7 +148,7 @@ class Peers:
         return self.comm
 
     def leave(self) -> None:
-        """Go without waiting for anybody, after an error: whoever asks this rank from now on is told."""
+        """Leave without waiting, after an error: later requests to this rank raise."""
         self._stop.set()
         self._thread.join()
         _KEPT.extend(self._dropped)
@@ -159,7 +157,7 @@ class Peers:
                 self.ask(rank, LEAVE, b"", [], _closing)
 
     def poll(self) -> bool:
-        """Answer what has been asked; return whether there was something to do."""
+        """Answer pending questions; return whether there were any."""
         if not self._engine.acquire(blocking=False):
             return False
         try:
@@ -172,7 +170,7 @@ class Peers:
             self._engine.release()
 
     def _receive_dropped(self) -> None:
-        """Let the answers arrive that nobody waits for: later their memory, and their tags, are somebody else's."""
+        """Drain abandoned answers: their memory and tags are reused later."""
         requests = [request for ticket in self._dropped for request in ticket.requests]
         until = time.monotonic() + self.patience
         while not self._mpi.Request.Testall(requests) and time.monotonic() < until:
@@ -189,7 +187,7 @@ class Peers:
         last, sleep = -_ALERT, _SLEEP
         while not self._stop.is_set():
             now = time.monotonic()
-            if now - self._read < _READS:  # a reader answers; two would fight for the interpreter
+            if now - self._read < _READS:  # a reader answers; two would contend for the GIL
                 time.sleep(_READS / 2)
             elif self.poll():
                 last, sleep = now, _SLEEP
@@ -218,7 +216,7 @@ class Peers:
                 self._told(ticket, f"{count} B came, not {len(buffer)} B")
 
     def _check(self, ticket: Ticket, deadline: float) -> None:
-        """Raise the error that the answer is, or that there is none in time."""
+        """Raise the error in the answer, or the timeout."""
         text = self._error(ticket)
         if text is not None:
             self._told(ticket, text)
@@ -229,7 +227,7 @@ class Peers:
             raise RankLost(f"Rank {ticket.rank} {why}: {ticket.about()}.", ticket.rank)
 
     def _error(self, ticket: Ticket) -> str | None:
-        """Return why there is no answer, where the rank that was asked says so; then none will come."""
+        """Return the answering rank's error message, if any; then no answer follows."""
         if not self.comm.Iprobe(ticket.rank, ticket.tag + 1):
             return None
         text = self.comm.recv(source=ticket.rank, tag=ticket.tag + 1)
@@ -253,7 +251,7 @@ class Peers:
             return
         try:
             buffers = [b"\1"] if kind == PING else self._answer(rank, kind, message[_HEAD:])
-        except Exception as error:  # whatever it is, the rank that asked has to know
+        except Exception as error:  # any error is sent to the asking rank
             self._sending.append(([self.comm.isend(str(error), rank, tag + 1)], None))
             return
         byte = self._mpi.BYTE
@@ -262,7 +260,7 @@ class Peers:
         self._sending.append((requests, buffers))
 
     def _collect(self) -> bool:
-        """Let go of what has been sent; return whether there was some: whoever has got it may ask again."""
+        """Release completed sends; return whether there were any."""
         done, before = self._mpi.Request.Testall, len(self._sending)
         if before:
             self._sending = [sending for sending in self._sending if not done(sending[0])]
@@ -270,7 +268,7 @@ class Peers:
 
 
 def pieces(buffer: memoryview) -> list[memoryview]:
-    """Return the messages that a buffer travels as."""
+    """Return the messages that a buffer is sent as."""
     return [buffer[start : start + PIECE] for start in range(0, len(buffer), PIECE)]
 
 

@@ -1,4 +1,4 @@
-"""A new folder beside its later place: locked while it is written, so that what a killed program left can be told."""
+"""A temporary folder beside its target: locked while it is written, so that leftovers of killed programs are found."""
 
 import os
 import platform
@@ -18,9 +18,9 @@ HERE = (
 
 @contextmanager
 def unfinished(goal: Path) -> Iterator[Path]:
-    """Make a folder beside `goal` for what will be renamed to it; what is still there at the end is removed.
+    """Make a folder beside `goal`, to be renamed to it; removed at the end if not renamed.
 
-    What programs that were killed on this machine left of the same goal is removed first. Raises OSError.
+    Leftovers of killed programs of this machine for the same goal are removed first. Raises OSError.
     """
     for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
         _remove_if_left(left)
@@ -49,7 +49,7 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Return the descriptor of a folder that is now ours, None where another has it or there are no such locks."""
+    """Lock a folder; return its descriptor, None if another process has it or locks are not supported."""
     try:
         import fcntl
 

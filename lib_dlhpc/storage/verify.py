@@ -1,4 +1,4 @@
-"""Verifying a store: every problem that reading all of it would meet, and those that no read would."""
+"""Verification of a store: every problem that reads would raise, and those that no read detects."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from lib_dlhpc.storage.writing import FOLDER, LIST, load_list
 
 
 def verify(target: str | os.PathLike[str]) -> list[str]:
-    """Return every problem of a store as a sentence that names the file and its partition; none: an empty list.
+    """Return every problem of a store as a sentence that names the file and its partition.
 
-    Reads all of it: each file's checksum, its size after decompression, each partition's SHA-256, written files,
-    and what lies in the folder and belongs to nothing. Raises nothing.
+    Checks everything: each file's checksum, its size after decompression, each partition's SHA-256, written files,
+    and unknown files in the folder. Raises nothing.
     """
     path = Path(target)
     try:
@@ -36,9 +36,9 @@ def _of_totals(index: Index, manifest: Manifest) -> list[str]:
     if wrong:
         return [f"{INDEX}: {len(index.names)} names, but the columns {wrong} have other lengths."]
     counted = (len(index.names), int(columns["size"].sum()), int(columns["stored"].sum()))
-    said = (manifest.files, manifest.size, manifest.stored)
-    if counted != said:
-        return [f"{MANIFEST} says (files, B, B stored) {said}, the index has {counted}."]
+    stated = (manifest.files, manifest.size, manifest.stored)
+    if counted != stated:
+        return [f"{MANIFEST} states (files, B, B stored) {stated}, the index has {counted}."]
     return []
 
 
@@ -81,7 +81,7 @@ def _of_file(data: bytes, stored: int, wanted: int, codec: int, size: int) -> st
 
 
 def _of_written(path: Path, manifest: Manifest) -> list[str]:
-    """Return what is wrong with written files, and what belongs to nothing, such as a killed program leaves."""
+    """Return problems of written files, and unknown files, such as a killed program leaves."""
     try:
         listed = load_list(path)
     except StoreError as error:

@@ -1,9 +1,9 @@
-"""Output files of a store: written once, seen by all ranks when they are closed, kept by the store when it closes.
+"""Output files of a store: write-once, visible to all ranks when they are closed, saved when the store closes.
 
-A name has a home, one rank that says who may write it, so that of two ranks that create the same file one is told.
-Until the store closes a file's bytes stay with its writer, who is asked for them as for a packed file. Then each rank
-writes its files into the folder `written` of the store, and rank 0 lists them in `written.json`: only what is listed
-there is a file of the store. They stay there, as they are, and are never packed; a copy of the store takes them along.
+A name has a home rank that grants the right to write it, so one of two ranks that create the same file gets an error.
+Until the store closes a file's bytes stay with its writer, which serves them like a packed file. Then each rank
+writes its files into the folder `written` of the store, and rank 0 lists them in `written.json`: only files listed
+there belong to the store. They are never packed.
 """
 
 import json
@@ -38,7 +38,7 @@ class Output(NamedTuple):
 
 
 class OutputFile(InMemory):
-    """A file that is being written: it is there for all ranks when it is closed, not at all if a `with` fails."""
+    """A file open for writing: published to all ranks by close, discarded if its `with` block raises."""
 
     def __init__(
         self, name: str, publish: Callable[[str, bytes], None], drop: Callable[[str], None]
@@ -69,7 +69,7 @@ class OutputFile(InMemory):
 
 
 class Outputs:
-    """The written files of a store as this rank knows them."""
+    """This rank's view of the written files of a store."""
 
     def __init__(self, target: Path, files: dict[str, Output], rank: int = 0) -> None:
         self.files = files
@@ -91,7 +91,7 @@ class Outputs:
         return OutputFile(name, self._publish, self._drop)
 
     def finish(self) -> list[str]:
-        """Take no file from now on; return the names of those that are still being written."""
+        """Refuse new files; return the names of those still open for writing."""
         with self._lock:
             self._closed = True
             return sorted(self._open)
@@ -173,9 +173,9 @@ class Outputs:
         self._mine[name] = data
         self.files[name] = output
         if self.peers:
-            told = {"name": name, **output._asdict()}
+            announced = {"name": name, **output._asdict()}
             others = [rank for rank in range(self.peers.size) if rank != self._rank]
-            self.peers.wait([self._question(rank, ANNOUNCE, told)[0] for rank in others])
+            self.peers.wait([self._question(rank, ANNOUNCE, announced)[0] for rank in others])
 
     def _drop(self, name: str) -> None:
         if os.getpid() != self._pid:  # it stays its parent's

@@ -1,4 +1,4 @@
-"""One event table for all engines, and what it says.
+"""One event table for all engines, and its analysis.
 
 table.py      Timeline: the columns; from_rows, columns and join make one
 measure.py    breakdown: the causes of a step; exposed communication, idle time, waits of each rank
@@ -12,11 +12,11 @@ formats.py    read and write: files of any format, by the end of the name
     chrome.py       Chrome and Perfetto; json_events.py: one event after the other
     otf2.py         OTF2 archives; otf2_reading.py, otf2_definitions.py: read, those of others too
     kineto.py       torch.profiler, read
-    rows.py (columns that grow), lanes.py (what overlaps lies side by side), files.py (whole or not there)
-recorder.py   region and Recorder: what a rank does, taken down as it does it
-communicator.py  trace_comm: a communicator whose calls are taken down, with point_to_point.py,
+    rows.py (growing columns), lanes.py (lanes of overlapping events), files.py (atomic writes)
+recorder.py   region and Recorder: the events of a rank, recorded live
+communicator.py  trace_comm: a communicator whose calls are recorded, with point_to_point.py,
                   collectives.py, requests.py and sizes.py
-reads.py      trace_reads: a store whose reads are taken down
+reads.py      trace_reads: a store whose reads are recorded
 collecting.py collect: what all ranks took down as a Timeline, with clocks.py (one clock for all) and
                   matching.py (which receive got which send)
 overview.py   what a trace has, in words

@@ -1,8 +1,8 @@
-"""The bubble of a pipeline: what its ranks would stand still even if messages took no time.
+"""The bubble of a pipeline: the idle time of its ranks even if messages took no time.
 
-The rest of what they stand still is the part of the messages that nothing hides. The two cannot be told
+The rest of their idle time is exposed communication. The two cannot be told
 apart by looking at one wait, for a message that is late makes all who come after it late; so an engine
-plays the pipeline a second time with free messages, and says for how long each rank then stands still.
+simulates the pipeline a second time with free messages, and returns the idle time of each rank.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ def mark_bubble(timeline: Timeline, seconds: NDArray[Any], rows: NDArray[np.bool
     """Return the timeline with `seconds` (ranks,) of the waits in `rows` as bubble, spread evenly over them.
 
     The first part of each wait becomes bubble, and the rest stays a wait. A rank that waits less than
-    its bubble (the clocks of a real run tell of such) has nothing but bubble.
+    its bubble (the clocks of a real run show such) has nothing but bubble.
     """
     length = np.where(rows, timeline.stop - timeline.start, 0.0)
     total = np.bincount(timeline.rank, weights=length, minlength=timeline.ranks)

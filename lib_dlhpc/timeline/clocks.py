@@ -1,7 +1,7 @@
 """One clock for all ranks: how far each is from rank 0's, from round trips; in between, along a line.
 
 Cristian, "Probabilistic clock synchronization", Distributed Computing 3 (1989): the quickest round trip
-tells the offset best, and no better than half of what it took. What is less than that is no offset:
+gives the best offset, to within half of its duration. A smaller value is no offset:
 ranks of one machine share its clock, and stay exactly together.
 """
 

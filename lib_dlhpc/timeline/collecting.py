@@ -21,7 +21,7 @@ END = np.dtype([("comm", "i8"), ("source", "i8"), ("target", "i8"), ("tag", "i8"
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one rank took down. ended: how it said that it ended, None if it did not come to that."""
+    """The records of one rank. ended: its final status, None if it wrote none."""
 
     rank: int
     rows: NDArray[Any]  # ROW
@@ -60,7 +60,7 @@ def assemble(parts: Sequence[Part], ranks: int) -> Timeline:
     zero = int(table["start"].min(initial=2**63 - 1))
     for edge in ("start", "stop"):
         table[edge] = (table[edge] - zero) / 1e9
-    np.maximum(table["bytes"], 0, out=table["bytes"])  # what nobody could tell
+    np.maximum(table["bytes"], 0, out=table["bytes"])  # unknown sizes
     order = np.lexsort((table["start"], table["rank"]))
     typed = {
         name: table.pop(name)[order].astype(kind, copy=False) for name, kind in COLUMNS.items()
@@ -110,7 +110,7 @@ def _columns(part: Part, names: dict[str, int], comms: dict[str, int]) -> dict[s
 
 
 def _match(table: dict[str, NDArray[Any]]) -> None:
-    """Number what belongs together; a send whose size only its receiver could tell gets it from there."""
+    """Number what belongs together; a send whose size only its receiver recorded gets it from there."""
     kind, peer, match = table["kind"], table["peer"], table["match"]
     send = np.flatnonzero((kind == SEND) & (peer >= 0))
     receive = np.flatnonzero((kind == RECEIVE) & (peer >= 0))

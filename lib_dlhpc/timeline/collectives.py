@@ -120,6 +120,6 @@ def _contribution(arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
 
 
 def _pickled(arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
-    """Return the bytes of an object where it says how many it has; how many it is pickled, nobody says."""
+    """Return the bytes of a buffer object; the pickled size of others is unknown."""
     data = arguments[0] if arguments else named.get("sendobj", named.get("obj"))
     return int(getattr(data, "nbytes", 0))

@@ -7,7 +7,7 @@
     exchange          rows and gradients exchanged, batches given and taken, and waits for ranks of the same side
     idle              nothing left to do, and what nobody took down
 
-They add up to the time of the run, on every rank.
+They sum to the time of the run, on every rank.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from lib_dlhpc.timeline.table import COLUMNS, Timeline
 def critical_path(timeline: Timeline) -> Timeline:
     """Return the events of the critical path in order, each from when the path enters it.
 
-    Where nothing stands still but for an event that is in the table, their seconds add up to the span.
+    Where every idle time has an event in the table, their seconds sum to the span.
     Between the calls of a recorded program the path goes through rows named "computation".
     """
     if timeline.where("", "send", "receive", "collective").any():

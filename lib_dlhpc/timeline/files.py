@@ -7,7 +7,7 @@ from pathlib import Path
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.unpack import gunzip
 
-Tell = Callable[[str], None]  # is given a sentence for each thing that a reader assumed or left out
+Tell = Callable[[str], None]  # receives a sentence for each thing that a reader assumed or omitted
 
 
 def read_text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""read and write: a timeline from and to any of the formats, told apart by the end of the name.
+"""read and write: a timeline from and to any of the formats, selected by the file suffix.
 
 .npz               our own columns (store.py)
 .json, .json.gz    trace events of Chrome and Perfetto (chrome.py); read as well: those of
@@ -25,7 +25,7 @@ FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz"), "otf2": (".otf
 def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
     """Return the timeline in a file; in several, those of torch.profiler, one a rank.
 
-    tell: is given a sentence for each thing that was assumed or left out. Raises SpecError, which names the
+    tell: receives a sentence for each thing that was assumed or omitted. Raises SpecError, which names the
     file and what was expected, for what cannot be read.
     """
     if not paths:
@@ -43,7 +43,7 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
 
 
 def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
-    """Write a timeline in the format that the name ends in, or in the one named by `to`: whole or not at all.
+    """Write a timeline in the format that the name ends in, or in the one named by `to`, atomically.
 
     Raises SpecError for a name that ends in no format and for a folder where a file is to be, OSError where
     nothing can be written.
@@ -101,9 +101,9 @@ def _read_json(files: Sequence[Path], tell: Tell) -> Timeline:
 
 
 def _writer(trace: JsonTrace) -> str:
-    """Return who wrote a trace, by what is said beside its events; "": it does not say."""
+    """Return the writer of a trace, from its metadata; "": unknown."""
     for complete in (False, True):
-        if complete:  # it may be said after them
+        if complete:  # it may follow them
             for _ in trace.events():
                 pass
         about = trace.about.get("otherData")

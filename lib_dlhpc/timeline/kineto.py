@@ -1,6 +1,6 @@
 """The traces of torch.profiler (Kineto), read: one file a rank, several files into one timeline.
 
-What an event is, is said by its category (`cat`) and its arguments:
+The category (`cat`) and the arguments of an event define it:
 
     kernel, gpu_memset ...   stream compute, kind region: the accelerator's work, on whichever of its streams
     the same with "Collective name" in its arguments, and collective_comm
@@ -12,12 +12,12 @@ What an event is, is said by its category (`cat`) and its arguments:
                              its record_param_comms as communication, or where it has none, "gloo:" calls
 
 An accelerator's copies of the host's annotations are left out. Only where a kernel has no "Collective name",
-as in older PyTorch, its own name decides: kind communication, and that is told. A collective is matched by
+as in older PyTorch, its own name decides: kind communication, with a note. A collective is matched by
 its number in the process group ("Seq"), without one by counting, if all ranks' files have as many. Times are
 those of the hosts' clocks.
 
 Gloo carries its collectives out on threads of its own and annotates them there: from when a rank joined to when it was
-through. It does not say of which process group, nor with whom a rank exchanges a message, nor when a receive was
+through. It omits the process group, nor with whom a rank exchanges a message, nor when a receive was
 through: collectives match where there is one group, messages never.
 Format: pytorch/kineto, output_json.cpp; the arguments: PyTorch, torch/csrc/profiler/util.cpp; tried on PyTorch 2.13.
 """
@@ -61,7 +61,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class _Call:
-    """What the arguments of a communication say; `row` is its row, `file` the number of its file."""
+    """The arguments of a communication; `row` is its row, `file` the number of its file."""
 
     file: int
     row: int
@@ -141,7 +141,7 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
         host, compute = STREAMS.index("host"), STREAMS.index("compute")
         streams = rows.columns["stream"]
         streams[first:] = array("b", [compute if at == host else at for at in streams[first:]])
-    if _about(trace).get("pg_count", 1) != 1:  # which of the groups, gloo does not say
+    if _about(trace).get("pg_count", 1) != 1:  # gloo omits the process group
         gloo = [replace(call, group=None) for call in gloo]
     calls = on_device if has_device else on_host or gloo
     for call in calls:
@@ -202,7 +202,7 @@ def _of_gloo(file: int, row: int, start: int, name: str, args: Mapping[str, Any]
 
 
 def _first(args: Mapping[str, Any], key: str) -> Any:
-    """Return what is said of the first input; nothing where the profiler did not record shapes."""
+    """Return the entry of the first input; None where the profiler did not record shapes."""
     said = args.get(key)
     return said[0] if isinstance(said, list) and said else None
 

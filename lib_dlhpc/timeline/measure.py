@@ -12,20 +12,24 @@ In a pipeline nobody waits for the slowest: who computes less has its turn later
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.timeline.spans import covered, in_order
 from lib_dlhpc.timeline.table import Timeline
+
+if TYPE_CHECKING:
+    import altair as alt
 
 Floats: TypeAlias = NDArray[Any]
 WORK = ("forward", "backward", "update")
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Result):
     """The seconds of a mean step by cause, shape (ranks,) each."""
 
     step_time: float
@@ -46,6 +50,24 @@ class Measured:
     def slowest_terms(self) -> dict[str, float]:
         """The terms of the slowest rank."""
         return {name: float(seconds[self.slowest]) for name, seconds in self.per_rank.items()}
+
+    def summary(self) -> Summary:
+        """Return step time and terms, in words."""
+        from lib_dlhpc.timeline.summary import measured_summary
+
+        return measured_summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each term of each rank: `rank`, `term`, `seconds`."""
+        from lib_dlhpc.timeline.summary import measured_columns
+
+        return measured_columns(self)
+
+    def plot(self) -> "alt.Chart":
+        """Return the terms of each rank as a stacked bar."""
+        from lib_dlhpc.results.charts import stacked_bars
+
+        return stacked_bars(self.to_columns(), "rank", self.summary().title)
 
 
 def breakdown(timeline: Timeline) -> Measured:

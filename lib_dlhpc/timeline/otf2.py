@@ -5,8 +5,8 @@ An archive is a folder: the anchor traces.otf2, definitions, a file of events a 
     a rank            is a process (location group) and, by its number, a rank of MPI_COMM_WORLD
     a stream          is a thread (location) of it; more than one where its events overlap without nesting
     an event          is a region entered and left, in nanoseconds since 0; its kind is its description
-    send, receive     have an MpiSend, MpiRecv within; the tag says which belong together
-    collective        has an MpiCollectiveBegin and -End within, if the name tells the operation
+    send, receive     have an MpiSend, MpiRecv within; the tag matches them
+    collective        has an MpiCollectiveBegin and -End within, if the name identifies the operation
     bytes, peer, comm of other kinds, and match: attributes of the enter
 
 A communicator has the ranks that call on it, by number: more is not known. Needs the package otf2.
@@ -174,7 +174,7 @@ def _regions(otf2: Any, definitions: Any, table: Timeline) -> list[Any]:
 
 
 def _attributes(otf2: Any, definitions: Any, table: Timeline) -> Callable[[int], dict[Any, int]]:
-    """Return a function that gives what no event within tells: match, and bytes, peer, comm of other kinds."""
+    """Return a function that returns what no event within contains: match, and bytes, peer, comm of other kinds."""
     native = _native(otf2, table)
     made: dict[int, dict[Any, int]] = {}
     for name, missing in DEFAULTS.items():

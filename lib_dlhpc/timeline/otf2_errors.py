@@ -1,4 +1,4 @@
-"""Errors of the library OTF2 as OSError: it prints what the system told it, and raises what comes of that later."""
+"""Errors of the library OTF2 as OSError: it prints the system error, and raises a later consequence."""
 
 import ctypes
 from collections.abc import Iterator

@@ -23,7 +23,7 @@ def as_dict(timeline: Timeline) -> dict[str, Any]:
         "start": begin,
         "stop": end,
         "span": end - begin,
-        "kinds": _kinds(timeline),
+        "kinds": kinds(timeline),
         "names": _names(timeline),
     }
 
@@ -60,7 +60,8 @@ def as_text(timeline: Timeline) -> str:
     return "\n".join(lines)
 
 
-def _kinds(timeline: Timeline) -> list[dict[str, Any]]:
+def kinds(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return events, seconds and bytes of each kind."""
     length = timeline.stop - timeline.start
     events = np.bincount(timeline.kind, minlength=len(KINDS))
     seconds = np.bincount(timeline.kind, weights=length, minlength=len(KINDS))

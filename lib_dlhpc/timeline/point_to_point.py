@@ -63,7 +63,7 @@ def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 
 def send_init(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
-    """A send that is started again and again: one row over each start."""
+    """A persistent send: one row for each start."""
     event = number_of(recorder, "send", "start")
 
     def traced(self: Any, buf: Any, dest: int, tag: int = 0) -> Any:
@@ -115,7 +115,7 @@ def irecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 
 def recv_init(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
-    """A receive that is started again and again: one row each time that it is waited for."""
+    """A persistent receive: one row for each wait."""
     event = number_of(recorder, "receive", "start")
 
     def traced(self: Any, buf: Any, source: int = mpi.ANY_SOURCE, tag: int = mpi.ANY_TAG) -> Any:
@@ -217,7 +217,7 @@ def mprobe(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 
 def traced_message(base: Any, mpi: Any) -> type:
-    """Return a class like mpi4py's Message whose instances are taken down when they are received."""
+    """Return a class like mpi4py's Message whose instances are recorded when they are received."""
 
     def of(self: Any, name: str) -> Open | None:
         comm = getattr(self, "comm", None)

@@ -11,7 +11,7 @@ from lib_dlhpc.timeline.recorder import HERE, Recorder
 class TracedReads:
     """A packed store, or anything with its `read`, `read_many` and `read_ahead`; all else is the store's own.
 
-    What the main thread reads is on stream compute, which stands still for it; what other threads read
+    What the main thread reads is on stream compute, which is idle for it; what other threads read
     beside it is on stream input. A row of read_ahead is what its batch still had to be waited for.
     """
 

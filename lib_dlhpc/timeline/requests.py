@@ -1,6 +1,6 @@
 """Requests of mpi4py that take themselves down when they are done: one row over the Wait that ended them.
 
-A receive and a collective are named by the call that began them. Of sends, what is taken down is how long
+A receive and a collective are named by the call that began them. Of sends, the record is how long
 their rank stood still for them: one row of kind wait a call, and none where it also waited for others.
 """
 
@@ -86,7 +86,7 @@ def _waited(sends: list[Open], call: str, start: int, stop: int) -> None:
 
 
 def receive(what: Open, status: Any, start: int, stop: int) -> None:
-    """Take down what has been received, from whom and how much its status says."""
+    """Record what has been received, with source and size from its status."""
     _, recorder, event, comm, world, order, *_ = what
     source = status.source
     size, peer = (status.Get_count(), world[source]) if source >= 0 else (0, -1)
@@ -118,7 +118,7 @@ def _one(call: Callable[..., Any], name: str, mpi: Any) -> Callable[..., Any]:
 
 def _all(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     tests = name.lower() == "testall"
-    spare: list[list[Any]] = []  # statuses that nobody asked for are used again: new ones take time
+    spare: list[list[Any]] = []  # unrequested statuses are reused: new ones take time
 
     def all_of_them(cls: type, requests: Any, statuses: Any = None) -> Any:
         told = statuses if statuses is not None else spare.pop() if spare else []
@@ -192,7 +192,7 @@ def _startall(cls: type, requests: Any) -> None:
 
 
 def _started(request: Any, start: int, stop: int) -> None:
-    """A persistent request is under way: a send is taken down, anything else when it is done."""
+    """A persistent request is in flight: a send is recorded now, anything else when it is done."""
     what: Open | None = getattr(request, "started", None)
     if what is None:
         return

@@ -1,6 +1,6 @@
 """Columns that grow by one event at a time: for readers of files, a tenth of the memory of tuples.
 
-What a file says is checked here, once: whoever has its Timeline need not look again.
+File contents are checked here, once: a Timeline needs no further checks.
 """
 
 from array import array
@@ -20,7 +20,7 @@ CODES = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
 
 
 class Rows:
-    """A table in the making. With `ticks` its times are whole numbers until the end, and exact."""
+    """A table under construction. With `ticks` its times are whole numbers until the end, and exact."""
 
     def __init__(self, ticks: bool = False) -> None:
         codes = {name: CODES[kind] for name, kind in COLUMNS.items()}

@@ -13,7 +13,7 @@ from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, KINDS, STREAMS, Column, 
 
 LATER = {"comm", "match"}  # columns that older files do not have
 MOST_RANKS = 10**6  # of which some have columns of their own: 8 MB each
-# s, from 0 either way: what is further cannot tell microseconds, and may be nanoseconds
+# s, from 0 either way: larger values cannot resolve microseconds, and may be nanoseconds
 LATEST = 10**12
 
 
@@ -34,7 +34,7 @@ def save(timeline: Timeline, path: Path) -> None:
 def load(path: Path) -> Timeline:
     """Return the timeline in a file. Raises SpecError if there is none that can be read.
 
-    What is read is checked once, here: whoever has a Timeline need not look again.
+    Input is checked once, here: a Timeline needs no further checks.
     """
     try:
         with open(path, "rb") as file:
@@ -56,7 +56,7 @@ def load(path: Path) -> Timeline:
 
 
 def _read(file: BinaryIO) -> tuple[list[str], dict[str, Column]]:
-    """Return what is said beside the columns, and the columns, as they are in an archive."""
+    """Return the metadata and the columns, as stored in an archive."""
     with np.load(file) as archive:
         wanted = [name for name in COLUMNS if name in archive or name not in LATER]
         arrays = {}

@@ -1,13 +1,13 @@
 """The event table that every engine fills: who did what, on which stream, from when to when.
 
-A row is one event of one rank. What counts as what is said by the engine, in `stream` and `kind`, and
+A row is one event of one rank. The engine classifies it, in `stream` and `kind`, and
 never guessed from a name:
 
     stream compute        forward, backward, update: work; wait, bubble, input, checkpoint: work stands
                           still for other ranks, for its turn in a pipeline, for the next batch, for a
                           checkpoint being written
     stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
-                          with a peer >= 0 one row a message, rank to peer, while it is under way:
+                          with a peer >= 0 one row a message, rank to peer, while it is in flight:
                           detail within it, which adds to no measure
                           send, receive, collective: a call of a program that was recorded, from entering
                           it to leaving it; peer is the other end, or the root where there is one;
@@ -22,12 +22,16 @@ the communicator they are on, 0 being that of all ranks.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.errors import SpecError, suggest
+
+if TYPE_CHECKING:
+    import altair as alt
 
 STREAMS = ("compute", "communication", "input", "checkpoint", "host")
 KINDS = (
@@ -80,8 +84,8 @@ class Event(NamedTuple):
     match: int = -1
 
 
-@dataclass(frozen=True, eq=False)
-class Timeline:
+@dataclass(frozen=True, eq=False, repr=False)
+class Timeline(Result):
     """Events as columns of one length; `names[name]` and `KINDS[kind]` are their words."""
 
     rank: Column
@@ -123,6 +127,27 @@ class Timeline:
         if kinds:
             mask &= np.isin(self.kind, [_index(KINDS, "kind", kind) for kind in kinds])
         return mask
+
+    def summary(self) -> Summary:
+        """Return ranks, events, span and the time of each kind, in words."""
+        from lib_dlhpc.timeline.summary import summary
+
+        return summary(self)
+
+    def to_columns(self) -> Columns:
+        """Return a row for each event, in words and s; `breakdown` has the terms of a step."""
+        from lib_dlhpc.timeline.summary import columns
+
+        return columns(self)
+
+    def plot(self) -> "alt.Chart":
+        """Return a Gantt chart of some ranks; `select` chooses other rows."""
+        from lib_dlhpc.results.charts import gantt
+        from lib_dlhpc.timeline.summary import drawn
+
+        part = drawn(self)
+        title = f"{self.summary().title}; {len(part):,} of them shown"
+        return gantt(part.to_columns(), title)
 
 
 def columns(

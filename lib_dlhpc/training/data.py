@@ -154,7 +154,7 @@ def global_batches(
 ) -> Iterator[tuple[float, Array]]:
     """Yield (epoch as a fraction, indices) of each global batch of an epoch, newly shuffled in each epoch.
 
-    The order depends on the seed and the epoch alone, never on the ranks. The last batch of an epoch
+    The order depends only on the seed and the epoch, never on the ranks. The last batch of an epoch
     holds the remainder: nothing is dropped.
     """
     order = np.random.default_rng([experiment.run.seed, epoch]).permutation(samples)

@@ -1,7 +1,7 @@
 """Optimizers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
 
 Weight decay applies to weights only; biases, scales and shifts take neither decay nor a local rate.
-With LARS and LAMB these are updated by the gradient alone, so a bias of zeros is updated as well.
+With LARS and LAMB these are updated by the plain gradient, so a bias of zeros is updated as well.
 """
 
 from collections.abc import Callable, Iterator

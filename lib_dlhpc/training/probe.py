@@ -28,7 +28,7 @@ from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 STEPS = 1 + len(RULES)
 LEAST_ROUNDS = 3
 QUICK = 0.25  # quantile of a round's steps: steps after a context switch run on a cold cache
-AWAY = 0.05  # fraction of the seconds, about, for the offload bandwidth
+OFFLOAD = 0.05  # fraction of the seconds, about, for the offload bandwidth
 
 
 def _image(first: int, second: int, kernel: int, size: int, channels: int, **more: Any) -> Any:
@@ -150,7 +150,7 @@ def main(path: Path, seconds: float) -> None:
     rounds: list[list[Any]] = []
     loads: list[float] = []
     order, dice = list(range(len(cases))), random.Random(0)
-    away = measure(comm, AWAY * seconds)
+    offloaded = measure(comm, OFFLOAD * seconds)
     tiny: list[float] = []
     while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < begun + seconds):
         dice.shuffle(order)
@@ -167,7 +167,7 @@ def main(path: Path, seconds: float) -> None:
         "resident": resident,
         "cases": [_case(case, [each[n] for each in rounds], comm) for n, case in enumerate(cases)],
         "others": loads,
-        "away": away,
+        "away": offloaded,
         "run": {**TINY, "seconds": comm.gather(tiny)},
     }
     if comm.rank == 0:

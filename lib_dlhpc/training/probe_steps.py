@@ -1,6 +1,6 @@
 """Whole steps of real training on all ranks: mpiexec -n 2 python -m lib_dlhpc.training.probe_steps FILE 1.
 
-Rank 0 writes to FILE, as JSON, the times of steps of a few small runs, on all ranks and on one alone: compute,
+Rank 0 writes to FILE, as JSON, the times of steps of a few small runs, on all ranks and on one: compute,
 waiting for messages, and waiting for the slowest rank. `dlhpc calibrate` starts it several times, in new processes,
 to compare whole steps with the sum of their measured parts, and one moment with another. Ranks of a run that is
 compared with its prediction do the same before and after it (worker.py).
@@ -108,7 +108,7 @@ def main(path: Path, seconds: float) -> None:
 
 
 def steps_of(comm: Any, seconds: float) -> list[StepTimes]:
-    """Repeat all runs on the ranks of `comm`, and on rank 0 alone, for the given seconds; return their times.
+    """Repeat all runs on the ranks of `comm`, and on rank 0 only, for the given seconds; return their times.
 
     All ranks call this; rank 0 gets the result. The runs of `tiny` are marked as such.
     """
@@ -118,7 +118,7 @@ def steps_of(comm: Any, seconds: float) -> list[StepTimes]:
     from lib_dlhpc.training.trainer import train
 
     runs = [(table, comm) for table in (*experiments(comm.size), tiny(comm.size))]
-    if comm.size > 1:  # one rank alone: the same layers without contention
+    if comm.size > 1:  # one rank: the same layers without contention
         runs += [(table, MPI.COMM_SELF) for table in (*experiments(1), tiny(1))]
     found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
     begin, first = time.monotonic(), True

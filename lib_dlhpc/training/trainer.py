@@ -57,7 +57,7 @@ class Run:
     loss: float  # the last one reported
     accuracy: float | None  # on the test samples; None for regression
     test_loss: float
-    samples: int  # trained on, all ranks together
+    samples: int  # trained on, over all ranks
     seconds: float
     sent: float = 0.0  # B that a rank sends in a mean step
     updates: Updates | None = None  # of an asynchronous run
@@ -180,7 +180,7 @@ class Ranks:
             version = self.versions is not None and self.versions.due(
                 place.step, last, self._at(place) >= self.experiment.run.epochs
             )
-            apart = self._alone and place.step % self.experiment.strategy.local_steps
+            apart = self._local_updates and place.step % self.experiment.strategy.local_steps
             if apart and not (last or version):
                 continue  # local updates: ranks synchronize only to average
             due = folder is not None and 0 < interval < met - saved
@@ -215,7 +215,7 @@ class Ranks:
         return self.exchange.sent
 
     @property
-    def _alone(self) -> bool:
+    def _local_updates(self) -> bool:
         """Whether a rank updates by its own gradients only."""
         return self.experiment.strategy.update == "local"
 
@@ -251,7 +251,7 @@ class Ranks:
 
     def _step(self, step: int, at: float, indices: Array) -> float:
         """Train on one global batch; return this rank's part of its mean loss."""
-        recorder, now, alone = self.recorder, self.recorder.now, self._alone
+        recorder, now, local = self.recorder, self.recorder.now, self._local_updates
         mine = share(len(indices), self.comm.rank, self.comm.size)
         own = indices[mine]
         self.network.context.step, self.network.context.first_sample = step, mine.start
@@ -266,7 +266,7 @@ class Ranks:
             self.network.statistics[...] = before  # a rank without samples has no statistics
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         loss, dy = function(outputs, self.data.y[own], len(indices))
-        if alone:  # local samples stand for the global batch
+        if local:  # local samples stand for the global batch
             loss *= self.comm.size
             dy *= dy.dtype.type(self.comm.size)
         if not np.isfinite(loss):
@@ -282,7 +282,7 @@ class Ranks:
         def filled(start: int) -> None:
             while len(edges) <= len(first) and first[len(edges) - 1] >= start:
                 edges.append(now())
-            if not alone:
+            if not local:
                 self.exchange.release(start)
 
         dys = {self.network.gives[0]: dy}
@@ -292,7 +292,7 @@ class Ranks:
         for bucket, (start, stop) in enumerate(pairwise(edges), 1):
             recorder.add("backward", f"backward {bucket}", start, stop)
         recorder.add("backward", "backward to the input", edges[-1], end)
-        if not alone:
+        if not local:
             self.exchange.finish()
             recorder.add("wait", "wait for the exchange", end, now())
         if half:
@@ -300,7 +300,7 @@ class Ranks:
         begin = now()
         self.optimizer.update(self.network, self._rate(at, len(indices)))
         recorder.add("update", "update", begin, now())
-        if alone and (step + 1) % self.experiment.strategy.local_steps == 0:
+        if local and (step + 1) % self.experiment.strategy.local_steps == 0:
             begin = now()
             mean(self.comm, self.network.weights)
             self.exchange.sent += self.network.weights.nbytes
@@ -311,7 +311,7 @@ class Ranks:
         return rate_at(self.experiment.training, at, float(self.experiment.run.epochs), batch)
 
     def _mean_loss(self, own: float) -> float:
-        return float(self.comm.allreduce(own)) / (self.comm.size if self._alone else 1)
+        return float(self.comm.allreduce(own)) / (self.comm.size if self._local_updates else 1)
 
     def _test(self, step: int) -> tuple[float | None, float]:
         """Return accuracy and loss on the test samples; every rank evaluates its part."""
@@ -341,7 +341,7 @@ class Ranks:
         normalization, and so are weights between two averages of local updates.
         """
         network = self.network
-        own = [network.weights] if self._alone else []
+        own = [network.weights] if self._local_updates else []
         own += [network.statistics] if self.experiment.training.normalisation == "local" else []
         local = [(array, array.copy()) for array in own if array.size]
         for array, _ in local:

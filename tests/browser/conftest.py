@@ -107,6 +107,13 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         yield open_page
 
 
+@pytest.fixture(scope="module")
+def open_lasting_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """As `open_page`; the page is there for all tests of a file."""
+    with _pages(chromium) as open_page:
+        yield open_page
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., tuple[str, int]]]:
     """A function: serve(path) gives (address, process id); the server ends with the test."""
@@ -123,10 +130,10 @@ def lesson(request: Any, repository: Path, chromium: Any) -> Iterator[tuple[str,
         yield server
 
 
-@pytest.fixture
-def closed(request: Any, lesson: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    """The page before any guess, with the test file's number of QUESTIONS."""
-    return _questions(open_page(lesson[0]), request.module)
+@pytest.fixture(scope="module")
+def closed(request: Any, lesson: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    """The page before any guess, with the test file's number of QUESTIONS; `page` goes on with it."""
+    return _questions(open_lasting_page(lesson[0]), request.module)
 
 
 def _questions(page: Any, file: Any) -> Any:
@@ -141,23 +148,27 @@ def _questions(page: Any, file: Any) -> Any:
 
 def _guessed(page: Any, file: Any) -> Any:
     for number, guess in file.GUESSES.items():
-        commit(page, number, guess)
+        card = page.locator(".dlhpc-question").nth(number)
+        if card.get_by_role("button", name="Commit").is_enabled():
+            commit(page, number, guess)
     drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
     page.wait_for_function(f"document.querySelectorAll('{drawn}').length === {file.PLOTS}")
     return page
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(request: Any, closed: Any) -> Any:
-    """The page after all of the test file's GUESSES, with its number of PLOTS."""
+    """The page after all of the test file's GUESSES, with its number of PLOTS.
+
+    One for all tests of a file, in their order: opening a page takes seconds. What one test has set, the next finds.
+    """
     return _guessed(closed, request.module)
 
 
 @pytest.fixture(scope="module")
-def shared(request: Any, lesson: tuple[str, int], chromium: Any) -> Iterator[Any]:
-    """Such a page for all tests of a file that do not care what others did to it: opening one takes seconds."""
-    with _pages(chromium) as open_page:
-        yield _guessed(_questions(open_page(lesson[0]), request.module), request.module)
+def shared(request: Any, lesson: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    """A second such page, for tests that move every control, in any order."""
+    return _guessed(_questions(open_lasting_page(lesson[0]), request.module), request.module)
 
 
 @pytest.fixture(scope="module")

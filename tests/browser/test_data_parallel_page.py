@@ -56,11 +56,18 @@ def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, i
         choice_moves(shared, eventually, index, label, choice)
 
 
+def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
+    choose(page, 2, "Slow worker", "a quarter as fast")
+    said = experiment(page, 2).locator(".dlhpc-verdict")
+    eventually(lambda: "Asynchronous is first" in said.inner_text())
+
+
 def test_walls_say_why(page: Any, eventually: Any) -> None:
     choose(page, 0, "Exchange", "after backward")
     eventually(lambda: "Nothing is hidden" in wall(page, 0))
     choose(page, 1, "One slow GPU", "half as fast")
     eventually(lambda: "One slow GPU holds 256" in wall(page, 1))
+    choose(page, 2, "Slow worker", "none")
     experiment(page, 2).get_by_role("slider", name="Learning rate", exact=True).press("End")
     eventually(lambda: "asynchronous runs away" in wall(page, 2))
     handle = experiment(page, 3).get_by_role("slider", name="GPUs", exact=True)
@@ -68,12 +75,6 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Memory" in wall(page, 3))
     handle.press("End")
     eventually(lambda: "less than one each" in wall(page, 3))
-
-
-def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
-    choose(page, 2, "Slow worker", "a quarter as fast")
-    said = experiment(page, 2).locator(".dlhpc-verdict")
-    eventually(lambda: "Asynchronous is first" in said.inner_text())
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:

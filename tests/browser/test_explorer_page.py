@@ -41,9 +41,29 @@ def explorer(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def opened_page(explorer: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    page = open_lasting_page(explorer[0])
+    page.wait_for_function(DRAWN)
+    return page
+
+
 @pytest.fixture
-def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    page = open_page(explorer[0])
+def page(opened_page: Any, eventually: Any) -> Any:
+    """One page for all tests, as it was at first: opening one takes seconds. Another run sets every control."""
+    page = opened_page
+    page.set_viewport_size({"width": 1280, "height": 900})
+    if page.locator(".dlhpc-play-controls").is_visible():
+        dropdown(page, "Fidelity").select_option(index=0)
+        slider(page, "Steps").press("Home")
+        page.get_by_role("button", name="Play this step").click()
+    for name in ("you-2018", "goyal-2017"):
+        run = replay(name)
+        dropdown(page, "Run").select_option(label=run.title)
+        time = f"published {format_quantity(run.published_time, 's')}"
+        eventually(
+            lambda time=time: time in page.locator(".dlhpc-headline").inner_text(), what=time
+        )
     page.wait_for_function(DRAWN)
     return page
 
@@ -101,6 +121,12 @@ def kernels(server: int) -> list[psutil.Process]:
             if any("ipykernel" in word for word in child.cmdline()):
                 found.append(child)
     return found
+
+
+def test_the_first_run_is_the_one_that_the_text_speaks_of(
+    opened_page: Any, eventually: Any
+) -> None:
+    eventually(lambda: chosen(opened_page, "Run") == replay("goyal-2017").title)
 
 
 @pytest.mark.parametrize("label", DROPDOWNS)
@@ -353,16 +379,11 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_nothing_is_cut_off(explorer: Any, open_page: Any, eventually: Any, width: int) -> None:
-    page = open_page(explorer[0], width)
-    page.wait_for_function(DRAWN)
+def test_nothing_is_cut_off(page: Any, eventually: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
     opened(page)
     dropdown(page, "Fidelity").select_option(index=1)
     page.get_by_text("simulated, events").wait_for()
     for element in ("document.documentElement", "document.querySelector('.dlhpc-played')"):
         over = f"{element}.scrollWidth - {element}.clientWidth"
         eventually(lambda over=over: page.evaluate(over) <= 0, what=element)
-
-
-def test_the_first_run_is_the_one_that_the_text_speaks_of(page: Any, eventually: Any) -> None:
-    eventually(lambda: chosen(page, "Run") == replay("goyal-2017").title)

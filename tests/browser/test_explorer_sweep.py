@@ -42,10 +42,8 @@ def explorer(repository: Path, chromium: Any, tmp_path_factory: Any) -> Iterator
             yield server
 
 
-@pytest.fixture
-def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    """The page with digits on two ranks, and the section open, by keyboard."""
-    page = open_page(explorer[0])
+def opened(page: Any) -> Any:
+    """Upload digits on two ranks, and open the section by keyboard."""
     page.wait_for_function(DRAWN.format(6))
     file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": DIGITS.encode()}
     page.locator(".dlhpc-file input[type=file]").set_input_files(file)
@@ -54,6 +52,17 @@ def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
     page.keyboard.press("Enter")
     page.wait_for_function(DRAWN.format(7))
     return page
+
+
+@pytest.fixture
+def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
+    return opened(open_page(explorer[0]))
+
+
+@pytest.fixture(scope="module")
+def shared(explorer: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    """One page for tests that do not care what others have set."""
+    return opened(open_lasting_page(explorer[0]))
 
 
 @pytest.fixture
@@ -77,12 +86,14 @@ def values(page: Any) -> Any:
 
 
 @pytest.mark.parametrize("varied", VARIED)
-def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, redrawn: Any, varied: str) -> None:
+def test_whatever_is_varied_has_a_chart_of_its_own(shared: Any, redrawn: Any, varied: str) -> None:
+    page = shared
     redrawn(page, lambda: dropdown(page, "Vary").select_option(label=varied))
     tells(page.locator(".dlhpc-results"), f"{varied}: predicted, one step")
 
 
-def test_own_values_move_the_chart_and_a_mistake_is_told(page: Any, redrawn: Any) -> None:
+def test_own_values_move_the_chart_and_a_mistake_is_told(shared: Any, redrawn: Any) -> None:
+    page = shared
     redrawn(page, lambda: dropdown(page, "Vary").select_option(label="Batch a device"))
     values(page).fill("8, 24, 48")
     redrawn(page, lambda: values(page).press("Enter"))
@@ -133,7 +144,8 @@ def test_what_is_too_large_for_this_machine_is_foretold_all_the_same(
 
 
 @pytest.mark.parametrize("width", [1200, 420])
-def test_the_section_is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+def test_the_section_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
+    page = shared
     page.set_viewport_size({"width": width, "height": 900})
     element = "document.documentElement"
     eventually(lambda: page.evaluate(f"{element}.scrollWidth - {element}.clientWidth") <= 0)

@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weig
     panel.get_by_role("button", name="Let it fail").click()
     eventually(begins)
     before = page.evaluate(DRAWN, 0)
-    slider(page, 0, "Interval").press("ArrowRight")
+    slider(page, 0, "Interval").press("ArrowLeft")
     eventually(lambda: page.evaluate(DRAWN, 0) != before)
     tells(panel, "Why they part", "bit for bit", "at its own pace", "measured", "error")
 

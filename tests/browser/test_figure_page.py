@@ -68,6 +68,12 @@ def drawn(page: Any, figures: int = 2) -> Any:
     return page
 
 
+@pytest.fixture(scope="module")
+def page(two: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    """One page for the tests that only look at it and move its control, in their order."""
+    return drawn(open_lasting_page(two[0]))
+
+
 def kernels(server: int) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(server).children():
@@ -77,8 +83,30 @@ def kernels(server: int) -> list[psutil.Process]:
     return found
 
 
-def test_a_control_moves_the_bars_of_all_figures(eventually: Any, two: Any, open_page: Any) -> None:
-    page = drawn(open_page(two[0]))
+def test_the_words_and_numbers_say_what_the_drawing_shows(eventually: Any, page: Any) -> None:
+    plot = page.get_by_role("img", name="Bars. Bar a is 10.").first
+    plot.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # opens the table without a mouse
+    cells = page.locator(".dlhpc-figure").first.locator("td")
+    eventually(lambda: cells.all_inner_texts() == ["a", "10", "b", "90"])
+    page.get_by_role("slider").press("ArrowRight")
+    eventually(lambda: cells.all_inner_texts() == ["a", "11", "b", "89"])
+
+
+def test_figures_share_one_vega_that_the_browser_may_keep(eventually: Any, page: Any) -> None:
+    entries = "performance.getEntriesByType('resource').map(e => [e.name, e.decodedBodySize])"
+    vega = eventually(lambda: [size for name, size in page.evaluate(entries) if "vega.js" in name])
+    assert len(vega) == 1 and vega[0] < 1e6
+    # Neither figure carries the library in its state: the websocket stays light.
+    eventually(lambda: page.evaluate("document.documentElement.outerHTML.length") < 500_000)
+
+
+def test_mathematics_is_set_without_a_network(page: Any) -> None:
+    page.wait_for_selector("mjx-container")
+
+
+def test_a_control_moves_the_bars_of_all_figures(eventually: Any, page: Any) -> None:
     before = eventually(lambda: (bars := page.evaluate(BARS, 0)) and bars[1] > bars[0] > 0 and bars)
     picture = page.locator(".dlhpc-plot").first.screenshot()
     page.get_by_role("slider").press("PageUp")
@@ -87,8 +115,7 @@ def test_a_control_moves_the_bars_of_all_figures(eventually: Any, two: Any, open
     eventually(lambda: page.locator(".dlhpc-plot").first.screenshot() != picture)
 
 
-def test_the_last_state_wins_under_fast_dragging(eventually: Any, two: Any, open_page: Any) -> None:
-    page = drawn(open_page(two[0]))
+def test_the_last_state_wins_under_fast_dragging(eventually: Any, page: Any) -> None:
     box = page.get_by_role("slider").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -103,49 +130,9 @@ def test_the_last_state_wins_under_fast_dragging(eventually: Any, two: Any, open
     tells(page.locator(".dlhpc-words").first, "Bar a is 100.")
 
 
-def test_a_figure_out_of_sight_follows_when_the_controls_rest(
-    eventually: Any, two: Any, open_page: Any
-) -> None:
-    page = drawn(open_page(two[0]))
-    before = page.evaluate(BARS, 1)[0]
-    page.add_style_tag(content=".dlhpc-figure-view:last-child { margin-top: 3000px; }")
-    page.get_by_role("slider").press("PageUp")
-    eventually(lambda: page.evaluate(BARS, 1)[0] > before)
-
-
-def test_the_words_and_numbers_say_what_the_drawing_shows(
-    eventually: Any, two: Any, open_page: Any
-) -> None:
-    page = drawn(open_page(two[0]))
-    plot = page.get_by_role("img", name="Bars. Bar a is 10.").first
-    plot.focus()
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # opens the table without a mouse
-    cells = page.locator(".dlhpc-figure").first.locator("td")
-    eventually(lambda: cells.all_inner_texts() == ["a", "10", "b", "90"])
-    page.get_by_role("slider").press("ArrowRight")
-    eventually(lambda: cells.all_inner_texts() == ["a", "11", "b", "89"])
-
-
-def test_figures_share_one_vega_that_the_browser_may_keep(
-    eventually: Any, two: Any, open_page: Any
-) -> None:
-    page = drawn(open_page(two[0]))
-    entries = "performance.getEntriesByType('resource').map(e => [e.name, e.decodedBodySize])"
-    vega = eventually(lambda: [size for name, size in page.evaluate(entries) if "vega.js" in name])
-    assert len(vega) == 1 and vega[0] < 1e6
-    # Neither figure carries the library in its state: the websocket stays light.
-    eventually(lambda: page.evaluate("document.documentElement.outerHTML.length") < 500_000)
-
-
-def test_mathematics_is_set_without_a_network(two: Any, open_page: Any) -> None:
-    page = drawn(open_page(two[0]))
-    page.wait_for_selector("mjx-container")
-
-
 @pytest.mark.parametrize("width", [1280, 800])
-def test_a_figure_fits_its_page(eventually: Any, two: Any, open_page: Any, width: int) -> None:
-    page = drawn(open_page(two[0], width))
+def test_a_figure_fits_its_page(eventually: Any, page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
     eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
 
     def fits() -> bool:
@@ -155,6 +142,13 @@ def test_a_figure_fits_its_page(eventually: Any, two: Any, open_page: Any, width
     eventually(fits)
     page.set_viewport_size({"width": 640, "height": 900})
     eventually(lambda: page.locator(DRAWN).first.bounding_box()["width"] <= 640)
+
+
+def test_a_figure_out_of_sight_follows_when_the_controls_rest(eventually: Any, page: Any) -> None:
+    before = page.evaluate(BARS, 1)[0]
+    page.add_style_tag(content=".dlhpc-figure-view:last-child { margin-top: 3000px; }")
+    page.get_by_role("slider").press("PageDown")
+    eventually(lambda: page.evaluate(BARS, 1)[0] < before)
 
 
 def test_the_page_can_be_dark(eventually: Any, two: Any, open_page: Any) -> None:

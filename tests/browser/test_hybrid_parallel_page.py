@@ -71,6 +71,16 @@ def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, i
         settled(shared, eventually, index)
 
 
+def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any) -> None:
+    handle = slider(page, 1, "Microbatch")
+    for _ in range(3):
+        handle.press("ArrowRight")
+    for _ in range(3):
+        handle.press("ArrowLeft")
+    results = experiment(page, 1).locator(".dlhpc-results")
+    tells(results, "It took", "The published 8 × 12 × 4 would take")
+
+
 def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 0, "GPUs a sample").press("Home")
     eventually(lambda: "Memory: a GPU needs" in wall(page, 0))
@@ -80,16 +90,6 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 1, "GPUs a node").press("Home")
     eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1))
     eventually(lambda: "Memory: data alone needs" in wall(page, 2))
-
-
-def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any) -> None:
-    handle = slider(page, 1, "Microbatch")
-    for _ in range(3):
-        handle.press("ArrowRight")
-    for _ in range(3):
-        handle.press("ArrowLeft")
-    results = experiment(page, 1).locator(".dlhpc-results")
-    tells(results, "It took", "The published 8 × 12 × 4 would take")
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:

@@ -55,6 +55,16 @@ def test_every_control_is_seen_to_move_something(shared: Any, eventually: Any, i
         choice_moves(shared, eventually, index, label, choice)
 
 
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "Linear scaling collapses" in wall(page, 1))
+    slider(page, 1, "Batch").press("Home")
+    eventually(lambda: "Linear scaling holds" in wall(page, 1))
+    slider(page, 2, "GPUs").press("End")
+    eventually(lambda: "critical batch" in wall(page, 2))
+    slider(page, 2, "Images a GPU").press("End")
+    eventually(lambda: "Memory" in wall(page, 2))
+
+
 def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> None:
     box, handle = experiment(page, 0), slider(page, 0, "Batch")
     for _ in range(2):
@@ -75,28 +85,21 @@ def test_live_runs_break_heal_and_differ_by_seed(page: Any, eventually: Any) -> 
 
 
 def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually: Any) -> None:
+    choose(page, 0, "Rule", "linear scaling")
+    slider(page, 0, "Seed").press("Home")
+    eventually(lambda: "seed 0" in experiment(page, 0).inner_text())
     slider(page, 0, "Batch").press("Home")  # the longest
     eventually(lambda: "1 times the base batch of 16" in experiment(page, 0).inner_text())
     press(page, 0, "Train")
     cancel = experiment(page, 0).get_by_role("button", name="Cancel", exact=True)
     eventually(cancel.is_enabled)
     before = page.evaluate(DRAWN, 1)
-    slider(page, 1, "Batch").press("ArrowLeft")
+    slider(page, 1, "Batch").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 1) != before)
     cancel.evaluate("button => button.click()")  # nothing, if the run is over by now
     said = experiment(page, 0).get_by_text("linear 16: ")
     eventually(lambda: said.first.is_visible() and "training" not in said.first.inner_text())
     eventually(experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled)
-
-
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    eventually(lambda: "Linear scaling collapses" in wall(page, 1))
-    slider(page, 1, "Batch").press("Home")
-    eventually(lambda: "Linear scaling holds" in wall(page, 1))
-    slider(page, 2, "GPUs").press("End")
-    eventually(lambda: "critical batch" in wall(page, 2))
-    slider(page, 2, "Images a GPU").press("End")
-    eventually(lambda: "Memory" in wall(page, 2))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:

@@ -46,8 +46,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 def test_every_control_moves_a_drawing_on_a_phone_and_a_desk_and_a_visitor_is_cheap(
-    page: Any, eventually: Any, lesson: tuple[str, int]
+    shared: Any, eventually: Any, lesson: tuple[str, int]
 ) -> None:
+    page = shared
     for index in SLIDERS:
         for label, key in SLIDERS[index]:
             slider_moves(page, eventually, index, label, key)

@@ -46,7 +46,8 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
 
 
-def test_controls_move_drawings_and_walls_say_why(page: Any, eventually: Any) -> None:
+def test_controls_move_drawings_and_walls_say_why(shared: Any, eventually: Any) -> None:
+    page = shared
     eventually(lambda: "No network is fast enough" in wall(page, 0))
     eventually(lambda: "training waits for samples" in wall(page, 2))
     for index, labels in SLIDERS.items():
@@ -122,8 +123,9 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
 
 
 def test_the_page_is_as_wide_as_its_window_and_costs_little_memory(
-    page: Any, eventually: Any, lesson: tuple[str, int]
+    shared: Any, eventually: Any, lesson: tuple[str, int]
 ) -> None:
+    page = shared
     for width in (1280, 800, 420):
         is_as_wide_as_its_window(page, eventually, width)
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

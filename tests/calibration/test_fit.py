@@ -110,7 +110,7 @@ def test_too_few_sizes_report_it(what):
         fit_io([point for point in planted(DISK) if point.readers > 1])
 
 
-def test_an_interval_holds_the_number_whatever_the_resampled_fits_say():
+def test_an_interval_contains_the_number_for_any_resampled_fits():
     tries = [1.0, 2.0, 3.0, 4.0]
     assert _interval(2.5, tries) == (1.0, 4.0)
     assert _interval(0.5, tries) == (0.5, 4.0)

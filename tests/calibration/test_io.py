@@ -31,7 +31,7 @@ SOME = [Setting("file", 4096, 2), Setting("random", 16384, 1), Setting("write", 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a file of somebody else in it."""
+    """A folder with an unrelated file."""
     (tmp_path / "mine.txt").write_text("stays")
     return tmp_path
 
@@ -59,7 +59,7 @@ def test_points_hold_what_was_asked_and_nothing_is_left(folder, state):
     assert untouched(folder)
 
 
-def test_a_whole_one_gives_a_tier(folder):
+def test_a_full_calibration_gives_a_tier(folder):
     points = measure_io(
         folder, state="warm", seconds=1, size=LEAST, settings=default_settings([1, 2])
     )

@@ -59,7 +59,7 @@ def test_without_noise_all_that_was_planted_is_found():
     assert machine.progress is False
     for kind in ("conv", "dense", "attention", "relu", "adam"):
         assert found.layers.errors[kind] == pytest.approx(0, abs=1e-6), kind
-    dense, true = machine.device.layers["dense"], planted.pace("dense")
+    dense, true = machine.device.layers["dense"], planted.layer_rate("dense")
     for name in vars(true):
         assert getattr(dense, name) == pytest.approx(getattr(true, name), rel=1e-3), name
     assert np.abs(found.layers.steps).max() < 1e-6
@@ -196,7 +196,7 @@ def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():
             point["seconds"] = [2 * each for each in point["seconds"]]
     found = fit_machine(raw)
     peak = found.machine.device.peak["fp32"]
-    assert peak < planted.pace("conv").rate
+    assert peak < planted.layer_rate("conv").rate
     assert {"conv", "dense"} <= set(found.layers.held)
     for kind in found.layers.held:
         pace = found.machine.device.layers[kind]
@@ -248,7 +248,7 @@ def answering(asked=None, **changes):
     return run
 
 
-def test_all_programs_are_asked_on_all_ranks_and_whole_steps_at_moments_that_lie_apart():
+def test_all_programs_run_on_all_ranks_and_full_steps_at_separate_times():
     asked = []
     raw = measure_machine(2, 10.0, answering(asked))
     assert asked == [STEPS, PROBE, STEPS, WORKER, STEPS] and len(raw[STEPS]) == 3
@@ -258,7 +258,7 @@ def test_all_programs_are_asked_on_all_ranks_and_whole_steps_at_moments_that_lie
     assert asked == [PROBE, WORKER]  # there is no time for more
 
 
-def test_given_time_all_take_several_turns_with_merged_results():
+def test_given_time_all_repeat_with_merged_results():
     asked, once = [], Planted().raw()
     raw = measure_machine(2, 60.0, answering(asked))
     assert asked == [STEPS, *[PROBE, STEPS, WORKER, STEPS] * 3]
@@ -277,7 +277,7 @@ def test_given_time_all_take_several_turns_with_merged_results():
 
 
 @pytest.mark.parametrize("seconds", [2.0, 10.0, 60.0, 600.0])
-def test_all_turns_together_take_the_requested_seconds(seconds):
+def test_all_repeats_take_the_requested_seconds(seconds):
     spans = []
 
     def run(ranks, *arguments, patience):
@@ -329,8 +329,8 @@ def test_a_prediction_reports_which_of_its_numbers_were_measured(repository):
     (result,) = (each for each in explain(predict(laid)) if each.name == "compute")
     inputs = {name: (shown, source) for name, shown, source in result.inputs}
     assert inputs["memory bandwidth"][1].startswith("measured on 2")
-    assert "(calibration)" in inputs["a pass outside the layers"][1]
-    assert inputs["kinds at a measured pace"][0].startswith("conv, dense, flatten")
-    assert "whose pace was measured" in result.formula
+    assert "(calibration)" in inputs["overhead of a pass"][1]
+    assert inputs["kinds with measured rates"][0].startswith("conv, dense, flatten")
+    assert "measured" in result.formula
     (plain,) = (each for each in explain(predict(experiment)) if each.name == "compute")
-    assert "pace" not in plain.formula and "calibration" not in str(plain.inputs)
+    assert "measured" not in plain.formula and "calibration" not in str(plain.inputs)

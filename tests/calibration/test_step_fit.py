@@ -11,7 +11,7 @@ from lib_dlhpc.calibration.machine_report import as_lines
 from lib_dlhpc.calibration.step_fit import LEAST, expected, slowdown_factors
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.spec.measured import at_pace
+from lib_dlhpc.spec.measured import slowed
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.training.optimizers import RULES
 from lib_dlhpc.training.probe import NETWORKS, Case
@@ -132,20 +132,20 @@ def test_a_single_rank_measures_no_messages(parts):
 def test_slowdown_factors_of_a_moment_are_those_of_work_and_of_calls(parts, work, calls, ranks):
     """To 3 %: a tiny run's overhead enters a second time beside a slowdown."""
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
-    results = moment(at_pace(parts, work, calls), 1.2, alone=1.2)["runs"]
+    results = moment(slowed(parts, work, calls), 1.2, alone=1.2)["runs"]
     assert slowdown_factors(results, machine, ranks) == pytest.approx((work, calls), rel=0.03)
 
 
 def test_concurrent_ranks_have_their_own_slowdown_factors(parts):
     machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
-    slow = moment(at_pace(parts, 1.25, 1.0), 1.2, ranks=1)["runs"]
+    slow = moment(slowed(parts, 1.25, 1.0), 1.2, ranks=1)["runs"]
     results = moment(parts, 1.2)["runs"] + slow
     assert slowdown_factors(results, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
     assert slowdown_factors(results, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))
-def test_what_is_expected_is_what_a_prediction_says(parts, number):
+def test_expected_equals_the_prediction(parts, number):
     experiment = read_experiment(experiments(2)[number])
     work, cost = expected(experiment, parts)
     laid = replace(experiment, machine=replace(parts, devices_per_node=4, jitter=0.0))
@@ -201,13 +201,13 @@ def with_core_wait(results, share, of=0):
 
 
 def alone_and_together(parts, ranks=2):
-    return moment(at_pace(parts, 1.3, 1.1), ranks=ranks, alone=1.0)
+    return moment(slowed(parts, 1.3, 1.1), ranks=ranks, alone=1.0)
 
 
 def test_slowdown_factors_hold_no_time_in_which_a_single_rank_had_no_core(parts):
-    idle = slowdown_factors(moment(at_pace(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
+    idle = slowdown_factors(moment(slowed(parts, 1.3, 1.1), ranks=1)["runs"], parts, 1)
     for share in (0.0, 0.5, 3.0):
-        results = moment(at_pace(parts, 1.3, 1.1), ranks=1)
+        results = moment(slowed(parts, 1.3, 1.1), ranks=1)
         assert slowdown_factors(with_core_wait(results, share), parts, 1) == pytest.approx(idle)
 
 

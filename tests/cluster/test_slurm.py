@@ -356,7 +356,9 @@ def test_no_rank_outlives_what_watches_over_it(tmp_path, to):
     saved(job)
     pids = ranks_of(job)
     os.kill(json.loads((job.folder / "status.json").read_text())["pid"], signal.SIGKILL)
-    assert ended(job) == "failed" and "exited without writing a status file" in job.why()
+    assert ended(job) == "failed"
+    # A rank may notice the death of another first, and say so.
+    assert any(words in job.why() for words in ("exited without writing a status file", "MPI_"))
     assert not living(pids)
 
 

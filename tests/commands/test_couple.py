@@ -90,7 +90,7 @@ def test_more_ranks_than_cores_are_reported(file, capsys, monkeypatch):
         ),
     ],
 )
-def test_ranks_that_cannot_be_are_refused(file, capsys, words, says):
+def test_invalid_ranks_are_refused(file, capsys, words, says):
     assert main(["couple", str(file), *words]) == 2
     assert says in capsys.readouterr().err
 

@@ -109,7 +109,7 @@ def test_a_run_fails_for_a_reason_and_resumes_where_there_is_space(name, limited
     assert not list(folder.glob(".*"))
 
 
-def test_a_reader_takes_no_dead_run_for_one_that_is_running(tmp_path, capsys):
+def test_a_dead_run_is_not_reported_as_running(tmp_path, capsys):
     """Where the guard was killed as well, or the machine lost its power."""
     (tmp_path / "log.txt").touch()
     (tmp_path / STATUS).write_text('{"state": "running", "pid": 1}')

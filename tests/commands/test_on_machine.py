@@ -95,7 +95,7 @@ def test_what_is_set_is_set_on_the_measured_machine(digits: str, prints: Any) ->
     assert all(low > 5 * before["step_time"] for low in slower["bands"]["one step"])
 
 
-def test_the_users_own_calibration_is_taken_where_it_is_requested(
+def test_the_users_calibration_is_used_where_requested(
     digits: str, prints: Any, capsys: Any, tmp_path: Path
 ) -> None:
     bare = prints("predict", digits)

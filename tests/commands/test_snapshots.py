@@ -181,7 +181,7 @@ def test_nothing_found_is_reported(dlhpc, capsys, folder):
         assert printed.out == "" and message in printed.err
 
 
-def test_what_is_forgotten_reports_what_it_takes(dlhpc, folder):
+def test_forget_reports_the_removed_versions(dlhpc, folder):
     dlhpc("tag", 3, "kept")
     text = dlhpc("forget", "main")
     assert (

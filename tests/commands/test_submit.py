@@ -43,7 +43,7 @@ def _alone(tmp_path, monkeypatch, require):
         require(False, str(error))
 
 
-def test_a_job_is_waited_for_and_told_as_a_run_is(tmp_path, capsys):
+def test_submit_waits_for_a_job_and_reports_it_as_a_run(tmp_path, capsys):
     assert main(["submit", "e.toml", "--to", "local", "-n", "2", "--out", "run", "--wait"]) == 0
     out, err = capsys.readouterr()
     assert "mlp-digits on digits, 2 ranks in local job" in out and "test accuracy" in out

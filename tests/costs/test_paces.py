@@ -11,11 +11,11 @@ from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.pace import Pace
 
 DEVICE = load_machine("laptop").device
-DENSE = Pace(1e-6, 1e10, 1e9, 2e-6, 2e10, 2e9)
+DENSE = LayerRate(1e-6, 1e10, 1e9, 2e-6, 2e10, 2e9)
 MODEL = read_model({"family": "mlp", "widths": [20, 30, 10]})
 
 
@@ -42,7 +42,7 @@ def test_slowdown_and_overhead_stand_over_and_beside_all_of_it():
 
 
 def test_an_update_has_a_pace_of_its_own_by_name():
-    device = replace(DEVICE, layers={"adam": Pace(launch=1e-5, bandwidth=1e9)})
+    device = replace(DEVICE, layers={"adam": LayerRate(launch=1e-5, bandwidth=1e9)})
     moved = 4 * 7 * MODEL.parameters
     assert update_time(MODEL, device, "adam") == pytest.approx(1e-5 + moved / 1e9)
     assert update_time(MODEL, device, "sgd") == update_time(MODEL, DEVICE, "sgd")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.explore import charts, drawings
-from lib_dlhpc.explore.figure import _dataset_names
+from lib_dlhpc.explore.figure import dataset_names
 
 NODES = 2 ** np.arange(9)
 STATES = {
@@ -38,7 +38,7 @@ def test_the_shipped_drawings_are_what_altair_draws() -> None:
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) <= set(data)
+    assert dataset_names(spec) <= set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
     shown = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
     assert shown <= {(d, c) for d, columns in data.items() for c in columns}
@@ -92,7 +92,7 @@ def test_every_total_is_one_at_the_present_choice() -> None:
 
 @given(st.lists(st.floats(0.01, 100), min_size=3, max_size=3))
 def test_labels_at_the_end_of_lines_do_not_meet(places: list[float]) -> None:
-    moved = np.log(sorted(charts._apart(places, [0.01, 100.0])))
+    moved = np.log(sorted(charts.spread_labels(places, [0.01, 100.0])))
     assert np.diff(moved).min() > 0.05 * np.log(1e4)
 
 

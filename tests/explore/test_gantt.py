@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpi_world import Ranks
 
 from lib_dlhpc.explore import charts
-from lib_dlhpc.explore.figure import _dataset_names
+from lib_dlhpc.explore.figure import dataset_names
 from lib_dlhpc.explore.gantt import LOOKS, MOST, gantt, gantt_state
 from lib_dlhpc.explore.gantt_drawing import gantt_chart
 from lib_dlhpc.explore.gantt_words import last_to_join, seconds_computing
@@ -50,7 +50,7 @@ def bars(state: dict[str, Any], look: str = "") -> list[dict[str, Any]]:
 def test_a_state_fills_every_dataset_and_field_of_the_drawing():
     spec, state = charts.drawing("gantt"), gantt_state(TIMELINE)
     assert spec == gantt_chart()
-    assert _dataset_names(spec) == set(state["data"])
+    assert dataset_names(spec) == set(state["data"])
     made = {"center", "middle"}  # by the drawing
     assert fields(spec) <= made | {c for columns in state["data"].values() for c in columns}
     assert set(spec["usermeta"]["table"]["bars"]) <= set(state["data"]["bars"])

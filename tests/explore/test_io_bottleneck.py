@@ -10,7 +10,7 @@ from lib_dlhpc.explore import io_bottleneck_batch as batch
 from lib_dlhpc.explore import io_bottleneck_cache as cache
 from lib_dlhpc.explore import io_bottleneck_drawings
 from lib_dlhpc.explore import io_bottleneck_nodes as nodes
-from lib_dlhpc.explore.charts import _drawings
+from lib_dlhpc.explore.charts import shipped_drawings
 from lib_dlhpc.explore.io_bottleneck import (
     IMAGENET,
     SIZES,
@@ -65,7 +65,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
 
 def test_the_shipped_drawings_are_those_of_the_code():
     for name, draw in io_bottleneck_drawings.DRAWINGS.items():
-        assert json.loads(json.dumps(draw())) == _drawings()[name]
+        assert json.loads(json.dumps(draw())) == shipped_drawings()[name]
 
 
 def test_lines_of_a_chart_differ_in_dash_and_symbol():

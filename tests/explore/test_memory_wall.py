@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.explore import charts, memory_wall_drawings, memory_wall_live
-from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.figure import Figure, dataset_names
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.memory_wall import (
     Setting,
@@ -19,7 +19,7 @@ from lib_dlhpc.explore.memory_wall import (
     published_table,
     the_ledger,
 )
-from lib_dlhpc.explore.memory_wall_charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, _thinned
+from lib_dlhpc.explore.memory_wall_charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
 from lib_dlhpc.explore.memory_wall_live import (
     Came,
     calibrated,
@@ -86,7 +86,7 @@ def shown(page: Any) -> str:
 @pytest.mark.parametrize("name", memory_wall_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     spec, (data, summary) = charts.drawing(name), STATES[name]
-    assert _dataset_names(spec) == set(data)
+    assert dataset_names(spec) == set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
     told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
     assert told <= {(d, c) for d, columns in data.items() for c in columns}
@@ -126,7 +126,7 @@ def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
 
 def test_thinning_keeps_the_highest() -> None:
     values = np.random.default_rng(0).random(5000)
-    kept = _thinned(values)
+    kept = thinned(values)
     assert len(kept) <= 400 and values[kept].max() == values.max()
     assert np.all(np.diff(kept) > 0)
 

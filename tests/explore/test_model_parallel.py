@@ -22,11 +22,11 @@ from lib_dlhpc.explore.model_parallel_cuts import (
     Cut,
     cut_wall,
     every_cut,
+    layer_names,
     stages,
     stages_view,
     where_to_cut,
 )
-from lib_dlhpc.explore.model_parallel_cuts import _names as layer_names
 from lib_dlhpc.explore.model_parallel_cuts import cuts_state as cuts_view
 from lib_dlhpc.explore.model_parallel_cuts import experiment as of_cut
 from lib_dlhpc.explore.model_parallel_cuts import seconds as cut_seconds

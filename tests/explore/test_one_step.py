@@ -28,7 +28,7 @@ from lib_dlhpc.explore import one_step_here as here
 from lib_dlhpc.explore import one_step_layers as layers
 from lib_dlhpc.explore import one_step_measured as measured
 from lib_dlhpc.explore import one_step_stored as stored
-from lib_dlhpc.explore.charts import _drawings
+from lib_dlhpc.explore.charts import shipped_drawings
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.one_step import (
     BATCHES,
@@ -98,7 +98,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(mine):
 
 def test_the_shipped_drawings_are_those_of_the_code():
     for name, draw in one_step_drawings.DRAWINGS.items():
-        assert json.loads(json.dumps(draw())) == _drawings()[name]
+        assert json.loads(json.dumps(draw())) == shipped_drawings()[name]
 
 
 @pytest.mark.parametrize("experiment", [roofline, layers.step_by_layers])

@@ -18,7 +18,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.explore.door import own_names
-from lib_dlhpc.explore.serve import _configuration, served
+from lib_dlhpc.explore.serve import served, voila_configuration
 from lib_dlhpc.explore.visitors import add_visitor_options
 
 STATIC = "/voila/templates/dlhpc/static/page.css"
@@ -78,7 +78,7 @@ def kernel_of(text):
 
 def test_a_page_is_asked_for_a_sign_of_life_before_its_connection_is_closed_for_want_of_one():
     for ip in ("127.0.0.1", "0.0.0.0"):
-        configuration = _configuration(Path("page.ipynb"), 8866, ip, 0)
+        configuration = voila_configuration(Path("page.ipynb"), 8866, ip, 0)
         connection = WebSocketMixin()
         connection.settings = dict(configuration.Voila.get("tornado_settings", {}))
         assert connection.ping_timeout > connection.ping_interval > 0

@@ -46,7 +46,7 @@ from lib_dlhpc.explore.traces_here import Setting as Planted
 from lib_dlhpc.explore.traces_live import trace_here
 from lib_dlhpc.explore.traces_process import Cancelled, RunError, through
 from lib_dlhpc.prediction.coupled import predict_coupled
-from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
@@ -57,7 +57,7 @@ def came(setting: Planted) -> Came:
     """What would come of a run in which all sleep for as long as they are asked to."""
     before, after = asked(setting)
     what = program(*before.shape, before, after, 0.0, setting.size)
-    return Came(play_neighbors(what, ring(machine(), 4), barrier=True), before, after)
+    return Came(simulate_neighbors(what, ring(machine(), 4), barrier=True), before, after)
 
 
 # the traced program ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Files made to fill the memory of who reads them, and a reader in a process of its own that is watched."""
+"""Files crafted to exhaust a reader's memory, and a reader in its own process with measured memory."""
 
 import io
 import subprocess
@@ -43,7 +43,7 @@ def reading(imports: str, *statements: str) -> tuple[list[str], int]:
 
 
 def zeros(size: int) -> Iterator[bytes]:
-    """Yield so many zeros."""
+    """Yield `size` zero bytes."""
     block = bytes(1 << 22)
     for start in range(0, size, len(block)):
         yield block[: size - start]

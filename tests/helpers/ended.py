@@ -1,6 +1,6 @@
-"""Commands that are ended from outside at a chosen moment, and what is left of them: processes, files, segments.
+"""Commands killed by a signal at a chosen moment, and their leftovers: processes, files, shared memory.
 
-Processes are told by a variable of their environment, so that those of other runs on this machine do not count.
+Processes are identified by an environment variable, so those of other runs on this machine do not count.
 """
 
 import os
@@ -27,7 +27,7 @@ CAUGHT = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signa
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of a command. waited: s from its end until its last process was gone."""
+    """The result of a command. waited: s from its end until its last process ended."""
 
     status: int
     output: str
@@ -50,7 +50,7 @@ def end_after(
 ) -> Ended:
     """Run `python WORDS` in a folder, wait until it has begun, and `moment` s more; end it by a signal.
 
-    after: what is then done, before anybody looks for what is left.
+    after: called then, before the check for leftovers.
     """
     temporary = folder / "temporary"
     temporary.mkdir(parents=True)
@@ -105,7 +105,7 @@ class Family:
         self.mark, self.segments = mark, set[str]()
 
     def look(self) -> list[int]:
-        """Return the processes that are there, without those that have ended and wait to be asked after."""
+        """Return the running processes, without zombies."""
         word, found = f"{MARK}={self.mark}".encode(), []
         for place in Path("/proc").glob("[0-9]*"):
             try:

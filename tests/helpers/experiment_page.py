@@ -1,4 +1,4 @@
-"""An experiment of a lesson as its tests handle it, without a browser: controls, buttons, what is shown."""
+"""Page object of a lesson's experiment, without a browser: controls, buttons, results."""
 
 import json
 from collections.abc import Iterable
@@ -6,18 +6,18 @@ from typing import Any
 
 from lib_dlhpc.explore import charts
 from lib_dlhpc.explore.charts import State
-from lib_dlhpc.explore.figure import Figure, _dataset_names
+from lib_dlhpc.explore.figure import Figure, dataset_names
 
 
 class Now:
-    """A thread that is done at once."""
+    """A thread that runs synchronously."""
 
     def __init__(self, target: Any, args: tuple[Any, ...] = (), daemon: bool = True) -> None:
         self.start = lambda: target(*args)
 
 
 def controls(page: Any) -> dict[str, Any]:
-    """Return the controls of an experiment by their labels, of which no two are alike."""
+    """Return the controls of an experiment by their unique labels."""
     found = [c for c in page.children[0].children if hasattr(c, "options")]
     by_label = {control.description: control for control in found}
     assert len(by_label) == len(found)
@@ -82,7 +82,7 @@ def fields(spec: Any) -> set[str]:
 def fills(name: str, state: State, derived: Iterable[str] = ()) -> None:
     """Assert that a state has every dataset and field of its drawing, but for those that the drawing derives."""
     spec, (data, summary) = charts.drawing(name), state
-    assert _dataset_names(spec) == set(data)
+    assert dataset_names(spec) == set(data)
     assert fields(spec) - set(derived) <= {c for columns in data.values() for c in columns}
     table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
     assert table <= {(d, c) for d, columns in data.items() for c in columns}

@@ -1,4 +1,4 @@
-"""A data loader as people write them for a folder of samples; it knows nothing of stores."""
+"""A typical data loader for a folder of samples, unaware of stores."""
 
 import hashlib
 import os

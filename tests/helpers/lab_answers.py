@@ -1,4 +1,4 @@
-"""A learner's answers as the tests of labs make and judge them."""
+"""A learner's answers in tests of labs."""
 
 import linecache
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def found(findings: Iterable[Any], law: str) -> Any:
-    """Return the one finding whose law begins so."""
+    """Return the single finding whose law begins with the text."""
     (finding,) = [each for each in findings if each.law.startswith(law)]
     return finding
 

@@ -1,4 +1,4 @@
-"""A lesson's page as its tests handle it: guesses, experiments and their controls, what a visitor costs."""
+"""Page object of a lesson in a browser: guesses, experiments and their controls, memory of a visitor."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,12 +19,12 @@ DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySel
 WATCH = """words => { window.seen ??= {}; window.seen[words] = false;
   const look = () => { window.seen[words] ||= document.body.textContent.includes(words); };
   new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true }); }"""
-# Clicks a button as soon as that can be done: what a run leaves time for may be over when a test looks.
+# Clicks a button as soon as it is enabled: a short run may end before a test polls.
 CLICK_SOON = """button => { const look = () => button.disabled ? setTimeout(look, 10) : button.click(); look(); }"""
 
 
 def tells(place: Any, *words: str) -> None:
-    """Assert that a place of the page comes to tell all these words at once."""
+    """Wait until a place of the page shows all these words."""
     eventually(
         lambda: all(word in place.inner_text() for word in words),
         what=lambda: f"{words} in {place.inner_text()!r}",
@@ -32,25 +32,25 @@ def tells(place: Any, *words: str) -> None:
 
 
 def has(found: Any, count: int = 1) -> None:
-    """Assert that there come to be so many of what a locator finds."""
+    """Wait until a locator finds `count` elements."""
     eventually(lambda: found.count() == count, what=lambda: f"{count} of {found}: {found.count()}")
 
 
 def passing(page: Any, words: str) -> Any:
-    """Return a function that says whether the page has shown the words since, though they may be gone by then."""
+    """Return a function that returns whether the page has shown the words since, even briefly."""
     page.evaluate(WATCH, words)
     return lambda: page.evaluate("words => window.seen[words]", words)
 
 
 def click_soon(button: Any) -> None:
-    """Click a button that is not yet, or not for long, to be clicked."""
+    """Click a button as soon as it is enabled."""
     button.evaluate(CLICK_SOON)
 
 
 def moves_meanwhile(page: Any, index: int, label: str, button: Any, words: str) -> None:
-    """Assert that a slider redraws its experiment while ranks work, as `words` tell, in one of five runs.
+    """Assert that a slider redraws its experiment while ranks work, as `words` show, in one of five runs.
 
-    Where a machine is so busy that a run is over when the drawing comes, nobody knows which was first.
+    On a busy machine the run may end before the redraw; then the order is unknown.
     """
     for _ in range(5):
         seen = passing(page, words)
@@ -94,7 +94,7 @@ def choose(page: Any, index: int, label: str, choice: str) -> None:
 
 
 def slider_moves(page: Any, eventually: Any, index: int, label: str, key: str) -> None:
-    """Assert that a slider has its name for those who do not see, and that the key redraws its experiment."""
+    """Assert that a slider has an accessible name, and that the key redraws its experiment."""
     handle = slider(page, index, label)
     eventually(lambda: handle.count() == 1, what=f"a name for {label}")
     before = page.evaluate(DRAWN, index)
@@ -117,7 +117,7 @@ def a_guess_unlocks(
 ) -> None:  # fmt: skip
     """Assert that a page shows `before` and no experiment, and after guess `number` one and how far off it was.
 
-    answer: what is told below the question. compared: what the table of guesses at the end says of it.
+    answer: text below the question. compared: its row in the table of guesses at the end.
     """
     has(closed.locator(".dlhpc-page"), 0)
     has(closed.get_by_text("Locked until you commit a guess."), len(guesses))
@@ -142,7 +142,7 @@ def is_as_wide_as_its_window(
 
 
 def wall(page: Any, index: int) -> str:
-    """Return which limit an experiment says is hit."""
+    """Return the limit that an experiment reports."""
     return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
 
 

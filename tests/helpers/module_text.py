@@ -1,4 +1,4 @@
-"""A module's notebook as its tests read it: the parts that every lesson has."""
+"""Structure of a module's notebook: the parts of every lesson."""
 
 import json
 import re
@@ -13,7 +13,7 @@ LONGEST = 15  # lines of a code cell
 
 
 def has_every_part(notebook: Path, guesses: int, checks: int, *more: str) -> None:
-    """Assert that a module has all PARTS and `more`, so many guesses and checks, and no long cell of code."""
+    """Assert that a module has all PARTS and `more`, the number of guesses and checks, and no long code cell."""
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     for part in (*PARTS, *more):

@@ -1,4 +1,4 @@
-"""Traces of MPI programs by construction: ranks with exact clocks, so that every wait is known beforehand."""
+"""Synthetic traces of MPI programs: ranks with exact clocks, so every wait time is known."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,13 +9,13 @@ LATENCY, BANDWIDTH = 1e-5, 1e9  # s, B/s
 
 
 class Ranks:
-    """Operations are told one after another, rank by rank where they matter; `trace` is what a recorder sees."""
+    """Operations are called in order, per rank where it matters; `trace` is the recorded trace."""
 
-    def __init__(self, ranks: int, pace: Callable[[int, int], float] = lambda *_: 1.0) -> None:
-        """pace(source, target): how many times as long messages take."""
+    def __init__(self, ranks: int, slowdown: Callable[[int, int], float] = lambda *_: 1.0) -> None:
+        """slowdown(source, target): slowdown factor of messages."""
         self.clock = [0.0] * ranks
         self.rows: list[tuple[Any, ...]] = []
-        self.pace, self.matches = pace, 0
+        self.slowdown, self.matches = slowdown, 0
 
     def compute(self, seconds: Sequence[float] | float, rank: int | None = None) -> None:
         """All ranks compute, one number each or one for all; or only `rank`."""
@@ -25,7 +25,7 @@ class Ranks:
 
     def message(self, source: int, target: int, size: int, eager: bool = True) -> None:
         """A send and its receive; neither rank does anything else meanwhile."""
-        took = (LATENCY + size / BANDWIDTH) * self.pace(source, target)
+        took = (LATENCY + size / BANDWIDTH) * self.slowdown(source, target)
         sent, came = self.clock[source], self.clock[target]
         if eager:
             left, got = sent + LATENCY / 10, max(came, sent + took)
@@ -49,7 +49,7 @@ class Ranks:
             source = (rank - far) % ranks
             self.matches = first + source
             came = sent[rank] + LATENCY / 10
-            took = (LATENCY + size / BANDWIDTH) * self.pace(source, rank)
+            took = (LATENCY + size / BANDWIDTH) * self.slowdown(source, rank)
             got = max(came, sent[source] + took)
             self._row(rank, "receive", "MPI_Recv", came, got, size, source)
             self.clock[rank] = got

@@ -1,4 +1,4 @@
-"""Waiting for what a test asserts: a busy machine shows it later, and only a test that fails waits for long."""
+"""Polling for what a test asserts: a busy machine is slower, and only a failing test waits for long."""
 
 import time
 from collections.abc import Callable
@@ -8,9 +8,9 @@ PATIENCE = 180.0  # s; other tests may have all cores
 
 
 def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") -> Any:
-    """Look until `true()` is; return its value, or fail after PATIENCE naming `what`, a text or what tells it.
+    """Poll until `true()` is true; return its value, or fail after PATIENCE naming `what`, text or a function of it.
 
-    What is not there yet to be looked at is looked at again.
+    LookupError and TypeError count as not true yet.
     """
     end = time.monotonic() + PATIENCE
     while True:
@@ -21,6 +21,6 @@ def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") ->
         except (LookupError, TypeError) as error:
             missing = error
         if time.monotonic() > end:
-            told = what() if callable(what) else what
-            raise AssertionError(f"{told}: did not come true in {PATIENCE:g} s") from missing
+            text = what() if callable(what) else what
+            raise AssertionError(f"{text}: not true after {PATIENCE:g} s") from missing
         time.sleep(0.05)

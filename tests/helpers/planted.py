@@ -1,4 +1,4 @@
-"""What the programs of a calibration would tell of a machine whose numbers are known."""
+"""Synthetic results of a calibration's programs, for a machine with known numbers."""
 
 import numpy as np
 
@@ -7,20 +7,20 @@ from lib_dlhpc.calibration.worker import EDGES, MESSAGES, REDUCED, SUMS
 from lib_dlhpc.costs import paces
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.spec.experiment import read_model
-from lib_dlhpc.spec.pace import Pace
+from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.training.probe import NETWORKS, TINY
 from lib_dlhpc.training.probe_disk import SIZES
 
 KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
-UPDATES = {name: Pace(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
+UPDATES = {name: LayerRate(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
 LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
 OUT, BACK = 30e-6, 3e9  # of the way out of memory: s, and B/s each way
 RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
 
 
-def pace(kind):
+def layer_rate(kind):
     rate = 8e10 if kind in KINDS else float("inf")
-    return Pace(KINDS.get(kind, 4e-6), rate, 1e10, 2e-5, rate, 8e9)
+    return LayerRate(KINDS.get(kind, 4e-6), rate, 1e10, 2e-5, rate, 8e9)
 
 
 class Planted:
@@ -53,7 +53,7 @@ class Planted:
 
     @staticmethod
     def layers(model, batch):
-        each = [pace(paces.kind_of(layer)) for layer in model.layers]
+        each = [layer_rate(paces.kind_of(layer)) for layer in model.layers]
         return [part.tolist() for part in paces.seconds(model, each, batch, 4)]
 
     def case(self, table, batch):

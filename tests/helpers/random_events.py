@@ -1,4 +1,4 @@
-"""Events of any kind, for the laws of the table and of its files."""
+"""Random events, for property tests of the table and its files."""
 
 from hypothesis import strategies as st
 

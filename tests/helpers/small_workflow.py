@@ -1,4 +1,4 @@
-"""A workflow that ranks finish in a moment: its costs are given, so that nothing is measured."""
+"""A workflow of milliseconds; its costs are given, so nothing is measured."""
 
 from dataclasses import replace
 from typing import Any

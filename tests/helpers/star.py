@@ -1,4 +1,4 @@
-"""An allreduce that the library does not have, added as CONTRIBUTING says: a record, and one line that names it."""
+"""An allreduce added as CONTRIBUTING describes: a record, and one line that registers it."""
 
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.network import Cost
@@ -6,7 +6,7 @@ from lib_dlhpc.spec.strategy import ALLREDUCES
 
 
 def star(ranks, elements):
-    """Allreduce: rank 0 takes what everyone has, one after another, and hands out the sum."""
+    """Allreduce: rank 0 receives from all ranks in turn, and sends the sum to each."""
     for rank in range(1, ranks):
         yield [(rank, 0, 0, elements, "reduce")]
     for rank in range(1, ranks):

@@ -1,8 +1,7 @@
-"""Who may have all cores: tests on many ranks take turns with each other and with tests in a browser.
+"""A fair lock for the cores: tests on many ranks exclude each other and tests in a browser.
 
-Ranks that wait for a message keep their core busy. Eight of them on two cores leave a page so little that
-its tests would measure the machine. A test on ranks holds the machine for itself; tests in a browser share
-it among them; whoever asks first is next.
+Ranks that wait for a message keep their core busy. Eight of them on two cores starve a page, so
+its tests would time out. A test on ranks holds the machine exclusively; browser tests share it; the order is FIFO.
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ def turn_of(path: Path, tests: Path) -> str:
 
 @contextmanager
 def turn(kind: str, place: Path) -> Iterator[None]:
-    """Hold the machine, alone or shared, for as long as this lasts; `place` is a folder for the locks."""
+    """Hold the machine, exclusively or shared, within the block; `place` is a folder for the locks."""
     if not kind or flock is None:
         yield
         return

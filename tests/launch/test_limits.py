@@ -83,7 +83,7 @@ def test_other_schedulers_are_not_asked(sinfo):
 @pytest.mark.parametrize(
     "reason", ["PartitionConfig", "PartitionTimeLimit", "QOSMaxCpuPerJobLimit", "BadConstraints"]
 )
-def test_reasons_that_no_waiting_ends_are_known(reason):
+def test_permanent_pending_reasons_are_recognized(reason):
     assert exceeds("slurm", reason)
     for passing in ("Priority", "Resources", "PartitionDown", "QOSMaxJobsPerUserLimit", "None", ""):
         assert not exceeds("slurm", passing)

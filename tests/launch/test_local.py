@@ -311,7 +311,7 @@ def test_a_folder_in_use_is_refused(experiment, tmp_path):
     assert ended(job) == "cancelled"
 
 
-def test_a_run_may_be_made_longer_and_take_other_ranks(experiment, tmp_path):
+def test_a_run_may_be_extended_on_other_ranks(experiment, tmp_path):
     folder = tmp_path / "run"
     start(experiment, 2, folder).wait()
     done = start(experiment, 2, folder, resume=True).wait()
@@ -400,7 +400,7 @@ Dense.backward = deadly
         assert job._process.returncode == -signal.SIGKILL
 
 
-def test_ranks_that_nobody_ends_after_one_has_failed_are_ended(experiment, tmp_path, monkeypatch):
+def test_ranks_left_after_a_failed_rank_are_ended(experiment, tmp_path, monkeypatch):
     """mpiexec does it within a second, or so it should."""
     monkeypatch.setattr("lib_dlhpc.launch.mpi.LATE", 0.5)
     place = SimpleNamespace(

@@ -45,7 +45,7 @@ def gone(pids):
     return not any(map(psutil.pid_exists, pids))
 
 
-def test_ranks_that_take_too_long_are_ended(tmp_path):
+def test_ranks_are_ended_at_the_timeout(tmp_path):
     pids: list[int] = []
     for patience in (5, 40, PATIENCE):  # a busy machine is slow to start them
         with pytest.raises(subprocess.TimeoutExpired):

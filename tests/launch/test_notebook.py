@@ -59,7 +59,7 @@ def own_place(tmp_path, monkeypatch, require):
 
 @settings(max_examples=40)
 @given(PLAIN)
-def test_a_plain_value_comes_in_as_itself(value):
+def test_a_plain_value_is_passed_unchanged(value):
     table = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("a = 1\nb: int = 2")])
     table.cells[0].metadata["tags"] = ["parameters"]
     cells = with_parameters(table, {"a": value, "b": HOSTILE}, "n.ipynb")["cells"]
@@ -101,7 +101,7 @@ def test_what_is_no_notebook_is_refused(tmp_path):
 
 
 @POSIX
-def test_it_comes_back_as_far_as_it_came_and_the_cell_that_failed_is_named(tmp_path, own_place):
+def test_a_partial_notebook_is_returned_and_the_failed_cell_is_named(tmp_path, own_place):
     path = written(
         tmp_path / "a b.ipynb",
         "word, ranks = '', 1\nranks = 1\nword = ''",

@@ -49,7 +49,7 @@ TEXTS = ("name", "account", "partition", "python", "scheduler", "launcher")
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("field", [each.name for each in fields(Site)])
-def test_no_field_takes_what_a_shell_could_take_for_more(field, text):
+def test_no_field_accepts_shell_metacharacters(field, text):
     values = {
         "modules": [[text], [f"module load {text}"], [f"module {text}"]],
         "setup": [[text], [f"export A={text}"], [f"export {text}=1"], [f"source {text}"]],
@@ -164,7 +164,7 @@ def test_a_file_of_ones_own(tmp_path):
 
 
 def test_all_of_it_is_light():
-    """PSI/J and MPI come in when something is submitted, not before."""
+    """PSI/J and MPI are imported only on submission."""
     output = "import json, sys, lib_dlhpc.launch; print(json.dumps(list(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", output], capture_output=True, text=True, check=True)
     assert not {"psij", "mpi4py", "psutil", "simpy"} & set(json.loads(run.stdout))

@@ -1,4 +1,4 @@
-"""Runs that keep versions: killed and resumed they come to the same bits, and others begin at any of them."""
+"""Runs with snapshots: killed and resumed they give the same bits, and other runs begin at any version."""
 
 import os
 import random
@@ -53,7 +53,7 @@ def versions(folder):
     return open_snapshots(folder / "snapshots").log()
 
 
-def test_a_run_keeps_versions_as_it_was_asked_to(whole):
+def test_a_run_saves_the_requested_versions(whole):
     assert [version.step for version in versions(whole)] == [*range(4, 30, 4), 30]
     assert not (whole / "snapshot.npz").exists()
     assert read_plan(whole) == Plan(4)
@@ -109,7 +109,7 @@ def test_what_cannot_be_is_reported_before_anything_is_changed(
     assert not (tmp_path / "new").exists() and sorted(whole.rglob("*")) == before
 
 
-def test_a_folder_with_versions_is_not_taken_for_a_new_run(whole, tmp_path):
+def test_a_folder_with_versions_is_not_a_new_run(whole, tmp_path):
     (tmp_path / "snapshots").mkdir()
     with pytest.raises(SpecError, match="holds snapshots already"):
         start(SHORT, 2, tmp_path)
@@ -127,7 +127,7 @@ def test_a_damaged_store_is_reported_by_the_run(whole, tmp_path):
 
 
 def test_the_store_of_a_resumed_run_must_exist(tmp_path):
-    """Nothing begins anew without a word: not where the store is gone, nor where the branch is."""
+    """No silent restart: neither without the store, nor without the branch."""
     one, two = tmp_path / "one", tmp_path / "two"
     start(SHORT, 1, one, snapshot_every="epoch").wait()
     start(SHORT, 1, two, origin=f"{one}@1").wait()
@@ -150,7 +150,7 @@ def test_the_store_of_a_resumed_run_must_exist(tmp_path):
     refused(two, r"two goes on from .*\.\./one/snapshots, which is not there")
 
 
-def test_a_run_that_has_saved_nothing_yet_begins_anew(tmp_path, monkeypatch):
+def test_a_run_without_a_snapshot_restarts(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, time\nif any('worker' in a for a in sys.orig_argv):\n    time.sleep(1000)\n"
     )
@@ -187,7 +187,7 @@ def test_the_command_keeps_versions_and_begins_at_them(tmp_path, capsys):
 
 
 def test_the_advice_after_damage_works(tmp_path, capsys):
-    """The newest version is damaged: the words name the newest that is whole, and it can be begun at."""
+    """If the newest version is damaged, the message names the newest intact one, and a run can begin there."""
     run, new = tmp_path / "run", tmp_path / "new"
     start(SHORT, 1, run, snapshot_every=8).wait()
     store = open_snapshots(run / "snapshots")
@@ -209,8 +209,8 @@ def test_the_advice_after_damage_works(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_a_run_comes_to_the_same_bits(whole, tmp_path):
-    """mpiexec and all ranks are killed, again and again; what is left is resumed."""
+def test_a_run_killed_at_random_moments_gives_the_same_bits(whole, tmp_path):
+    """mpiexec and all ranks are killed repeatedly; the run is resumed each time."""
     draw, folder, kills, done = random.Random(3), tmp_path / "run", 0, 0
     long = SHORT.set({"run.epochs": 40})
     start(long, 2, tmp_path / "calm", snapshot_every=4).wait()

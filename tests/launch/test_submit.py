@@ -173,7 +173,7 @@ def test_a_job_is_reported_failed_with_its_rank(tmp_path, monkeypatch):
     assert attach(job.folder).state == "done"
 
 
-def test_a_job_ends_ranks_that_nobody_ends_after_one_has_failed(tmp_path, monkeypatch):
+def test_a_job_ends_ranks_left_after_a_failed_rank(tmp_path, monkeypatch):
     monkeypatch.setattr("lib_dlhpc.launch.mpi.LATE", 0.5)
     words = [sys.executable, "-c", "import time; time.sleep(1000)"]
     process = subprocess.Popen(words, start_new_session=True)
@@ -201,7 +201,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
         attach(tmp_path / "other")  # by now it is a plain run again
 
 
-def test_many_submit_into_one_folder_at_once_and_one_is_taken(tmp_path):
+def test_of_concurrent_submissions_into_one_folder_one_succeeds(tmp_path):
     program = (
         "import sys\nfrom lib_dlhpc.launch import submit\nfrom lib_dlhpc.spec.errors import SpecError\n"
         "from lib_dlhpc.spec.experiment import load\n"
@@ -218,7 +218,7 @@ def test_many_submit_into_one_folder_at_once_and_one_is_taken(tmp_path):
     assert attach(tmp_path / "run").wait()["samples"] == 2 * 1438
 
 
-def test_a_program_that_ends_leaves_its_job_and_one_that_is_killed_takes_it_along(tmp_path):
+def test_a_program_that_ends_keeps_its_job_and_a_killed_one_cancels_it(tmp_path):
     from lib_dlhpc.spec.experiment import dump
 
     dump(LONG, tmp_path / "e.toml")
@@ -244,8 +244,8 @@ def test_a_program_that_ends_leaves_its_job_and_one_that_is_killed_takes_it_alon
         assert ("was killed" in job.why()) == (how == "killed")
 
 
-def test_a_foreign_process_that_has_the_jobs_number_is_left_alone(tmp_path, monkeypatch):
-    """As after a restart of the machine: process ids are used again."""
+def test_another_process_with_the_jobs_number_is_not_killed(tmp_path, monkeypatch):
+    """As after a reboot: process ids are reused."""
     job = submit(LONG, 1, folder=tmp_path / "run")
     until((job.folder / "snapshot.npz").exists, job)
     path, stranger = job.folder / TICKET, subprocess.Popen(["sleep", "1000"])
@@ -315,7 +315,7 @@ esac""",
 
 @pytest.mark.parametrize("to", FAKE)
 def test_scripts_for_other_schedulers_run(tmp_path, monkeypatch, to):
-    """A stand-in takes the script and runs it: all that can be tried where neither PBS nor LSF is."""
+    """A fake qsub or bsub runs the script: testable without PBS and LSF."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name in ("qsub", "qstat", "bsub", "bjobs"):
@@ -432,7 +432,7 @@ def test_what_a_scheduler_reports_is_one_of_our_states(
         ("", "running", True, "cancelled"),
     ],
 )
-def test_the_scheduler_and_the_job_together_report_how_it_ended(scheduler, message, asked, end):
+def test_scheduler_and_job_report_how_it_ended(scheduler, message, asked, end):
     assert jobs_module._end(scheduler, message, asked) == end
 
 

@@ -55,7 +55,7 @@ def test_an_error_in_the_options_is_reported_in_one_line(digits, capsys, argumen
     assert words in output.err and output.err.count("\n") == 1
 
 
-def test_a_run_folder_that_is_not_there_is_not_taken_for_a_replay(tmp_path, capsys):
+def test_a_missing_run_folder_is_not_a_replay(tmp_path, capsys):
     for option, run in (("--resume", "nothere"), ("--from", "nothere"), ("--from", "nothere@3")):
         assert main(["run", option, run]) == 2
         output = capsys.readouterr().err

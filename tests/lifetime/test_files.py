@@ -1,4 +1,4 @@
-"""Laws of files: whole or not there, an error names the file, and a status is told on a full disk as well."""
+"""Laws of files: writes are atomic, errors name the file, a status is written even on a full disk."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def test_a_status_is_written_into_the_space_it_has(tmp_path, monkeypatch, code, 
     assert [each.name for each in tmp_path.iterdir()] == ["status.json"]
 
 
-def test_one_that_is_not_there_takes_the_space_of_another(tmp_path, monkeypatch):
+def test_a_new_file_reuses_the_space_of_another(tmp_path, monkeypatch):
     spare, path = tmp_path / "rank-0.json", tmp_path / "error-0.json"
     spare.write_text("{}")
     monkeypatch.setattr(Path, "write_text", full)

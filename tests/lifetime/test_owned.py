@@ -104,7 +104,7 @@ def test_a_forked_process_does_not_keep_its_parents_guard_waiting(tmp_path):
     os.kill(fork, signal.SIGKILL)
 
 
-def test_a_guard_that_is_killed_is_replaced_and_told_all_again(tmp_path):
+def test_a_killed_guard_is_replaced_with_all_registrations(tmp_path):
     more = (
         "import os, signal\nos.kill(owned._guard._process.pid, signal.SIGKILL); owned._guard._process.wait()\n"
         "owned.make_folder('second-', Path(sys.argv[2]))"
@@ -129,7 +129,7 @@ def test_a_result_speaks_for_itself(tmp_path):
     assert (place / "status.json").read_text() == "running"
 
 
-def test_what_is_ended_takes_with_it_what_it_has_started(tmp_path):
+def test_end_also_ends_descendants(tmp_path):
     process = owned.start(
         [sys.executable, "-c", CHILD, str(tmp_path), CHILD], start_new_session=True
     )
@@ -179,7 +179,7 @@ def test_work_goes_on_where_no_guard_can_be_started(tmp_path, monkeypatch):
     assert not folder.exists() and not owned.anything()
 
 
-def test_segments_go_that_are_ours_and_nobody_holds(tmp_path, monkeypatch):
+def test_own_unused_segments_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "SEGMENTS", str(tmp_path))
     began = time.time()
     names = ("mpich_shm_1_0", "mpich_shm_2_0", "ucx_shm_posix_3", "mpich_shm_4_0", "other")
@@ -216,8 +216,8 @@ def test_signals_that_are_ignored_stay_ignored(monkeypatch):
     assert {number: signal.getsignal(number) for number in before} == before
 
 
-def test_the_guard_takes_lines_that_are_told_before_it_is_there():
-    """Its owner may be killed at once: what it has said lies in the pipe."""
+def test_the_guard_reads_lines_written_before_it_started():
+    """Its owner may be killed at once: the lines are in the pipe."""
     mark = "0123456789abcdef"
     child = subprocess.Popen(["sleep", "600"], env={**os.environ, guard.MARK: f"other:{mark}"})
     told = json.dumps({"mark": mark, "pid": child.pid}) + "\n"

@@ -17,7 +17,7 @@ WATCHES = (
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
 
-def test_it_ends_with_its_parent_even_if_nobody_asks_after_that_one():
+def test_it_ends_with_its_parent_even_if_that_is_not_reaped():
     words = [sys.executable, "-c", PARENT, WATCHES]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as parent:
         assert parent.stdout.readline() == b"there\n"

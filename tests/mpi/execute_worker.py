@@ -112,7 +112,7 @@ refused("buffer: 5 elements; the schedule is for 4", schedule("ring", p, 4), np.
 refused("contiguous", schedule("ring", p, 4), np.zeros(8)[::2])
 refused("one dimension", schedule("ring", p, 4), np.zeros((2, 2)))
 refused("numpy array", schedule("ring", p, 4), [0.0] * 4)
-refused("written to", schedule("ring", p, 4), np.broadcast_to(np.zeros(1), 4).copy().astype(object))
+refused("writable", schedule("ring", p, 4), np.broadcast_to(np.zeros(1), 4).copy().astype(object))
 
 sizes = comm.gather(comm.size)
 if rank == 0:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lib_dlhpc.prediction.neighbors import predict_neighbors
-from lib_dlhpc.simulation.neighbors import play_neighbors, program, ring
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Link, load_machine
 from lib_dlhpc.timeline.analysis import analyse
@@ -22,7 +22,7 @@ WORK = arrays(np.float64, (STEPS, RANKS), elements=st.floats(1e-3, 0.1))
 
 def meeting():
     """The s of the allreduce of 8 B when all are there, as played."""
-    alone = play_neighbors(program(1, RANKS, 0, 0, 0, SIZE), ring(MACHINE, RANKS))
+    alone = simulate_neighbors(program(1, RANKS, 0, 0, 0, SIZE), ring(MACHINE, RANKS))
     return float(alone.stop.max()) - MESSAGE
 
 
@@ -30,7 +30,9 @@ def meeting():
 def test_it_is_what_is_played_on_links_that_nobody_shares(seed):
     before, after = np.random.default_rng(seed).uniform(1e-3, 0.1, (2, STEPS, RANKS))
     found = predict_neighbors(before, after, MESSAGE, meeting())
-    timeline = play_neighbors(program(STEPS, RANKS, before, after, 0, SIZE), ring(MACHINE, RANKS))
+    timeline = simulate_neighbors(
+        program(STEPS, RANKS, before, after, 0, SIZE), ring(MACHINE, RANKS)
+    )
     # Small messages of an allreduce that has begun may meet large ones: 8 B on a busy link.
     few = STEPS * 2e-5
     assert found.seconds == pytest.approx(timeline.stop.max(), abs=few)

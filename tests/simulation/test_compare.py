@@ -99,9 +99,9 @@ def test_others_traffic_is_a_reason():
     assert any("others' traffic" in reason for reason in found)
 
 
-def test_checkpoints_that_the_simulation_was_told_of_are_a_reason():
+def test_configured_checkpoints_are_a_reason():
     found = reasons(fidelity="rounds", checkpoint=lambda step: 1.0)
-    assert found == [reason for reason in found if "was told after which steps" in reason] != []
+    assert found == [reason for reason in found if "was configured with the steps" in reason] != []
 
 
 def test_json_holds_both_and_the_same_seed_the_same_text(capsys):
@@ -133,7 +133,7 @@ def test_trace_writes_the_timeline(tmp_path, capsys):
         (["--trace", "/no/such/folder/x.json"], "--trace"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_exits_2(arguments, words, capsys):
+def test_a_mistake_prints_one_line_and_exits_2(arguments, words, capsys):
     assert main(["simulate", "goyal-2017", *arguments]) == 2
     captured = capsys.readouterr()
     assert words in captured.err and captured.err.count("\n") == 1 and not captured.out
@@ -157,7 +157,7 @@ def test_why_a_split_network_differs():
     )
     simulated, predicted = breakdown(simulate(run)).terms, predict(run).terms
     reasons = why(run, "rounds", simulated, predicted)
-    assert any("goes through the schedule pass by pass" in reason for reason in reasons)
+    assert any("executes the schedule pass by pass" in reason for reason in reasons)
     assert not why(run, "rounds", predicted, predicted)
 
 

@@ -9,7 +9,7 @@ from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.checkpoints import Saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import expected_cycle
-from lib_dlhpc.simulation.failures import KINDS, play, play_failures
+from lib_dlhpc.simulation.failures import KINDS, play, simulate_failures
 from lib_dlhpc.spec.experiment import CHECKPOINTS
 
 RUN = loads("""
@@ -66,7 +66,9 @@ def test_many_runs_take_as_long_as_the_exact_expectation(way):
 def test_an_experiment_played_agrees_with_the_predicted_one(way):
     run = RUN.set({"run.checkpoint": way, "run.epochs": 40.0})
     predicted = predict(run).resilience
-    played = play_failures(run, runs=200, seed=3, step=predicted.work / predicted.prediction.steps)
+    played = simulate_failures(
+        run, runs=200, seed=3, step=predicted.work / predicted.prediction.steps
+    )
     assert played.work == pytest.approx(predicted.work)
     assert played.wall.mean() == pytest.approx(predicted.expected_time, rel=0.02)
     assert played.goodput == pytest.approx(predicted.goodput, rel=0.02)
@@ -77,7 +79,7 @@ def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
     p = predict(RUN)
     whole = p.resilience.work / 7  # a run that ends with a checkpoint, as the prediction has it
     run = RUN.set({"machine.node_mtbf": np.inf, "run.checkpoint_interval": interval * whole})
-    played = play_failures(run)
+    played = simulate_failures(run)
     assert played.wall == pytest.approx([predict(run).time_to_train], rel=1e-9)
     assert [p.kind for p in played.phases].count("checkpoint") == 7 * interval
     assert played.failures.sum() == 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib_dlhpc.simulation.neighbors import LEAST_RANKS, play_neighbors, program, ring
+from lib_dlhpc.simulation.neighbors import LEAST_RANKS, program, ring, simulate_neighbors
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Link, load_machine
 from lib_dlhpc.timeline.analysis import analyse
@@ -20,7 +20,7 @@ LATE = 0.01
 
 def played(before=BEFORE, after=AFTER, reading=READING, ranks=RANKS, slow=-1, share=1.0):
     what = program(STEPS, ranks, before, after, reading, SIZE)
-    return play_neighbors(what, ring(MACHINE, ranks, slow, share))
+    return simulate_neighbors(what, ring(MACHINE, ranks, slow, share))
 
 
 def late(rank, seconds, usual):
@@ -110,12 +110,12 @@ def test_what_cannot_be_played_is_refused(wrong):
     with pytest.raises(SpecError):
         played(**wrong)
     with pytest.raises(SpecError, match="3 ranks"):
-        play_neighbors(program(1, 3, 0, 0, 0, 1), ring(MACHINE, 4))
+        simulate_neighbors(program(1, 3, 0, 0, 0, 1), ring(MACHINE, 4))
 
 
 def test_with_a_barrier_the_trace_begins_where_all_have_met():
     what = program(STEPS, RANKS, BEFORE, AFTER, 0.0, SIZE)
-    alone, met = (play_neighbors(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
+    alone, met = (simulate_neighbors(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
     assert alone.start.min() == pytest.approx(BEFORE) and met.start.min() == 0
     assert met.stop.max() == alone.stop.max()
     found = analyse(met)

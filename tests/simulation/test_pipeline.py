@@ -19,7 +19,7 @@ from lib_dlhpc.schedules.pipeline import (
     interleaved,
     one_f_one_b,
 )
-from lib_dlhpc.simulation.pipeline import kept, play_pipeline
+from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.errors import SpecError
@@ -49,7 +49,7 @@ def work(timeline):
 @given(ranks, microbatches, seconds, seconds)
 def test_gpipe_and_1f1b_take_m_plus_p_minus_1_turns(p, m, f, b):
     for make in (gpipe, one_f_one_b):
-        timeline = play_pipeline(make(p, m), machine(), p, 1, f, b)
+        timeline = simulate_pipeline(make(p, m), machine(), p, 1, f, b)
         assert span(timeline) == pytest.approx((m + p - 1) * (f + b), rel=1e-9)
         np.testing.assert_allclose(idle(timeline) / work(timeline), (p - 1) / m, atol=1e-9)
 
@@ -59,7 +59,7 @@ def test_gpipe_and_1f1b_take_m_plus_p_minus_1_turns(p, m, f, b):
 def test_chunks_divide_the_bubble(p, groups, v, f, b):
     """f and b of all chunks of a rank; the bubble is (p - 1) (f + b) / v."""
     m = groups * p
-    timeline = play_pipeline(interleaved(p, m, v), machine(), p, 1, f / v, b / v)
+    timeline = simulate_pipeline(interleaved(p, m, v), machine(), p, 1, f / v, b / v)
     np.testing.assert_allclose(idle(timeline), (p - 1) / v * (f + b), atol=1e-9 * m * (f + b))
     assert span(timeline) == pytest.approx((m + (p - 1) / v) * (f + b), rel=1e-9)
 
@@ -67,7 +67,7 @@ def test_chunks_divide_the_bubble(p, groups, v, f, b):
 @settings(max_examples=40)
 @given(st.sampled_from([gpipe, one_f_one_b]), st.integers(2, 8), microbatches, seconds, seconds)
 def test_free_messages_leave_nothing_exposed(make, p, m, f, b):
-    terms = breakdown(play_pipeline(make(p, m), machine(), p, 1, f, b)).terms
+    terms = breakdown(simulate_pipeline(make(p, m), machine(), p, 1, f, b)).terms
     assert terms["pipeline bubble"] == pytest.approx((p - 1) * (f + b), rel=1e-9)
     assert terms["exposed communication"] == pytest.approx(0, abs=1e-9 * m * p * (f + b))
     assert terms["waiting for the slowest"] == 0
@@ -77,7 +77,7 @@ def test_free_messages_leave_nothing_exposed(make, p, m, f, b):
 @given(st.sampled_from([gpipe, one_f_one_b]), st.integers(2, 8), microbatches, st.floats(0, 0.5))
 def test_what_messages_add_is_exposed_and_the_bubble_stays(make, p, m, transfer):
     """Whatever messages cost, the bubble is the paper's; all that the step is longer by is exposed."""
-    timeline = play_pipeline(make(p, m), machine(0.0, 1e9), p, 1, 1.0, 2.0, transfer * 1e9)
+    timeline = simulate_pipeline(make(p, m), machine(0.0, 1e9), p, 1, 1.0, 2.0, transfer * 1e9)
     found = breakdown(timeline)
     for rank in range(p):
         assert found.per_rank["pipeline bubble"][rank] == pytest.approx((p - 1) * 3.0, rel=1e-9)
@@ -89,7 +89,7 @@ def test_what_messages_add_is_exposed_and_the_bubble_stays(make, p, m, transfer)
 def test_unequal_stages_have_the_bubble_of_their_timetable():
     """Who computes less has his turn later: nobody waits for the slowest beside the bubble."""
     forward = [1.0, 3.0, 2.0]
-    timeline = play_pipeline(one_f_one_b(3, 5), machine(), 3, 1, forward, forward)
+    timeline = simulate_pipeline(one_f_one_b(3, 5), machine(), 3, 1, forward, forward)
     spans = pipeline_proof.timetable(one_f_one_b(3, 5), forward, forward)
     total = max(span.stop for span in spans)
     found = breakdown(timeline)
@@ -102,7 +102,7 @@ def test_unequal_stages_have_the_bubble_of_their_timetable():
 @given(st.sampled_from([gpipe, one_f_one_b]), ranks, microbatches, seconds, seconds)
 def test_it_does_what_its_timetable_says(make, p, m, f, b):
     pipeline = make(p, m)
-    timeline = play_pipeline(pipeline, machine(0.3), p, 1, f, b)
+    timeline = simulate_pipeline(pipeline, machine(0.3), p, 1, f, b)
     spans = pipeline_proof.timetable(pipeline, f, b, 0.3)
     for kind, what in (("forward", Forward), ("backward", Backward)):
         found = timeline.select(timeline.where("compute", kind))
@@ -118,8 +118,8 @@ def test_it_does_what_its_timetable_says(make, p, m, f, b):
 
 @given(ranks, microbatches)
 def test_1f1b_keeps_a_few_activations_and_gpipe_all(p, m):
-    assert kept(play_pipeline(gpipe(p, m), machine(), p, 1, 1.0, 2.0)).tolist() == [m] * p
-    few = kept(play_pipeline(one_f_one_b(p, m), machine(), p, 1, 1.0, 2.0)).tolist()
+    assert kept(simulate_pipeline(gpipe(p, m), machine(), p, 1, 1.0, 2.0)).tolist() == [m] * p
+    few = kept(simulate_pipeline(one_f_one_b(p, m), machine(), p, 1, 1.0, 2.0)).tolist()
     assert few == [min(m, p - rank) for rank in range(p)]
 
 
@@ -127,16 +127,16 @@ def test_1f1b_keeps_a_few_activations_and_gpipe_all(p, m):
 @given(ranks, st.integers(1, 3), chunks)
 def test_what_interleaving_keeps_is_what_its_streams_say(p, groups, v):
     pipeline = interleaved(p, groups * p, v)
-    timeline = play_pipeline(pipeline, machine(1e-3), p, 1, 1.0, 2.0)
+    timeline = simulate_pipeline(pipeline, machine(1e-3), p, 1, 1.0, 2.0)
     assert kept(timeline).tolist() == pipeline_proof.stored_chunks(pipeline)
 
 
 def test_the_slowest_stage_sets_the_pace():
     """Stage 2 of 4 takes 3 s: with many microbatches the others only wait for it."""
     forward = np.array([1.0, 1.0, 3.0, 1.0])
-    timeline = play_pipeline(gpipe(4, 20), machine(), 4, 1, forward, forward)
+    timeline = simulate_pipeline(gpipe(4, 20), machine(), 4, 1, forward, forward)
     assert span(timeline) == pytest.approx(2 * (forward.sum() + 19 * 3.0))
-    slow = play_pipeline(
+    slow = simulate_pipeline(
         gpipe(4, 20), machine(), 4, 1, 1.0, 1.0, speed=1 / np.array([1.0, 1.0, 3.0, 1.0])
     )
     np.testing.assert_allclose(slow.stop, timeline.stop)
@@ -149,7 +149,7 @@ def test_the_slowest_stage_sets_the_pace():
 @given(ranks, microbatches, st.floats(0, 0.5), st.floats(0, 0.5))
 def test_gpipe_pays_for_a_message_a_boundary_and_way(p, m, alpha, transfer):
     """Later messages hide behind the compute of the microbatch after: 2 (p - 1) are on the path."""
-    timeline = play_pipeline(
+    timeline = simulate_pipeline(
         gpipe(p, m), machine(alpha, 1e9), p, 1, 1.0, 2.0, transfer * 1e9, messages=10**6
     )
     expected = (m + p - 1) * 3.0 + 2 * (p - 1) * (alpha + transfer)
@@ -162,7 +162,7 @@ def test_gpipe_pays_for_a_message_a_boundary_and_way(p, m, alpha, transfer):
 
 def test_each_boundary_has_its_size():
     """Activations of 1, 2 and 3 GB over 1 GB/s, and gradients as large: 12 s for one microbatch."""
-    timeline = play_pipeline(
+    timeline = simulate_pipeline(
         gpipe(4, 1), machine(0.0, 1e9), 4, 1, 1.0, 1.0, [1e9, 2e9, 3e9], messages=100
     )
     assert span(timeline) == pytest.approx(8 + 12)
@@ -177,13 +177,15 @@ def test_messages_of_a_rank_share_its_port_and_others_traffic_the_link():
     receive = (Receive("activation", 0, 0, 0),)
     fork = Pipeline("fork", 3, 1, 1, (send, receive, receive))
     for others, expected in (([], 4.0), ([Traffic(0, 1, np.inf)], 6.0)):
-        timeline = play_pipeline(fork, machine(0.0, 1e9), 3, 1, 1.0, 1.0, 2e9, background=others)
+        timeline = simulate_pipeline(
+            fork, machine(0.0, 1e9), 3, 1, 1.0, 1.0, 2e9, background=others
+        )
         assert timeline.stop.max() == pytest.approx(expected)
 
 
 def test_the_timeline_holds_together(tmp_path):
     """A rank does one thing at a time without a gap, from the first event to the last; arrows for messages."""
-    timeline = play_pipeline(
+    timeline = simulate_pipeline(
         interleaved(3, 6, 2), machine(0.1, 1e9), 3, 1, 1.0, 2.0, 0.4e9, messages=7
     )
     for rank in range(3):
@@ -202,7 +204,7 @@ def test_the_timeline_holds_together(tmp_path):
 
 def test_the_same_pipeline_gives_the_same_bytes():
     first, second = (
-        play_pipeline(one_f_one_b(4, 9), machine(1e-3, 1e9), 2, 2, 1.0, 2.0, 1e8, messages=50)
+        simulate_pipeline(one_f_one_b(4, 9), machine(1e-3, 1e9), 2, 2, 1.0, 2.0, 1e8, messages=50)
         for _ in range(2)
     )
     for column in COLUMNS:
@@ -222,14 +224,10 @@ def test_a_message_that_is_never_sent_is_named_by_who_waits_for_it():
     lost = Send("activation", 1, 0, 1)
     wrong = changed(gpipe(3, 2), 0, lambda stream: [step for step in stream if step != lost])
     with pytest.raises(DeadlockError) as caught:
-        play_pipeline(wrong, machine(), 3, 1, 1.0, 1.0)
+        simulate_pipeline(wrong, machine(), 3, 1, 1.0, 1.0)
     text = str(caught.value)
-    assert (
-        "rank 1, in want of the activation of microbatch 1 from stage 0, waits for rank 0" in text
-    )
-    assert (
-        "rank 2, in want of the activation of microbatch 1 from stage 1, waits for rank 1" in text
-    )
+    assert "rank 1, receiving the activation of microbatch 1 from stage 0, waits for rank 0" in text
+    assert "rank 2, receiving the activation of microbatch 1 from stage 1, waits for rank 1" in text
 
 
 def test_ranks_that_each_receive_first_are_a_circle():
@@ -239,12 +237,14 @@ def test_ranks_that_each_receive_first_are_a_circle():
     )
     wrong = replace(gpipe(2, 1), streams=streams)
     with pytest.raises(DeadlockError, match="0 -> 1 -> 0"):
-        play_pipeline(wrong, machine(), 2, 1, 1.0, 1.0)
+        simulate_pipeline(wrong, machine(), 2, 1, 1.0, 1.0)
 
 
 def test_progress_may_cancel():
     with pytest.raises(Cancelled):
-        play_pipeline(gpipe(8, 200), machine(1e-3), 8, 1, 1.0, 1.0, progress=lambda time, n: False)
+        simulate_pipeline(
+            gpipe(8, 200), machine(1e-3), 8, 1, 1.0, 1.0, progress=lambda time, n: False
+        )
 
 
 @pytest.mark.parametrize(
@@ -260,4 +260,4 @@ def test_progress_may_cancel():
 def test_what_does_not_fit_is_told(arguments, words):
     given = {"nodes": 4, "devices_per_node": 1, "forward": 1.0, "backward": 1.0} | arguments
     with pytest.raises(SpecError, match=words):
-        play_pipeline(gpipe(4, 2), machine(), **given)
+        simulate_pipeline(gpipe(4, 2), machine(), **given)

@@ -1,4 +1,4 @@
-"""What is too much to play is refused at once, with what to do; the estimate is near what is played."""
+"""A simulation that is too large is refused at once, with advice; the estimate is near the simulation."""
 
 import time
 
@@ -41,7 +41,7 @@ SPLITS = [
 @pytest.mark.parametrize(
     ("changes", "steps", "words"),
     [
-        ({}, 10**8, "a few hundred tell as much"),
+        ({}, 10**8, "a few hundred suffice"),
         ({"strategy.nodes": 10**6}, 1, "8,000,000 ranks: at most 100,000"),
         ({"strategy.nodes": 1000, "strategy.pipeline": 4}, 1000, "steps, ranks or microbatches"),
         ({"strategy.nodes": 1000}, 1000, "Take fewer steps or ranks"),
@@ -62,7 +62,7 @@ def test_the_most_there_is_is_legal():
 
 
 @pytest.mark.parametrize("changes", SPLITS, ids=str)
-def test_the_estimate_is_near_what_is_played(changes):
+def test_the_estimate_is_near_what_is_simulated(changes):
     run = RUN.set(changes)
     rows = len(simulate(run, steps=2)) / 2 / int(run.devices)
     assert rows / 2.5 < rows_of_a_step(run) < 5 * rows

@@ -1,4 +1,4 @@
-"""Laws of [calibration]: what was measured comes back from TOML, contradicts nothing, and never goes silently."""
+"""Laws of [calibration]: numbers round-trip through TOML, are consistent, and are never dropped silently."""
 
 import pytest
 
@@ -33,9 +33,7 @@ VOID = [
 
 @pytest.mark.parametrize(("field", "value", "void"), VOID, ids=lambda x: str(x))
 @pytest.mark.parametrize("before", [GOYAL, SCALED], ids=["rate", "scale"])
-def test_what_a_change_makes_void_is_dropped_and_said_and_the_rest_stays(
-    before, field, value, void
-):
+def test_numbers_invalidated_by_a_change_are_dropped_and_reported(before, field, value, void):
     nodes = {"strategy.nodes": 4} if field == "machine.name" else {}
     tier = {"storage.tier": ""} if field == "machine.name" else {}
     after = before.set({field: value, **nodes, **tier})
@@ -73,7 +71,7 @@ def test_warnings_are_no_part_of_the_file_nor_of_what_an_experiment_is():
     assert loads(dumps(dropped)) == dropped and loads(dumps(dropped)).warnings == ()
 
 
-def test_what_was_measured_comes_back_from_toml():
+def test_measured_numbers_round_trip_through_toml():
     assert loads(dumps(SCALED)) == SCALED
     assert loads(dumps(SCALED)).calibration == SCALED.calibration
     assert "compute_scale = 1.5" in dumps(SCALED) and "link_efficiency = 0.4" in dumps(SCALED)
@@ -95,7 +93,7 @@ def test_a_wrong_measurement_is_named_with_what_is_legal(changes, words):
 
 
 @pytest.mark.parametrize("split", [{}, {"strategy.tensor": 2}, {"strategy.zero": 3}])
-def test_compute_takes_so_many_times_as_long_and_exchanges_have_that_share_of_the_line(split):
+def test_compute_is_scaled_and_communication_has_the_link_efficiency(split):
     plain = GOYAL.set({"calibration.rate": 0.0, "strategy.overlap": False, **split})
     scaled = plain.set({"calibration.compute_scale": 2.0})
     assert predict(scaled).compute == pytest.approx(2 * predict(plain).compute)
@@ -108,7 +106,7 @@ def test_compute_takes_so_many_times_as_long_and_exchanges_have_that_share_of_th
 
 @pytest.mark.parametrize("split", [{}, {"strategy.tensor": 2}])
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])
-def test_simulations_take_what_was_measured_as_predictions_do(split, fidelity):
+def test_simulations_use_measured_numbers_as_predictions_do(split, fidelity):
     run = GOYAL.set(
         {"strategy.nodes": 2, "strategy.devices_per_node": 2, "strategy.overlap": False, **split}
         | {"machine.jitter": 0.0, "calibration.rate": 0.0, "storage.tier": "", **ALL}

@@ -21,7 +21,7 @@ def test_a_dataset_written_out():
 
 
 @pytest.mark.parametrize("shape", [3, "3", [3, 0], [3, -1], [3.0], [True], [[3]], None, ["3"]])
-def test_a_shape_is_whole_numbers_above_zero(shape):
+def test_a_shape_is_positive_integers(shape):
     with pytest.raises(SpecError, match=r"dataset\.sample_shape"):
         read_dataset({"name": "imagenet", "sample_shape": shape})
 

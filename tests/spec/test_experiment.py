@@ -1,4 +1,4 @@
-"""Laws of an Experiment: TOML in, TOML out, equal; whatever is wrong is a SpecError that says what."""
+"""Laws of an Experiment: TOML in, TOML out, equal; every mistake is a SpecError that names it."""
 
 import os
 import tomllib
@@ -71,7 +71,7 @@ def test_a_name_picks_and_a_field_beside_it_overrides():
     assert run.model.name == "resnet50" and run.model.parameters == 25_557_032
 
 
-def test_a_name_alone_and_an_inline_table_say_the_same():
+def test_a_name_and_an_inline_table_are_equivalent():
     tables = tomllib.loads(BASE)
     short = {**tables, "model": "resnet50", "dataset": "imagenet", "machine": "summit"}
     assert read_experiment(short) == read_experiment(tables)
@@ -86,7 +86,7 @@ def test_a_model_without_a_name_is_built_from_its_family():
 
 
 @pytest.mark.parametrize("name", catalog.names("models"))
-def test_a_model_written_out_comes_back_with_the_same_layers(name):
+def test_a_written_model_round_trips_with_the_same_layers(name):
     """Also where a family and a catalog entry share their name."""
     tables = tomllib.loads(BASE)
     for model in (catalog.body("models", name), {"family": catalog.body("models", name)["family"]}):
@@ -189,7 +189,7 @@ def test_parameter_servers_are_nodes_beside_those_that_train(base):
         ("[run]\ncheckpoint_interval = '1 h'", ["run.checkpoint_interval", "storage.tier"]),
     ],
 )
-def test_storage_and_checkpoints_belong_together(lines, expected):
+def test_checkpoints_need_storage(lines, expected):
     message = refusal(BASE + lines)
     assert all(part in message for part in expected)
 
@@ -300,14 +300,14 @@ OVERRIDES = [
 
 @pytest.mark.parametrize("name", catalog.names("machines"))
 @pytest.mark.parametrize("number", range(len(OVERRIDES)))
-def test_every_machine_with_every_override_comes_back_equal(base, name, number):
+def test_every_machine_with_every_override_round_trips(base, name, number):
     run = base.set({"strategy.nodes": 1, "machine.name": name}).set(OVERRIDES[number])
     assert loads(dumps(run)) == run
 
 
 @pytest.mark.parametrize("name", catalog.names("machines"))
 @pytest.mark.parametrize("link", ["intra_node", "inter_node"])
-def test_an_override_taken_back_stays_taken_back(base, name, link):
+def test_a_removed_override_stays_removed(base, name, link):
     """The machine lays a field over the link's catalog entry; the user asks for the entry's own."""
     run = base.set({"strategy.nodes": 1, "machine.name": name})
     entry = read_link(getattr(run.machine, link).name, link)
@@ -320,7 +320,7 @@ def test_an_override_taken_back_stays_taken_back(base, name, link):
 
 
 @pytest.mark.parametrize("name", catalog.names("models"))
-def test_every_model_comes_back_equal(base, name):
+def test_every_model_round_trips(base, name):
     run = base.set({"model.name": name})
     again = loads(dumps(run))
     assert again == run and again.model.layers == run.model.layers
@@ -328,13 +328,13 @@ def test_every_model_comes_back_equal(base, name):
 
 
 @pytest.mark.parametrize("name", catalog.names("datasets"))
-def test_every_dataset_comes_back_equal(base, name):
+def test_every_dataset_round_trips(base, name):
     for changes in ({}, {"dataset.samples": 3}, {"dataset.sample_shape": [1, 2]}):
         run = base.set({"dataset.name": name}).set(changes)
         assert loads(dumps(run)) == run
 
 
-def test_every_replay_and_published_experiment_comes_back_equal():
+def test_every_replay_and_published_experiment_round_trips():
     runs = [replay.experiment for replay in replays()]
     runs += [row.experiment for row in validate() if row.experiment]
     assert len(runs) > 100
@@ -342,7 +342,7 @@ def test_every_replay_and_published_experiment_comes_back_equal():
         assert loads(dumps(run)) == run
 
 
-def test_what_has_no_name_comes_back_equal():
+def test_unnamed_parts_round_trip():
     run = loads(TINY)
     assert loads(dumps(run)) == run
     assert "name" not in dumps(run)
@@ -361,13 +361,13 @@ def test_only_what_differs_is_written(base):
 # --- set ---
 
 
-def test_set_leaves_the_original_alone(base):
+def test_set_does_not_modify_the_original(base):
     before = dumps(base)
     base.set({"strategy.nodes": 8, "machine.storage.nvme.bandwidth": 1.0})
     assert dumps(base) == before
 
 
-def test_set_takes_dotted_keys_of_every_section(base):
+def test_set_accepts_dotted_keys_of_every_section(base):
     run = base.set(
         {
             "strategy.nodes": 8,
@@ -415,7 +415,7 @@ def test_the_order_of_changes_does_not_matter(base):
     assert one.machine.inter_node.name == "ib-hdr" and one.machine.name == "bigbasin"
 
 
-def test_changes_are_checked_together_not_one_by_one(base):
+def test_changes_are_validated_jointly(base):
     run = base.set({"strategy.nodes": 5000, "machine.nodes": 5000})
     assert run.devices == 30_000
 
@@ -457,9 +457,7 @@ def test_dump_and_load_agree(base, tmp_path):
 
 
 @pytest.mark.parametrize("step", ["pathlib.Path.write_text", "os.replace"])
-def test_a_failing_write_leaves_the_old_file_whole_and_nothing_else(
-    base, tmp_path, monkeypatch, step
-):
+def test_a_failed_write_leaves_only_the_old_file(base, tmp_path, monkeypatch, step):
     path = tmp_path / "run.toml"
     dump(base, path)
     before = path.read_bytes()

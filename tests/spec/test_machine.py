@@ -43,7 +43,7 @@ def test_a_machine_written_out_needs_no_name():
 
 
 @every_machine
-def test_a_catalog_machine_is_whole(name):
+def test_a_catalog_machine_is_complete(name):
     machine = load_machine(name)
     assert machine == read_machine({"name": name})
     assert machine.device.reserved_memory < machine.device.memory
@@ -122,12 +122,12 @@ def test_an_unknown_tier_lists_the_legal_ones():
         storage_tier(read_machine(MACHINE), "nvme")
 
 
-def test_a_device_alone_reads_by_name():
+def test_a_device_reads_by_name():
     assert read_device("p40").peak["fp16"] == 184e9
 
 
 @pytest.mark.parametrize(
-    ("pace", "says"),
+    ("rate", "message"),
     [
         ({"rate": -1.0}, f"{PACE}.rate = -1 FLOP/s: legal: a number of at least 1 kFLOP/s"),
         ({"rate": 0.0}, f"{PACE}.rate = 0 FLOP/s: legal: a number of at least 1 kFLOP/s"),
@@ -142,14 +142,14 @@ def test_a_device_alone_reads_by_name():
         (3.0, f"{PACE} = 3.0: expected a table"),
     ],
 )
-def test_a_pace_that_no_layer_has_is_refused(pace, says):
+def test_an_implausible_layer_rate_is_refused(rate, message):
     with pytest.raises(SpecError) as error:
-        read_device({**DEVICE, "layers": {"conv": pace}})
-    for part in says.split(".*"):
+        read_device({**DEVICE, "layers": {"conv": rate}})
+    for part in message.split(".*"):
         assert part in str(error.value)
 
 
-def test_paces_at_the_ends_of_what_is_legal_are_read():
+def test_layer_rates_at_the_legal_limits_are_read():
     slow = {"launch": 60.0, "rate": "1 kFLOP/s", "bandwidth": "1 kB/s"}
     fast = {"launch": 0.0, "rate": "1 EFLOP/s", "backward_rate": math.inf}
     layers = read_device({**DEVICE, "layers": {"conv": slow, "tanh": fast}}).layers

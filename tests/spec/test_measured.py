@@ -1,4 +1,4 @@
-"""What a calibration says of itself: it round-trips, is laid over a machine, and notices that it is elsewhere."""
+"""Metadata of a calibration: it round-trips, is applied to a machine, and detects another host."""
 
 import tomllib
 from dataclasses import replace
@@ -12,7 +12,6 @@ from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
 from lib_dlhpc.spec.machine import load_machine, read_machine
 from lib_dlhpc.spec.measured import (
     OLD,
-    at_pace,
     default_machine,
     default_path,
     field_of,
@@ -20,6 +19,7 @@ from lib_dlhpc.spec.measured import (
     host_class,
     load_measured,
     measured_on,
+    slowed,
     versions,
 )
 
@@ -94,7 +94,7 @@ def test_only_what_was_measured_is_laid_over_a_machine(tmp_path):
         measured_on(own, load_machine("summit"))
 
 
-def test_a_measured_tier_comes_with_its_numbers(tmp_path):
+def test_a_measured_tier_has_its_numbers(tmp_path):
     tier = {"bandwidth": 1e9, "scope": "node", "read_latency": 1e-4}
     ends = {"storage.disk.bandwidth": [1e9, 2e9], "storage.ssd.read_latency": [1e-4, 2e-4]}
     machine = table(intervals=ends) | {"storage": {"disk": tier, "ssd": {"read_latency": 1.5e-4}}}
@@ -118,12 +118,12 @@ def test_here_and_today_it_is_at_home(tmp_path):
         ({"versions": versions() | {"other": "2"}}, "measured with other 2; installed: (none)"),
     ],
 )
-def test_elsewhere_or_later_it_says_so(tmp_path, changes, said):
+def test_another_host_or_an_old_date_is_reported(tmp_path, changes, said):
     (sentence,) = foreign(load_measured(written(tmp_path, table(**changes))))
     assert said in sentence
 
 
-def test_a_machine_that_was_not_measured_says_so():
+def test_an_unmeasured_machine_is_reported():
     (sentence,) = foreign(read_machine("laptop"))
     assert "not measured" in sentence
 
@@ -217,7 +217,7 @@ def test_the_user_s_own_is_where_the_system_keeps_such_files(tmp_path, monkeypat
     assert default_machine() == machine
 
 
-def test_an_experiment_never_takes_it_by_itself(tmp_path, monkeypatch, repository):
+def test_an_experiment_never_uses_it_implicitly(tmp_path, monkeypatch, repository):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "dlhpc").mkdir()
     written(tmp_path / "dlhpc", table())
@@ -239,12 +239,12 @@ def test_a_class_of_machines_is_no_machine():
     assert " core" in host_class()
 
 
-def test_at_another_pace_cores_and_what_lies_between_them_are_slower_and_nothing_else():
+def test_a_slowdown_affects_only_devices_and_intra_node_links():
     ends = {"device.slowdown": [0.9, 1.2], "device.launch": [1e-7, 1e-3]}
     machine = read_machine(
         {"name": "laptop", "measured": table()["measured"] | {"intervals": ends}}
     )
-    slower = at_pace(machine, 1.5, 3.0)
+    slower = slowed(machine, 1.5, 3.0)
     assert slower.device.slowdown == pytest.approx(1.5 * machine.device.slowdown)
     assert slower.intra_node.latency == pytest.approx(3 * machine.intra_node.latency)
     assert slower.device.launch == pytest.approx(2 * machine.device.launch)
@@ -254,5 +254,5 @@ def test_at_another_pace_cores_and_what_lies_between_them_are_slower_and_nothing
     assert intervals["device.slowdown"] == pytest.approx((1.35, 1.8))
     assert intervals["device.launch"] == pytest.approx((2e-7, 2e-3))
     assert (slower.storage, slower.inter_node) == (machine.storage, machine.inter_node)
-    again = at_pace(slower, 1 / 1.5, 1 / 3)
+    again = slowed(slower, 1 / 1.5, 1 / 3)
     assert again.device.slowdown == pytest.approx(machine.device.slowdown)

@@ -388,7 +388,7 @@ def test_a_family_that_shares_a_catalog_name_has_its_options_as_defaults():
         assert FAMILIES[name]().layers == named(name).layers
 
 
-def test_a_whole_number_may_be_written_as_a_fraction_of_nothing():
+def test_an_integer_may_be_written_as_a_float():
     options = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32}
     floats = {name: float(value) for name, value in options.items()}
     one, other = build("gpt", options), build("gpt", floats)
@@ -398,7 +398,7 @@ def test_a_whole_number_may_be_written_as_a_fraction_of_nothing():
             build("gpt", {**options, "layers": wrong})
 
 
-def test_heads_that_do_not_fit_are_told_with_the_features_they_share():
+def test_heads_that_do_not_divide_the_features_raise():
     options = {"layers": 2, "hidden": 64, "heads": 3, "sequence": 16, "vocabulary": 32}
     with pytest.raises(SpecError, match=r"heads = 3 must divide the 64 features.*hidden = 64"):
         build("gpt", options)

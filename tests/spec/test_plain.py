@@ -1,4 +1,4 @@
-"""What is told as JSON is JSON, and its quantities are numbers in SI units."""
+"""JSON output is valid JSON, with quantities as numbers in SI units."""
 
 import json
 import math
@@ -60,7 +60,7 @@ def test_quantities_of_an_experiment_are_numbers_in_si_units():
     assert tables["run"]["checkpoint_interval"] == 1200.0
 
 
-def test_a_whole_machine_reads_back_from_its_si_units():
+def test_a_machine_round_trips_through_si_units():
     experiment = loads(TEXT)
     whole = replace(experiment.machine, name="")
     tables = plain_tables(replace(experiment, machine=whole))

@@ -69,7 +69,7 @@ def test_one_that_is_set_is_named_with_its_value(key):
     assert (run_only(run)[name] == LEARNING) is not timed
 
 
-def test_whether_a_choice_takes_time_is_a_matter_of_its_value():
+def test_the_effect_of_a_choice_on_time_depends_on_its_value():
     assert not unpriced(RUN.set({"training.decay": "step"}))
     assert unpriced(RUN.set({"training.decay": "growth"}))
 

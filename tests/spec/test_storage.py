@@ -1,4 +1,4 @@
-"""Laws of [storage]: what is copied into the nodes needs a tier there; every field comes back from TOML."""
+"""Laws of [storage]: staging to nodes needs a node-local tier; every field round-trips through TOML."""
 
 import dataclasses
 
@@ -72,7 +72,7 @@ def test_more_copies_than_the_fewest_nodes_of_an_array_are_refused():
         run.set({"strategy.nodes": np.array([1, 4])})
 
 
-def test_every_field_comes_back_and_defaults_are_not_written():
+def test_every_field_round_trips_and_defaults_are_not_written():
     base = loads(f'{RUN}storage = {{ tier = "gpfs" }}')
     full = base.set(FULL)
     assert {key.partition(".")[2] for key in FULL} | {"tier"} == {

@@ -1,4 +1,4 @@
-"""Laws of quantities: what is written comes back, and what cannot be read says why."""
+"""Laws of quantities: they round-trip, and errors name the reason."""
 
 import math
 

@@ -40,7 +40,7 @@ def test_costs_and_placement_read_back_too():
         ("rate = 0.05", "rate = ", "Not valid TOML"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(before, after, says):
+def test_invalid_fields_are_refused_by_name(before, after, says):
     assert before in TEXT
     with pytest.raises(SpecError) as error:
         loads(TEXT.replace(before, after))
@@ -62,7 +62,7 @@ def test_shared_ranks_do_both_and_separate_ones_do_one_thing_each(ranks):
         )
 
 
-def test_nobody_left_to_train_and_more_ranks_than_rows_are_refused():
+def test_no_training_ranks_and_more_ranks_than_rows_are_refused():
     with pytest.raises(
         SpecError, match=r"coupling.ranks = 2: these leave none to train of 2 ranks"
     ):
@@ -72,7 +72,7 @@ def test_nobody_left_to_train_and_more_ranks_than_rows_are_refused():
 
 
 @pytest.mark.parametrize(("many", "ranks"), [(12, 1), (12, 5), (3, 7)])
-def test_shares_cover_everything_once_and_the_largest_is_known(many, ranks):
+def test_shards_cover_everything_once_and_the_largest_is_known(many, ranks):
     shares = [share(many, rank, ranks) for rank in range(ranks)]
     assert [place for part in shares for place in range(many)[part]] == list(range(many))
     assert max(part.stop - part.start for part in shares) == most(many, ranks)

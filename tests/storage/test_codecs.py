@@ -1,4 +1,4 @@
-"""Compressed files come back as they were, from however many threads they are read."""
+"""Compressed files round-trip, read by any number of threads."""
 
 import sys
 import threading

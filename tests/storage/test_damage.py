@@ -1,4 +1,4 @@
-"""A store that is damaged says which file and which partition; nothing is half published."""
+"""Errors of a damaged store name file and partition; nothing is half published."""
 
 import os
 import resource
@@ -64,7 +64,7 @@ def test_a_flipped_bit_names_file_and_partition(target, place, bit):
     assert any("SHA-256" in problem for problem in problems) and len(problems) == 2
 
 
-def test_verify_tells_all_of_it(target):
+def test_verify_reports_every_problem(target):
     for name in ("01", "05", "13"):
         path, offset = at_fault(target, name)
         change(path, offset)
@@ -182,7 +182,7 @@ def test_links_inside_the_tree_are_files(tree, tmp_path):
 
 
 def test_a_file_that_may_not_be_read_is_named():
-    """Root may read everything, so this is tried as nobody."""
+    """Root may read everything, so this runs as user nobody."""
     program = (
         "import os, sys\n"
         "from lib_dlhpc.storage import pack\n"
@@ -239,7 +239,7 @@ def test_a_killed_packing_publishes_nothing(tree, tmp_path, moment):
 
 
 @pytest.mark.parametrize("name", ["store", "[st]ore *"])
-def test_a_packing_leaves_another_of_the_same_target_alone(tree, tmp_path, name):
+def test_concurrent_packings_of_one_target_do_not_interfere(tree, tmp_path, name):
     with unfinished(tmp_path / name) as beside:
         (beside / "partition-00000").write_bytes(b"half")
         pack(tree, tmp_path / name)

@@ -143,7 +143,7 @@ def test_the_protocol_opens_a_store_by_its_folder(folder, target):
     assert fsspec.open_files("dlhpc://cats/*.bin", fo=str(target))[5].path == "cats/5.bin"
 
 
-def test_the_package_tells_fsspec_of_the_protocol(repository):
+def test_the_package_registers_the_protocol_with_fsspec(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     place, name = project["entry-points"]["fsspec.specs"]["dlhpc"].split(":")
     assert getattr(importlib.import_module(place), name) is PackedFileSystem
@@ -184,7 +184,7 @@ def test_copies_are_written_and_nothing_moves(folder, packed):
         packed.open("later", "wb")
 
 
-def test_files_are_downloaded_and_times_are_known(folder, packed, tmp_path):
+def test_files_are_downloaded_with_modification_times(folder, packed, tmp_path):
     packed.get("cats", str(tmp_path / "cats"), recursive=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "cats").iterdir()} == {
         file.name: file.read_bytes() for file in (folder / "cats").iterdir()
@@ -193,7 +193,7 @@ def test_files_are_downloaded_and_times_are_known(folder, packed, tmp_path):
     assert abs((packed.modified("nothing") - when).total_seconds()) < 1
 
 
-def test_an_open_store_is_taken_as_it_is_and_left_open(target):
+def test_an_open_store_is_reused_and_left_open(target):
     with open_store(target) as store:
         files = PackedFileSystem(store)
         files.close()
@@ -205,7 +205,7 @@ def test_a_file_system_of_a_folder_travels_to_other_processes(target):
     assert files.cat("cats/1.bin") == bytes(range(40))
 
 
-def test_what_is_no_store_is_told(tmp_path):
+def test_a_folder_that_is_no_store_raises(tmp_path):
     with pytest.raises(SpecError, match="no-such"):
         PackedFileSystem(tmp_path / "no-such")
     for ask in (lambda: fsspec.open("dlhpc://a"), lambda: fsspec.filesystem("dlhpc")):

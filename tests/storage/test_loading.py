@@ -1,4 +1,4 @@
-"""Partitions come into memory front to back: what arrives is what lies on the disk, and never too much of it."""
+"""Partitions are preloaded sequentially: contents equal the files, within the memory limit."""
 
 import os
 
@@ -37,7 +37,7 @@ def loaded(held, *arguments, **options):
     return {number for number in held if held[number] is not before[number]}
 
 
-def test_own_partitions_come_into_memory_of_their_own(held):
+def test_own_partitions_are_loaded_into_private_memory(held):
     assert loaded(held, [0, 1, 2], own=[0, 2]) == {0, 2}
     for part in held.values():
         assert part.content == part.path.read_bytes() and part.content.readonly
@@ -91,7 +91,7 @@ def test_a_closed_store_maps_nothing(target):
 
 
 def test_readers_do_not_wait_for_ever(held, tmp_path, monkeypatch):
-    """A pipe that nobody writes to stands for a disk that does not answer."""
+    """A pipe without a writer emulates a disk that hangs."""
     os.mkfifo(tmp_path / "pipe")
     held[0] = held[0]._replace(path=tmp_path / "pipe")
     monkeypatch.setattr(loading, "WAIT", 0.0)

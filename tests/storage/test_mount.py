@@ -31,7 +31,7 @@ FUNCTIONS = ("stat", "lstat", "listdir", "scandir", "access", "mkdir", "open", "
 
 @pytest.fixture
 def folder(tmp_path):
-    """A data set as it comes: nested, spaces, Unicode, an empty file, an empty folder, arrays and text."""
+    """A realistic data set: nested, spaces, Unicode, an empty file, an empty folder, arrays and text."""
     place = tmp_path / "folder"
     for name in ("cats", "dogs/big ones", "Öffnung", "empty"):
         (place / name).mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_an_error_names_the_path_as_it_was_written(there):
 
 
 @pytest.mark.parametrize("mode", ["", "q", "rw", "rr", "rbt", "b", "r+w"])
-def test_a_mode_that_is_none_is_told_as_by_open(folder, there, mode):
+def test_an_invalid_mode_raises_as_open_does(folder, there, mode):
     for root in (folder, there):
         with pytest.raises(ValueError):
             open(f"{root}/nothing", mode)
@@ -240,7 +240,7 @@ def test_a_new_file_whose_writing_fails_is_not_there(there, mode):
         lambda root: open(f"{root}/words.txt").fileno(),
     ],
 )
-def test_who_asks_for_a_descriptor_is_told_what_to_do_instead(there, ask):
+def test_a_request_for_a_descriptor_names_the_alternative(there, ask):
     with pytest.raises(io.UnsupportedOperation, match=r"packed store is in memory.*frombuffer"):
         ask(there)
 
@@ -286,7 +286,7 @@ def test_relative_paths_and_those_with_dots_lead_to_the_store(there, tmp_path, m
     assert sorted(os.listdir("folder/../folder")) == sorted(os.listdir("folder"))  # no escape
 
 
-def test_a_folder_that_is_there_is_hidden_and_comes_back(folder, store, tmp_path, monkeypatch):
+def test_an_existing_folder_is_hidden_and_restored(folder, store, tmp_path, monkeypatch):
     real = tmp_path / "real"
     real.mkdir()
     (real / "own.txt").write_text("own")
@@ -307,7 +307,7 @@ def test_a_prefix_behind_a_symbolic_link_is_found_by_its_real_path_too(store, tm
         assert (resolved / "nothing").read_bytes() == b""
 
 
-def test_a_whole_tree_is_copied_out(folder, there, tmp_path):
+def test_a_tree_is_copied_out(folder, there, tmp_path):
     shutil.copytree(there, tmp_path / "copy")
     assert folder_loader.epoch(tmp_path / "copy", 3) == folder_loader.epoch(folder, 3)
     assert (tmp_path / "copy" / "empty").is_dir()
@@ -328,7 +328,7 @@ def test_all_functions_are_put_back_even_after_an_error(store, tmp_path):
     assert not os.path.exists(tmp_path / "train" / "words.txt")
 
 
-def test_a_function_taken_while_mounted_still_works_afterwards(store, tmp_path):
+def test_a_function_imported_while_mounted_works_afterwards(store, tmp_path):
     with mounted(store, tmp_path / "train") as there:
         taken = [open]  # a list is not looked through
         assert taken[0](f"{there}/nothing").read() == ""
@@ -351,7 +351,7 @@ def test_two_stores_side_by_side_and_one_within_the_other(folder, store, tmp_pat
         assert os.path.exists(f"{one}/nothing")
 
 
-def test_many_threads_read_while_stores_come_and_go(folder, store, tmp_path):
+def test_many_threads_read_while_stores_are_mounted_and_unmounted(folder, store, tmp_path):
     expected = folder_loader.epoch(folder, 5)
     with mounted(store, tmp_path / "train") as prefix:
 

@@ -81,7 +81,7 @@ def test_the_tree_keeps_its_shape(store, tmp_path):
     assert store.exists("a/b") and not store.exists("a/x")
 
 
-def test_what_is_not_there_is_said(store):
+def test_a_missing_name_raises(store):
     with pytest.raises(NoSuchFile, match="'a/none'"):
         store.read("a/none")
     with pytest.raises(FileNotFoundError):

@@ -29,7 +29,7 @@ def test_ranks_of_a_node_hold_the_same(partitions, nodes, size, data):
         assert len(part) == replication * size and len({node[rank] for rank in part}) == replication
 
 
-def test_what_cannot_be_placed_is_said():
+def test_an_impossible_placement_raises():
     for replication in (0, 4, 1.0, True):
         with pytest.raises(StoreError, match="from 1 to 3"):
             holders(5, range(3), replication)

@@ -70,7 +70,7 @@ def test_an_array_in_use_is_unchanged_and_so_is_the_plan():
     assert passes(one, SMALL) == [place]
 
 
-def test_who_has_a_weak_reference_sees_that_memory_is_lent_again():
+def test_a_weak_reference_detects_reused_memory():
     one = Arena()
     passes(one, SMALL, SMALL, SMALL)
     one.begin("key")
@@ -102,7 +102,7 @@ def test_many_passes_need_the_peak_of_one(sizes, most):
     tracemalloc.stop()
 
 
-def test_the_law_finds_a_room_that_gives_away_what_is_in_use(monkeypatch):
+def test_the_law_detects_an_arena_that_reuses_live_memory(monkeypatch):
     one = Arena()
     passes(one, SMALL, SMALL)
     one.begin("key")

@@ -41,7 +41,7 @@ def test_last_in_first_out_lifetimes_need_no_more_than_the_peak(sizes):
     assert assign_offsets(lifetimes)[1] == sum(map(rounded, lifetimes))
 
 
-def test_an_array_fills_the_smallest_gap_that_takes_it():
+def test_an_array_fills_the_smallest_gap_that_fits():
     long, gap = [Lifetime(9 * LINE, 0, 9), Lifetime(8 * LINE, 0, 9)], Lifetime(7 * LINE, 0, 1)
     (*_, inside), length = assign_offsets(
         [*long, gap, Lifetime(6 * LINE, 0, 9), Lifetime(LINE, 3, 4)]

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc import layout
 from lib_dlhpc.schedules.pipeline import PIPELINES
-from lib_dlhpc.simulation.pipeline import play_pipeline
+from lib_dlhpc.simulation.pipeline import simulate_pipeline
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import Event, breakdown, from_rows
@@ -58,8 +58,8 @@ def test_a_measured_pipeline_has_the_bubble_of_its_passes(p, v, m, latency):
     pipeline = PIPELINES[name](p, m, v) if v > 1 else PIPELINES[name](p, m)
     link = Link(latency, 1e30)
     machine = Machine(DEVICE, link, link, nodes=p)
-    simulated = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0)
-    late = play_pipeline(pipeline, machine, p, 1, 1.0, 2.0, 1.0)
+    simulated = simulate_pipeline(pipeline, machine, p, 1, 1.0, 2.0)
+    late = simulate_pipeline(pipeline, machine, p, 1, 1.0, 2.0, 1.0)
     found = breakdown(with_bubble(run, pipeline, as_recorded(late, steps=3)))
     assert layout.group(run, 0, "pipeline") == tuple(range(p))
     np.testing.assert_allclose(found.per_rank["pipeline bubble"], (p - 1) * 3.0, rtol=1e-9)

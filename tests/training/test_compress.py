@@ -127,7 +127,7 @@ def test_bytes_are_those_of_values_indices_and_uncompressed_tensors(alone, dtype
     assert [size for *_, size, _ in own.recorder.rows] == [wanted] * 3
 
 
-def test_a_run_at_99_percent_learns_as_well_as_without_compression(alone):
+def test_a_run_at_99_percent_sparsity_matches_the_uncompressed_accuracy(alone):
     """Within 2 points of test accuracy (of 359 test samples a point is 3.6), with a tenth of the bytes or less."""
     from lib_dlhpc.training.trainer import train
 

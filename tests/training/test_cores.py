@@ -44,7 +44,7 @@ def test_tests_and_checkpoints_between_two_steps_belong_to_neither(counter):
 
 
 @pytest.mark.parametrize("text", [None, "", "nothing here"])
-def test_where_the_system_does_not_count_nothing_is_known(tmp_path, monkeypatch, text):
+def test_without_system_counters_the_count_is_unknown(tmp_path, monkeypatch, text):
     file = tmp_path / "schedstat"
     if text is not None:
         file.write_text(text)

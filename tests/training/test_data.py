@@ -66,7 +66,7 @@ def test_an_epoch_has_every_sample_once_in_a_new_order(samples, batch, seed, epo
     assert at[0] == epoch and at == sorted(at) and at[-1] < epoch + 1
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
+def test_the_order_depends_only_on_seed_and_epoch():
     def order(epoch=0, **changes):
         batches = global_batches(experiment_of("digits", **changes), 500, epoch)
         return np.concatenate([indices for _, indices in batches]).tolist()

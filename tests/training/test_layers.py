@@ -112,7 +112,7 @@ def assert_same(found, expected, **tolerance):
             np.testing.assert_allclose(gradients[key], gradients2[key], **tolerance)
 
 
-def test_the_cases_hold_every_kind_and_each_says_what_it_is():
+def test_the_cases_cover_every_kind_and_each_is_described():
     talking = {
         "exchange",
         "halo",
@@ -143,7 +143,7 @@ def test_in_place_gives_the_same(name):
 
 
 @every_case
-def test_weights_get_the_same_gradients_where_nobody_wants_that_of_the_input(name):
+def test_weight_gradients_are_the_same_without_input_gradients(name):
     assert_same(run(CASES[name], 3, wants_dx=False), run(CASES[name], 3), rtol=1e-14)
 
 
@@ -327,7 +327,7 @@ def test_concat(name):
 
 
 @pytest.mark.parametrize("name", ["dropout", "dropout, image", "attention, dropped"])
-def test_what_is_dropped_depends_on_seed_step_and_sample_alone(name):
+def test_dropout_masks_depend_only_on_seed_step_and_sample(name):
     model = CASES[name]
     (x,) = inputs_of(model, 7)
 
@@ -424,7 +424,7 @@ def test_differences_find_a_wrong_gradient_of_a_weight(name, weight, mistake, mo
         assert_layer(CASES[name], 3)
 
 
-def test_differences_find_statistics_taken_as_constants(monkeypatch):
+def test_finite_differences_detect_statistics_treated_as_constants(monkeypatch):
     def constant(layer, weights, gradients, saved, dy):
         right(layer, weights, gradients, saved, dy.copy())
         return dy * (weights["scale"] * saved.values["inverse"])

@@ -1,4 +1,4 @@
-"""Laws of losses: they equal plain formulas, gradients match finite differences, and uneven parts sum to the whole."""
+"""Laws of losses: they equal plain formulas, gradients match finite differences, uneven parts sum to the total."""
 
 from itertools import pairwise
 
@@ -50,7 +50,7 @@ def test_gradients_equal_differences(shape):
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_uneven_parts_sum_to_the_whole(shape, cut):
+def test_uneven_parts_sum_to_the_full_batch(shape, cut):
     logits, labels = logits_and_labels(shape)
     targets = RNG.normal(size=shape)
     for loss, wanted in ((softmax_cross_entropy, labels), (mean_squared_error, targets)):

@@ -203,7 +203,7 @@ def test_gradients_complete_from_the_end_to_the_start_and_are_then_unchanged(nam
 @each_of_all
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("training", [True, False])
-def test_forward_leaves_the_samples_alone(name, batch, training):
+def test_forward_does_not_modify_the_samples(name, batch, training):
     x, network = samples_of(ALL[name], batch), network_of(name)
     before = x.copy()
     x.flags.writeable = False
@@ -214,7 +214,7 @@ def test_forward_leaves_the_samples_alone(name, batch, training):
 
 
 @each_of_all
-def test_backward_leaves_samples_and_weights_alone(name):
+def test_backward_does_not_modify_samples_or_weights(name):
     x, network = samples_of(ALL[name], 3), network_of(name)
     x.flags.writeable = network.weights.flags.writeable = False
     for tensors in network.store._weights:
@@ -299,7 +299,7 @@ UNTRAINABLE = {"bert-base": "gather", "bert-large": "gather", "srgan-generator":
 
 
 @pytest.mark.parametrize("name", catalog.names("models"))
-def test_models_of_the_catalog_have_as_many_weights_as_they_say_or_are_refused(name):
+def test_catalog_models_have_the_stated_number_of_weights_or_are_refused(name):
     model = read_model(name)
     if name in UNTRAINABLE:
         with pytest.raises(SpecError, match=rf"a {UNTRAINABLE[name]} layer .*trainable kinds: add"):

@@ -290,7 +290,7 @@ def test_a_network_of_more_than_twice_the_cap_is_trained_under_it(rule, tmp_path
 
 
 @measured
-def test_activations_of_a_deep_network_take_the_memory_of_a_few_layers(tmp_path):
+def test_offloaded_activations_of_a_deep_network_use_the_memory_of_a_few_layers(tmp_path):
     layer = 4 * 2048 * 256
     loss, inside = resident("none", 256, 41, 2048, "sgd", str(tmp_path))
     assert inside > 40 * layer

@@ -1,4 +1,4 @@
-"""Each rule against a few lines written from its paper, five steps in float64; and known LARS pitfalls."""
+"""Each rule against a few lines written from its paper, five steps in float64, and LARS pitfalls."""
 
 import tracemalloc
 

@@ -44,7 +44,7 @@ def test_rows_are_the_recorded_events_from_time_zero(clock):
     assert breakdown(table).terms["backward"] == 2 and breakdown(table).step_time == 4
 
 
-def test_excluded_time_takes_no_time(clock):
+def test_excluded_time_is_not_recorded(clock):
     recorder = Recorder()
     step(recorder, clock)
     clock[0] += 50

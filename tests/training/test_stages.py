@@ -152,7 +152,7 @@ def check(name, cuts, order):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cut", range(4))
 @pytest.mark.parametrize("name", NAMES)
-def test_stages_with_microbatches_equal_the_whole(name, cut, order):
+def test_stages_with_microbatches_equal_one_rank(name, cut, order):
     many = len((MODELS | ENDS)[name].layers)
     check(name, [(), (many // 2,), (1, many - 1), tuple(range(1, many))][cut], order)
 

@@ -1,4 +1,4 @@
-"""What the lab on input stands on.
+"""Base of the input lab.
 
-counting.py    counted(folder): each call of Python on the files of a folder, and what a packed store is asked for
+counting.py    counted(folder): Python's calls on the files of a folder, and requests to a packed store
 """

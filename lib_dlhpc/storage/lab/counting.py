@@ -1,14 +1,14 @@
-"""What a loader asks for: calls on the files of a folder, and requests to a packed store, counted while it runs.
+"""File calls of a loader on a folder, and its requests to a packed store, counted while it runs.
 
     with counted(folder) as calls:
         for batch in loader(folder):
             ...
     print(calls.now())
 
-Python's own functions are in other hands meanwhile, as in mount.py, so calls of all threads are counted; opens are
-told by the interpreter itself (an audit hook, PEP 578), whoever makes them. What is read through a memory map, from
-a descriptor of os.open, or by another program is not seen; programs that are started are counted. A packed store's own
-calls are left out, for it may make them in a thread of its own, at any time: stores that are opened are counted.
+Python's functions are patched meanwhile, as in mount.py, so calls of all threads are counted; opens are
+reported by the interpreter's audit hook (PEP 578). Reads through a memory map, from a descriptor of os.open, or by
+another program are not seen; started programs are counted. A packed store's own calls are excluded, since its
+threads may make them at any time; opened stores are counted.
 """
 
 import builtins
@@ -64,7 +64,7 @@ class Counts:
 
 @dataclass(eq=False)
 class Calls:
-    """Calls as they come, from any thread. delivered: how many files the loader has passed on, told from outside."""
+    """Live counts, from any thread. delivered: files that the loader has yielded, set by the caller."""
 
     root: str
     count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -75,11 +75,11 @@ class Calls:
     stored: int = 0
     programs: int = 0
     delivered: int = 0
-    most_ahead: int = 0  # files that were asked for and not yet passed on
+    most_ahead: int = 0  # files requested and not yet delivered
     changed: Condition = field(default_factory=Condition)
 
     def now(self) -> Counts:
-        """Return what has been counted so far."""
+        """Return the counts so far."""
         with self.changed:
             return Counts(
                 dict(self.count), self.stores, self.requests, self.files, self.stored, self.programs
@@ -101,13 +101,13 @@ class Calls:
             self.changed.notify_all()
 
     def wait_for(self, files: int, patience: float) -> bool:
-        """Wait until a store has been asked for so many files; return whether it has, within `patience` s."""
+        """Wait until N files have been requested from a store; return whether it happened within `patience` s."""
         with self.changed:
             return self.changed.wait_for(lambda: self.files >= files, patience)
 
     def within(self, path: Any) -> bool:
-        """Tell whether a path leads to the folder or into it, and no packed store asks."""
-        if not isinstance(path, str | bytes | os.PathLike) or _by_a_store():
+        """Return whether a path is the folder or in it, and the caller is not a packed store."""
+        if not isinstance(path, str | bytes | os.PathLike) or _called_by_store():
             return False
         full = os.path.abspath(os.fsdecode(path))
         return full == self.root or full.startswith(self.root + os.sep)
@@ -127,7 +127,7 @@ class CountedFile(io.FileIO):
 
     def __init__(self, path: Any, calls: Calls) -> None:
         self._calls = calls
-        with calls.timed("open", 0):  # the interpreter itself tells of opens
+        with calls.timed("open", 0):  # the audit hook counts opens
             super().__init__(path, "rb")
 
     def readinto(self, buffer: Any, /) -> Any:
@@ -155,10 +155,10 @@ class CountedFile(io.FileIO):
 
 @contextmanager
 def counted(root: str | os.PathLike[str]) -> Iterator[Calls]:
-    """Count the calls on `root` and what is in it, by all threads of this process, as long as this lasts."""
+    """Count the calls on `root` and its contents, by all threads of this process, within the block."""
     global _hooked
     if not _hooked:
-        sys.addaudithook(_heard)
+        sys.addaudithook(_audit)
         _hooked = True
     calls = Calls(os.path.abspath(root))
     table = _table(calls)
@@ -176,7 +176,7 @@ def counted(root: str | os.PathLike[str]) -> Iterator[Calls]:
         swap({new: old for old, new in table.items()})
 
 
-def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     for calls in tuple(_watching):
         if event == "open" and calls.within(arguments[0]):
             calls.add("open")
@@ -184,8 +184,8 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
             calls.programs += 1
 
 
-def _by_a_store() -> bool:
-    """Tell whether the caller's caller, or who called that in turn, belongs to a packed store."""
+def _called_by_store() -> bool:
+    """Return whether a packed store is among the callers."""
     frame = sys._getframe(2)
     for _ in range(8):
         if frame.f_globals.get("__name__") in _STORE:
@@ -206,7 +206,7 @@ def _table(calls: Calls) -> dict[Callable[..., Any], Callable[..., Any]]:
             table[getattr(os, name)] = _counting(calls, kind, getattr(os, name))
     for name in ANSWERED:
         asked = getattr(os.path, name, None)
-        if asked is not None and not isinstance(asked, FunctionType):  # else it asks os.stat
+        if asked is not None and not isinstance(asked, FunctionType):  # else it calls os.stat
             table[asked] = _counting(calls, "stat", asked)
     return table
 

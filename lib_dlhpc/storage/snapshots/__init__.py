@@ -1,24 +1,24 @@
-"""Snapshots: versions of a training state in one folder, each sharing with the others what has not changed.
+"""Snapshots: deduplicated versions of a training state in one folder.
 
 store.py      SnapshotStore(folder): save, save_async, load, newest, log, branch, tag, diff, find, gc, verify
-version.py    Version: what is written down of a state, and where it stands in the tree of versions
-chunks.py     a stream of arrays, cut into pieces that are named by what is in them
-objects.py    the files that hold the pieces
+version.py    Version: the record of a state and its place in the tree of versions
+chunks.py     content-addressed chunks of a stream of arrays
+objects.py    the files that hold the chunks
 reading.py    arrays read back, every byte verified
-behind.py     written while training goes on
+async_save.py asynchronous saving
 refs.py       branches and tags: names for versions
-lineage.py    the tree of versions as text;  diff.py: what two differ in;  search.py: by step and metrics
-sweep.py      what no name reaches is removed;  verify.py: every byte is looked at
-plan.py       where the snapshots of a run go;  out.py: a version becomes a run folder
-files.py      a file is there whole or not at all; one writer at a time
+lineage.py    the tree of versions as text;  diff.py: differences of two;  search.py: by step and metrics
+sweep.py      garbage collection;  verify.py: every byte is verified
+plan.py       where a run saves its snapshots;  out.py: a version becomes a run folder
+files.py      atomic file writes; one writer at a time
 
-    objects/NAME             pieces of arrays; the name is the hash of its table of contents
-    versions/ID.json         what a version holds; the id is the hash of its content and of its parent's id
-    branches/NAME, tags/NAME the id of a version; a version counts from the moment a name reaches it
+    objects/NAME             chunks of arrays; the name is the hash of its table of contents
+    versions/ID.json         the record of a version; the id is the hash of its content and of its parent's id
+    branches/NAME, tags/NAME the id of a version; a version is published when a name reaches it
     format, lock
 """
 
-from lib_dlhpc.storage.snapshots.behind import Saving
+from lib_dlhpc.storage.snapshots.async_save import Saving
 from lib_dlhpc.storage.snapshots.chunks import Stream
 from lib_dlhpc.storage.snapshots.files import SnapshotError
 from lib_dlhpc.storage.snapshots.store import SnapshotStore, open_snapshots

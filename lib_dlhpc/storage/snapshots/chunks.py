@@ -1,8 +1,7 @@
-"""A stream of arrays, cut into chunks that are named by the hash of what is in them.
+"""A stream of arrays, cut into content-addressed chunks (named by their hash).
 
-An array is cut at fixed places, so what has not changed gives the same chunks again. The chunks are so
-large that an array has about a hundred of them: then little more is written than has changed, and a version
-stays a short list.
+An array is cut at fixed offsets, so unchanged data gives the same chunks. An array has about a hundred chunks:
+then little more is written than has changed, and a version's record stays small.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class Stream(NamedTuple):
-    """An array that comes in parts, one behind the other in the order of its elements."""
+    """An array in parts, in the order of its elements."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,12 +31,12 @@ class Stream(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many bytes the whole array has."""
+        """Return the bytes of the full array."""
         return prod(self.shape) * int(np.dtype(self.dtype).itemsize)
 
 
 def hashed(data: Bytes) -> bytes:
-    """Return the name of some bytes (XXH3 of 128 bits, Collet 2019): it guards against damage, not against forgers."""
+    """Return the hash of a chunk (XXH3 of 128 bits, Collet 2019): it detects damage, not forgery."""
     return bytes(xxh3_128_digest(data))
 
 
@@ -50,7 +49,7 @@ def chunk_size(size: int) -> int:
 
 
 def streams(arrays: Mapping[str, Array] | Iterable[Stream]) -> Iterator[Stream]:
-    """Yield arrays as streams. Raises SnapshotError for what cannot be kept as plain numbers."""
+    """Yield arrays as streams. Raises SnapshotError for what cannot be stored as plain numbers."""
     if isinstance(arrays, Mapping):
         found = {name: np.asarray(array) for name, array in arrays.items()}
         arrays = (Stream(name, array.shape, array.dtype, [array]) for name, array in found.items())
@@ -70,7 +69,7 @@ def streams(arrays: Mapping[str, Array] | Iterable[Stream]) -> Iterator[Stream]:
 def cut(stream: Stream, chunk: int) -> Iterator[Bytes]:
     """Yield the chunks of a stream; each is good until the next is asked for.
 
-    Raises SnapshotError if the parts are not the whole.
+    Raises SnapshotError if the parts do not add up to the array.
     """
     begun, total = bytearray(), 0
     for array in stream.arrays:
@@ -90,10 +89,12 @@ def cut(stream: Stream, chunk: int) -> Iterator[Bytes]:
     if begun:
         yield begun
     if total != stream.size:
-        raise SnapshotError(f"{stream.name}: {total} B came, and its shape says {stream.size} B.")
+        raise SnapshotError(
+            f"{stream.name}: {total} B were given, its shape needs {stream.size} B."
+        )
 
 
 def bytes_of(array: Any) -> memoryview:
-    """Return the bytes of an array in the order of its elements; a copy only where they lie otherwise."""
+    """Return the bytes of an array in the order of its elements; a copy only if it is not contiguous."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data if flat.size else memoryview(b"")

@@ -1,4 +1,4 @@
-"""What two versions differ in: array by array, how much is shared, and how far apart the numbers are."""
+"""Differences of two versions, array by array: shared bytes and relative difference."""
 
 import math
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Difference:
     """One array of two versions, a and b.
 
-    kind: "shared" is the same bytes. size: B, in b if it is there. shared: B that a has as well.
-    relative: |b - a| / |a|, Euclidean norms; NaN for whole numbers and text, which say where
-    a run is, and where they cannot be subtracted.
+    kind: "shared": the same bytes. size: B, in b if it exists there. shared: B that a has as well.
+    relative: |b - a| / |a|, Euclidean norms; NaN for integers and text, which are the state of
+    a run, and where they cannot be subtracted.
     """
 
     name: str
@@ -60,7 +60,7 @@ def _numbers(store: "SnapshotStore", version: Version, name: str) -> Iterator[Ar
     """Yield the numbers of an array, a chunk at a time, in double precision."""
     dtype = np.dtype(version.arrays[name].dtype)
     wide = np.complex128 if dtype.kind == "c" else np.float64
-    for data in store.chunks(version, name):  # a chunk is a power of two, so it has whole numbers
+    for data in store.chunks(version, name):  # a chunk is a power of two, so it splits no element
         yield np.frombuffer(data, dtype).astype(wide)
 
 

@@ -1,8 +1,8 @@
-"""A file is there whole or not at all, and one process at a time writes.
+"""Atomic file writes, and a lock for one writer at a time.
 
-A file is written under another name, flushed to the disk and renamed; then the folder is flushed, or a
-power cut could take the new name away. A process that is killed leaves a file under the other name, which
-the next writer removes, and its lock goes with it.
+A file is written under a temporary name, flushed to disk and renamed; then the folder is flushed, or a
+power failure could lose the new name. A killed process leaves the temporary file, which the next writer removes;
+the system releases its lock.
 """
 
 import os
@@ -32,11 +32,10 @@ def written_whole(
     first: Iterable[Path] = (),
     last: bool = True,
 ) -> Iterator[IO[bytes]]:
-    """Give a file that takes the place of `path` when all is written; of a failure nothing is left.
+    """Yield a file that replaces `path` when all is written; a failure leaves nothing.
 
-    named: returns the path when all is written, for a file that is named by what is in it. first: folders whose
-    names have to be on the disk before this one. last: whether nobody else flushes this one's folder. Raises
-    OSError that names the path.
+    named: returns the path at the end, for a file named by its content. first: folders to flush before the
+    rename. last: whether to flush this file's folder. Raises OSError that names the path.
     """
     temporary = path.with_name(f".{path.name}{RUIN}")
     try:
@@ -58,7 +57,7 @@ def written_whole(
 
 
 def write(path: Path, data: bytes, first: Iterable[Path] = (), last: bool = True) -> None:
-    """Put a small file in its place; on return it is on the disk. See written_whole."""
+    """Replace a small file atomically and flush it to disk. See written_whole."""
     with written_whole(path, first=first, last=last) as file:
         file.write(data)
 
@@ -81,7 +80,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def clear_ruins(folder: Path) -> None:
-    """Remove what killed writers have left half written. Only who holds the lock may call this."""
+    """Remove incomplete files of killed writers. Only the holder of the lock may call this."""
     for place in (folder, *(folder / name for name in FOLDERS)):
         for name in os.listdir(place) if place.is_dir() else ():
             if name.startswith(".") and name.endswith(RUIN):
@@ -89,7 +88,7 @@ def clear_ruins(folder: Path) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the names of the whole files in a folder, sorted; none if there is no folder."""
+    """Return the names of the complete files in a folder, sorted; none if there is no folder."""
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except FileNotFoundError:
@@ -100,7 +99,7 @@ def names(folder: Path) -> list[str]:
 def one_writer(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the folder's lock; another process, or another store of this one, waits until it is free.
 
-    Raises SnapshotError after `patience` s. Where files cannot be locked (Windows) nobody waits.
+    Raises SnapshotError after `patience` s. No locking where files cannot be locked (Windows).
     """
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock

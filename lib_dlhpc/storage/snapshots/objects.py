@@ -1,9 +1,9 @@
-"""Objects: files of chunks. What is new in a version is one object, so a version costs one flush, not hundreds.
+"""Objects: files of chunks. A version's new chunks are one object, so a version costs one flush, not hundreds.
 
     MAGIC | chunk | chunk | ... | table: (hash, length) of each chunk | length of the table, 8 bytes
 
-An object's name is the hash of its table, and the table has the hash of each chunk: no byte can change
-without being noticed.
+An object's name is the hash of its table, and the table has the hash of each chunk: every changed byte is
+detected.
 """
 
 import os
@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 
 
 class Damaged(Exception):
-    """An object that is not what was written: `str` says what is wrong, and names it."""
+    """A damaged object: `str` names the object and the damage."""
 
 
 class Objects:
@@ -42,7 +42,7 @@ class Objects:
         self.tables: dict[str, list[tuple[bytes, Spot]]] = {}
 
     def refresh(self) -> None:
-        """Look again at what is there: others may have written and removed."""
+        """Reread the folder: other processes may have written and removed objects."""
         there = names(self.folder)
         if set(there) == self.tables.keys() | self.damaged.keys():
             return
@@ -60,9 +60,9 @@ class Objects:
     def add(
         self, chunks: Iterable[tuple[bytes, Bytes]], again: bool = False, last: bool = True
     ) -> int:
-        """Write chunks that are not there yet, or all, into one new object; return their bytes.
+        """Write missing chunks, or all, into one new object; return their bytes.
 
-        Nothing is left of an object that cannot be written whole. last: as written_whole has it.
+        A failed write leaves nothing. last: see written_whole.
         """
         rows: list[tuple[bytes, int]] = []
         new: set[bytes] = set()
@@ -90,7 +90,7 @@ class Objects:
         return sum(length for _, length in rows)
 
     def copy(self, keys: Iterable[bytes]) -> None:
-        """Write chunks that are there into one new object. Raises Damaged."""
+        """Write existing chunks into one new object. Raises Damaged."""
         with self.reading() as read:
             self.add(((key, read(key)) for key in keys), again=True)
 

@@ -1,6 +1,6 @@
-"""Where the snapshots of a run go, and how often: snapshots.json of its folder.
+"""The snapshot plan of a run, where and how often: snapshots.json of its folder.
 
-Runs that begin at another's version share its store, each on a branch of its own: so one tree holds them all.
+Runs that begin at another run's version share its store, each on its own branch: one tree holds them all.
 """
 
 import json
@@ -79,9 +79,9 @@ def store_of(folder: str | Path) -> tuple[SnapshotStore, Plan]:
 
 
 def check_kept(folder: Path, done: bool) -> None:
-    """Raise SnapshotError if the versions that a run goes on from are gone, or their names cannot be read.
+    """Raise SnapshotError if the versions that a run resumes from are missing, or their names cannot be read.
 
-    done: whether the run came to an end once, and so has saved something.
+    done: whether the run completed once, and so has saved something.
     """
     plan = read_plan(folder)
     if plan is None:
@@ -111,7 +111,7 @@ def check_kept(folder: Path, done: bool) -> None:
 
 
 def newest_whole(store: SnapshotStore, plan: Plan) -> Version | None:
-    """Return the newest version of a run of which every byte can be read; None if there is none."""
+    """Return the newest intact version of a run; None if there is none."""
     versions = store.log()
     below = {version.id: version for version in versions}
     line = [version for version in reversed(versions) if version.branch == plan.branch]
@@ -128,7 +128,7 @@ def newest_whole(store: SnapshotStore, plan: Plan) -> Version | None:
 
 
 def version_of(text: str) -> tuple[Path, SnapshotStore, Plan, Version]:
-    """Return what RUN@VERSION names; without a version, the newest of the run. Raises SnapshotError."""
+    """Return the version of RUN@VERSION; without a version, the newest of the run. Raises SnapshotError."""
     run, at, name = str(text).rpartition("@")
     folder = Path(run if at else text)
     store, plan = store_of(folder)

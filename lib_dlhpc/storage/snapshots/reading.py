@@ -1,4 +1,4 @@
-"""The arrays of a version, read back: every byte is verified on its way."""
+"""The arrays of a version, read back: every byte is verified."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """Branches and tags: names for versions, a small file each.
 
-A branch names its newest version and moves on with each; a tag stays. What a name reaches, through the
-parents, is kept.
+A branch names its newest version and moves with each save; a tag is fixed. Versions that a name reaches, through
+the parents, are retained.
 """
 
 import re
@@ -40,12 +40,12 @@ class Refs:
         return text[:-1]
 
     def put(self, name: str, identity: str, first: Iterable[Path] = ()) -> None:
-        """Let a name stand for a version. first: folders that have to be on the disk before."""
+        """Point a name at a version. first: folders to flush before."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write(self.folder / check_name(name, self.kind), f"{identity}\n".encode(), first)
 
     def drop(self, name: str) -> None:
-        """Forget a name; its versions stay until garbage is collected."""
+        """Delete a name; its versions stay until garbage collection."""
         remove(self.folder / check_name(name, self.kind))
 
 

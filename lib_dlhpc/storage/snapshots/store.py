@@ -1,8 +1,8 @@
-"""SnapshotStore: versions of a training state, in a tree; what has not changed is shared.
+"""SnapshotStore: deduplicated versions of a training state, in a tree.
 
-A version is published in three steps: the object with its new chunks, the version's file, the name of its branch,
-which is given when the two before it are on the disk. It counts from the third on. Killed at any moment, the
-newest published version is whole.
+A version is published in three steps: the object with its new chunks, the version's file, then, once both are on
+disk, the name of its branch. The third step publishes it. After a kill at any moment, the newest published version
+is intact.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.storage.snapshots import sweep
-from lib_dlhpc.storage.snapshots.behind import Behind, Saving
+from lib_dlhpc.storage.snapshots.async_save import AsyncSaver, Saving
 from lib_dlhpc.storage.snapshots.chunks import Array, Stream, chunk_size, cut, hashed, streams
 from lib_dlhpc.storage.snapshots.diff import Difference, difference
 from lib_dlhpc.storage.snapshots.files import (
@@ -47,10 +47,10 @@ FEWEST = 4  # digits of an id
 
 
 class SnapshotStore:
-    """Versions of a training state in a folder, which the first save makes.
+    """Versions of a training state in a folder, which the first save creates.
 
-    room: B of memory for the copy that save_async makes; by default as much as the state has. Several
-    processes may have the store open: one at a time writes, and readers wait for nobody.
+    room: B of memory for the copy that save_async makes; by default the size of the state. Several
+    processes may have the store open: one at a time writes, readers never wait.
     """
 
     def __init__(self, folder: str | Path, room: float = math.inf) -> None:
@@ -58,7 +58,7 @@ class SnapshotStore:
         self.objects = Objects(self.folder / "objects")
         self.branches = Refs(self.folder / "branches", "branch")
         self.tags = Refs(self.folder / "tags", "tag")
-        self._behind = Behind(room)
+        self._saver = AsyncSaver(room)
         self._versions: dict[str, Version] = {}
 
     def __enter__(self) -> "SnapshotStore":
@@ -72,8 +72,8 @@ class SnapshotStore:
                 raise
 
     def close(self) -> None:
-        """Wait for the version that is on its way. Raises what went wrong with it."""
-        self._behind.settle()
+        """Wait for the save in flight. Raises its error."""
+        self._saver.settle()
 
     def save(
         self,
@@ -87,11 +87,11 @@ class SnapshotStore:
     ) -> Version:
         """Save a state as the newest version of a branch; return when it is published.
 
-        arrays: by name; or streams, of which only a chunk need be in memory. parent: by default the
+        arrays: by name; or streams, which need only one chunk in memory. parent: by default the
         branch's newest version; a new branch may begin at any. Raises SnapshotError that names version,
-        array and object; nothing of the version is left then.
+        array and object; then nothing of the version remains.
         """
-        self._behind.settle()
+        self._saver.settle()
         about = (step, numbers(metrics), parent, branch, tuple(tags))
         return self._write(streams(arrays), *about)
 
@@ -107,11 +107,10 @@ class SnapshotStore:
     ) -> Saving:
         """Save as `save` does, but return as soon as a copy is made; .wait() gives the version.
 
-        One version at a time is on its way: the next call waits for it (.waited says how long), and
-        raises what went wrong with it.
+        One save at a time is in flight: the next call waits for it (.waited: s) and raises its error.
         """
         about = (step, numbers(metrics), parent, branch, tuple(tags))
-        return self._behind.save(streams(arrays), lambda taken: self._write(taken, *about))
+        return self._saver.save(streams(arrays), lambda taken: self._write(taken, *about))
 
     def load(self, version: Version | str | int) -> dict[str, Array]:
         """Return the arrays of a version, each byte verified. Raises SnapshotError."""
@@ -132,7 +131,7 @@ class SnapshotStore:
         return sorted(self._versions.values(), key=lambda version: (version.number, version.id))
 
     def damaged(self) -> list[str]:
-        """Return the ids of the versions that have a file which cannot be read."""
+        """Return the ids of the versions whose file cannot be read."""
         there = self._there()  # before the look: others may save
         self._look()
         return sorted(there & self._there() - self._versions.keys())
@@ -182,7 +181,7 @@ class SnapshotStore:
             return found
 
     def tag(self, name: str, version: Version | str | int) -> Version:
-        """Give a version a name that stays; return it. Raises SnapshotError if the tag is another's."""
+        """Tag a version; return it. Raises SnapshotError if the tag is another's."""
         with self._writing():
             found = self.version(version)
             self._tag(name, found)
@@ -198,19 +197,19 @@ class SnapshotStore:
         raise SnapshotError(f"{self.folder}: no branch or tag {name}.")
 
     def gc(self, keep_last: int | None = None, dry_run: bool = False) -> sweep.Swept:
-        """Remove what no branch or tag reaches, and say what that was.
+        """Remove what no branch or tag reaches; return a summary.
 
-        keep_last: of each branch, only so many of the newest versions (and what is tagged). dry_run:
-        say it, and do nothing. Raises SnapshotError, before anything is removed, if a name, or a version
-        that is to be kept, is damaged: what it reaches is not known.
+        keep_last: keep only the N newest versions of each branch (and tagged ones). dry_run: return the
+        summary, remove nothing. Raises SnapshotError, before anything is removed, if a name, or a version
+        to be kept, is damaged: what it reaches is not known.
         """
-        self._behind.settle()
+        self._saver.settle()
         with self._writing():
             return sweep.sweep(self, keep_last, dry_run)
 
     def verify(self) -> list[str]:
-        """Look at every byte; return what is wrong, in words: nothing, if all is well."""
-        self._behind.settle()
+        """Verify every byte; return the problems as sentences."""
+        self._saver.settle()
         try:
             self.check_there()
         except SnapshotError as error:
@@ -238,7 +237,7 @@ class SnapshotStore:
                 version = self._versions.setdefault(made.id, made)
                 if version is made:
                     write(self._path(made.id), to_bytes(made), last=False)
-                # Flushed only now: a disk that has just been asked for the next file has mostly done it.
+                # Flush last: the disk has often written it by the time of the next file.
                 folders = (self.objects.folder, self._path(made.id).parent)
                 for tag in tags:
                     self._tag(tag, version, folders)
@@ -254,7 +253,7 @@ class SnapshotStore:
     def _new(
         self, arrays: Iterable[Stream], stored: dict[str, Stored]
     ) -> Iterator[tuple[bytes, Any]]:
-        """Yield hash and bytes of each chunk; take down what each array is made of."""
+        """Yield hash and bytes of each chunk; record the chunks of each array."""
         for stream in arrays:
             chunk, keys = chunk_size(stream.size), []
             about = (np.dtype(stream.dtype).str, tuple(int(n) for n in stream.shape), chunk)
@@ -283,7 +282,7 @@ class SnapshotStore:
 
     @contextmanager
     def _writing(self, make: bool = False) -> Iterator[None]:
-        """Hold the lock, know what is there, and find no ruins."""
+        """Hold the lock, reread the folder, remove incomplete files."""
         if make:
             self.folder.mkdir(parents=True, exist_ok=True)
         else:
@@ -303,7 +302,7 @@ class SnapshotStore:
             raise SnapshotError(f"{at}: {error.strerror}; the store cannot be changed.") from None
 
     def _make(self) -> None:
-        """Make the folders of a store that is new."""
+        """Create the folders of a new store."""
         if not (self.folder / "format").exists():
             for name in FOLDERS:
                 (self.folder / name).mkdir(exist_ok=True)
@@ -311,7 +310,7 @@ class SnapshotStore:
         self.check_there()
 
     def make(self) -> None:
-        """Make a store with nothing in it, where there is none: from then on a store that is gone is missed."""
+        """Create an empty store, if there is none: later, a missing store is an error."""
         with self._writing(make=True):
             pass
 
@@ -324,12 +323,12 @@ class SnapshotStore:
             raise SnapshotError(f"{path}: expected {FORMAT.decode().strip()!r}.")
 
     def _look(self) -> None:
-        """Read the versions that are new; forget those that are gone."""
+        """Read new versions; drop removed ones."""
         there = self._there()
         for gone in self._versions.keys() - there:
             del self._versions[gone]
         for identity in there - self._versions.keys():
-            with suppress(SnapshotError):  # said to whoever asks for it
+            with suppress(SnapshotError):  # raised when it is requested
                 self._versions[identity] = read_version(self._path(identity))
 
     def _there(self) -> set[str]:
@@ -349,7 +348,7 @@ class SnapshotStore:
 
 
 def open_snapshots(folder: str | Path) -> SnapshotStore:
-    """Open the store of a folder that has one. Raises SnapshotError if it has none."""
+    """Open an existing store. Raises SnapshotError if there is none."""
     store = SnapshotStore(folder)
     store.check_there()
     return store

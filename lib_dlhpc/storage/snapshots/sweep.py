@@ -1,7 +1,7 @@
-"""Mark and sweep: what no branch or tag reaches is removed.
+"""Garbage collection by mark and sweep: what no branch or tag reaches is removed.
 
-An object of which at least half is garbage is written anew without it. That comes first, then versions go,
-then objects: killed in between, there is only more garbage than before.
+An object with at least half garbage is rewritten first; then versions are removed, then objects: a kill in between
+only leaves more garbage.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Swept:
-    """What was removed, or would be: `versions`, and `freed` B of chunks; `kept` versions are left."""
+    """What was removed, or would be: `versions`, and `freed` B of chunks; `kept` versions remain."""
 
     versions: tuple[Version, ...]
     freed: int
@@ -54,7 +54,7 @@ def sweep(store: "SnapshotStore", keep_last: int | None, dry_run: bool) -> Swept
 
 
 def marked(store: "SnapshotStore", keep_last: int | None) -> dict[str, Version]:
-    """Return the versions that names reach, by id; of each branch only so many, and the tagged ones alone.
+    """Return the versions that names reach, by id; keep_last: at most N of each branch, and the tagged ones.
 
     Raises SnapshotError if a name or a version is damaged.
     """
@@ -67,7 +67,7 @@ def marked(store: "SnapshotStore", keep_last: int | None) -> dict[str, Version]:
 
 
 def _chain(store: "SnapshotStore", refs: Refs, name: str, most: int | None) -> dict[str, Version]:
-    """Return a name's version and those before it, until one that was removed before."""
+    """Return a name's version and its ancestors, up to one that was removed before."""
     chain: dict[str, Version] = {}
     identity = refs.get(name)
     while identity and (most is None or len(chain) < most):

@@ -1,4 +1,4 @@
-"""Every byte of a store is looked at, and all that is wrong is told."""
+"""Verification of a snapshot store: every byte is read, every problem reported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +12,10 @@ TRIES = 5  # as often as garbage is collected beside it
 
 
 def problems(folder: Path) -> list[str]:
-    """Return what is wrong with a store, in words; nothing if all is well.
+    """Return the problems of a store as sentences.
 
-    Others may write meanwhile. A version is published from its chunks to its name, so it is read from the
-    names on: whatever a name reaches was there before. If garbage is collected, it begins again.
+    Other processes may write meanwhile. A version is published from its chunks to its name, so it is read from the
+    names on: whatever a name reaches was written before. After a concurrent garbage collection it restarts.
     """
     found: list[str] = []
     for _ in range(TRIES):
@@ -49,7 +49,7 @@ def _problems(folder: Path) -> list[str]:
             versions[version.id] = version
         except SnapshotError as error:
             found.append(str(error))
-    objects = Objects(folder / "objects")  # afresh: what is known of them was true once
+    objects = Objects(folder / "objects")  # reread: cached tables may be stale
     objects.refresh()
     bad = _bad_chunks(objects)
     found += [f"{text}." for text in objects.damaged.values()]
@@ -68,7 +68,7 @@ def _problems(folder: Path) -> list[str]:
 
 
 def _bad_chunks(objects: Objects) -> dict[bytes, str]:
-    """Read all chunks; return what is wrong with some."""
+    """Read all chunks; return the problems by hash."""
     bad: dict[bytes, str] = {}
     with objects.reading() as read:
         for table in objects.tables.values():
@@ -82,7 +82,7 @@ def _bad_chunks(objects: Objects) -> dict[bytes, str]:
 
 
 def _missing(version: Version, objects: Objects, bad: dict[bytes, str]) -> Iterator[str]:
-    """Yield what is wrong with each array of a version, once."""
+    """Yield the first problem of each array of a version."""
     for name, array in version.arrays.items():
         for key in array.chunks:
             if key in bad or key not in objects.where:

@@ -1,4 +1,4 @@
-"""Version: what is written down of a state, and where it stands in the tree of versions."""
+"""Version: the record of a saved state, and its place in the tree of versions."""
 
 import hashlib
 import json
@@ -36,10 +36,10 @@ class Stored:
 
 @dataclass(frozen=True)
 class Version:
-    """A state that was saved. Its id is made of what it holds and of its parent's id, so of all before it.
+    """A saved state. Its id is the hash of its content and its parent's id, so of its history.
 
-    number: 1, 2, ... in the order of saving. parent: an id, or "" where a tree begins. branch: that it
-    was saved on. metrics: finite numbers by name. written: B that were new. time: s since 1970.
+    number: 1, 2, ... in the order of saving. parent: an id, or "" at the root. branch: the one it
+    was saved on. metrics: finite numbers by name. written: new B. time: s since 1970.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Version:
 
     @property
     def name(self) -> str:
-        """Return how messages call it."""
+        """Return its name in messages."""
         return f"version {self.number} ({self.short})"
 
 
@@ -98,7 +98,7 @@ def numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def to_bytes(version: Version) -> bytes:
-    """Return what is written of a version: one line of JSON that ends with its own checksum."""
+    """Return a version as one line of JSON that ends with its own checksum."""
     table = _content(version.parent, version.step, version.metrics, version.arrays)
     table |= {"id": version.id, "number": version.number, "branch": version.branch}
     table |= {"written": version.written, "time": version.time}
@@ -129,7 +129,7 @@ def read_version(path: Path) -> Version:
 def _content(
     parent: str, step: int, metrics: Metrics, arrays: Mapping[str, Stored]
 ) -> dict[str, Any]:
-    """Return what the id is made of; when it was saved, and on which branch, is no part of it."""
+    """Return the hashed content; time and branch are not part of it."""
     entries = {
         name: {
             "dtype": array.dtype, "shape": list(array.shape), "chunk": array.chunk,

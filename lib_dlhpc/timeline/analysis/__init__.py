@@ -1,4 +1,4 @@
-"""analyse(timeline): what a trace says, and what is wrong with the run.
+"""analyse(timeline): efficiency metrics, wait states and findings of a trace.
 
 calls.py       receives put to their sends, calls of one collective put together
 matrix.py      who sends how much to whom; message sizes

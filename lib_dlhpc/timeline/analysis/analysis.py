@@ -1,4 +1,4 @@
-"""analyse(timeline): all that a trace says, at once."""
+"""analyse(timeline): the full analysis of a trace."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ from lib_dlhpc.timeline.table import Timeline
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What a trace says. Seconds by rank have shape (ranks,)."""
+    """The analysis of a trace. Seconds by rank have shape (ranks,)."""
 
     source: str
     ranks: int
@@ -34,7 +34,7 @@ class Analysis:
     span: float  # s from the first event to the last
     compute: Floats  # s that each rank computes
     exposed: Floats  # s that each rank communicates and does not compute
-    stalled: Floats  # s that each rank stands still for input or a checkpoint
+    stalled: Floats  # idle s of each rank for input or a checkpoint
     waits: dict[str, Floats]  # s that each rank waits, by kind
     matrix: Matrix
     regions: Regions
@@ -51,7 +51,7 @@ class Analysis:
 
 
 def analyse(timeline: Timeline) -> Analysis:
-    """Return what a timeline says, of any engine or program. Raises SpecError where there are no events."""
+    """Return the analysis of a timeline, of any engine or program. Raises SpecError where there are no events."""
     if not len(timeline):
         raise SpecError("A timeline without events: there is nothing to analyse.")
     table = in_order(timeline)

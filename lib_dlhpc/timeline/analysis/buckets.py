@@ -1,7 +1,7 @@
-"""The run once more on an ideal network, for traces that tell of exchanges and waits but not of calls.
+"""Replay on an ideal network, for traces with exchanges and waits but without calls.
 
-A rank waits where it computes nothing and has joined exchanges under way; on an ideal network an exchange is
-over when the last rank has joined it. Where an engine says what of the waits is the bubble of a pipeline, that is
+A rank waits where it computes nothing and has exchanges in flight; on an ideal network an exchange is
+over when the last rank has joined it. Where an engine records which of the waits is the bubble of a pipeline, that is
 what is left of them.
 """
 
@@ -27,7 +27,7 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
         held = everywhere.total() - working.total() - bubble
         return span - float(np.clip(held, 0.0, None).min())
 
-    # Two steps of each exchange on each rank: joining it, and needing it where the rank stands still.
+    # Two steps of each exchange on each rank: joining it, and needing it where the rank is idle.
     rows, group = found.members, found.group
     rank = np.concatenate([table.rank[rows]] * 2)
     time = np.concatenate([table.start[rows], table.stop[rows]])

@@ -1,6 +1,6 @@
 """What each rank computes, and when: in the calls of a recorded program nothing, elsewhere something.
 
-Where calls were recorded, a rank computes whenever it is in none and no row says that it stands still, from
+Where calls were recorded, a rank computes whenever it is in none and no row records idle time, from
 the beginning of the trace to its own last event. Otherwise it computes where rows say so: forward, backward,
 update, and regions of a program.
 """
@@ -21,7 +21,7 @@ HELD = ("wait", "bubble")  # still for the sake of other ranks
 
 @dataclass(frozen=True, eq=False)
 class Busy:
-    """When ranks compute. calls: told by the calls they are not in; begin, end: of the whole trace, s."""
+    """When ranks compute. calls: from the calls they are not in; begin, end: of the whole trace, s."""
 
     spans: Spans  # in calls and still; or at work
     calls: bool

@@ -34,7 +34,7 @@ class Calls:
     """Row numbers of a table in order (spans.in_order).
 
     sends[i] is what receives[i] got. members are the rows of collectives, and group the number of the
-    collective of each; pattern (groups,) says who waits there.
+    collective of each; pattern (groups,): which ranks wait there.
     """
 
     table: Timeline

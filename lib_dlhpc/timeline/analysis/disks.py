@@ -11,7 +11,7 @@ TIMES = 1.25  # a slow disk takes this much longer than the others
 
 
 def slow_disks(found: Calls, span: float) -> list[Finding]:
-    """Return ranks that read, or write checkpoints, slowly. Where no reading is told, stalls for input are."""
+    """Return ranks that read, or write checkpoints, slowly. Without recorded reads, stalls for input count."""
     findings = _slow(found, "input", "input", "fetching batches", span)
     if not (found.table.stream == STREAMS.index("input")).any():
         findings = _slow(found, "compute", "input", "waiting for input", span)
@@ -35,7 +35,7 @@ def _slow(found: Calls, stream: str, kind: str, what: str, span: float) -> list[
     findings = []
     who = np.flatnonzero(count)
     if stream == "compute":
-        who = np.arange(table.ranks)  # who has no row never stands still
+        who = np.arange(table.ranks)  # a rank without rows is never idle
     mean = np.divide(total, count, out=np.zeros(table.ranks), where=count > 0)
     for one in who[total[who] >= LEAST * span]:
         others = np.delete(who, np.flatnonzero(who == one))

@@ -8,7 +8,7 @@ from lib_dlhpc.timeline.analysis.finding import Finding, Place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
 from lib_dlhpc.timeline.table import KINDS
 
-WINDOWS = 32  # most of a trace in which nothing says where rounds end
+WINDOWS = 32  # the most, for a trace without round boundaries
 ROWS = 8  # at least of a rank in each of them, so that they are longer than what repeats
 MOST_ROUNDS = 512
 

@@ -2,7 +2,7 @@
 
 The time of a message is from when both sides were there until it was received; of one whose send did not
 wait for the receiver, from when it was sent, if the receiver waited for most of its way (what had arrived
-before anybody asked for it tells nothing); of a message under way, in a simulation, the time on its way.
+before its receive began is no evidence); of a message in flight, in a simulation, its transfer time.
 What such messages take longer is taken to hold for all messages of the pair. Pairs are compared message
 size by message size (within a quarter of an octave); where only one pair sends messages of a size, with
 the straight line, latency plus bytes over bandwidth, that runs through the others'. One slow link, or a
@@ -49,7 +49,7 @@ def transfers(found: Calls) -> Transfers:
             receives, table.rank[sends], table.rank[receives], size, np.maximum(seconds, 0.0), seen
         )
     rows = np.zeros(0, np.int64)
-    if table.source == "simulated":  # elsewhere such rows tell of waiting as well
+    if table.source == "simulated":  # elsewhere such rows include waiting
         rows = np.flatnonzero((table.kind == COMMUNICATION) & (table.peer >= 0))
     return Transfers(
         rows,

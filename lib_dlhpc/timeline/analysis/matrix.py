@@ -14,7 +14,7 @@ MOST_RANKS = 8192  # a matrix of twice as many would not fit into the memory of 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Messages between two ranks, sender first; what collectives take along is told by rank.
+    """Messages between two ranks, sender first; the volume of collectives is by rank.
 
     bytes, messages (ranks, ranks); collective_bytes, collective_calls (ranks,); histogram: messages of
     2^k to 2^(k+1) - 1 bytes at k + 1, empty ones at 0.
@@ -30,7 +30,7 @@ class Matrix:
 def matrix(table: Timeline) -> Matrix:
     """Return the communication matrix of a table. Raises SpecError for more ranks than it can be drawn for.
 
-    Counted are sends and messages under way; receives only where no send was recorded at all.
+    Counted are sends and messages in flight; receives only where no send was recorded at all.
     """
     ranks = table.ranks
     if ranks > MOST_RANKS:

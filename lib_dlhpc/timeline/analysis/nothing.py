@@ -1,5 +1,5 @@
-"""Why there is no finding: the trace is too short, or something in it too seldom (then who it seems to be is said),
-or the differences are small or scatter; then what was looked for is said.
+"""Why there is no finding: the trace is too short, or something in it too seldom (then the suspect is named),
+or the differences are small or scatter; then the checks are listed.
 
 The raw differences are looked at as the findings see them: no rule is decided here, see scatter.py.
 """
@@ -90,7 +90,7 @@ def _uneven(found: Calls, when: Busy) -> Iterator[Suspect]:
 
 
 def _rounds(found: Calls, when: Busy) -> int:
-    """Return how many rounds there are; where nothing says where they end, the fewest rows of a rank."""
+    """Return the count of rounds; without round boundaries, the fewest rows of a rank."""
     table = found.table
     if found.groups or (table.kind == KINDS.index("update")).any():
         return len(rounds(found, when)) - 1

@@ -1,7 +1,7 @@
 """Where each rank spends its time, by the name of what it does, with and without what lies within.
 
 Inclusive seconds of a name run from entering to leaving it; one that calls itself counts once. Exclusive
-seconds leave out what is nested directly within. What goes on beside the program (buckets under way,
+seconds leave out what is nested directly within. What overlaps the program (buckets in flight,
 batches being fetched) encloses nothing and is not enclosed. Where a rank has a host beside an accelerator
 whose work is on other streams, each stream is by itself; and what ends after the one that it began in is not within it.
 """

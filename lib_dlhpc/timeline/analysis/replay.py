@@ -2,7 +2,7 @@
 
 Every rank does what it did between its calls for as long as it did it. A call takes no time by itself; a
 receive ends no sooner than its send begins, a send that stood still for its receiver no sooner than the
-receive begins, a collective as its pattern says (waits.py). So a rank is never later than it really was.
+receive begins, a collective by its pattern (waits.py). So a rank is never later than it really was.
 This is what POP asks of a network simulator (bandwidth without limit, no latency).
 
 Between two meetings of all ranks nobody looks further back, so such stretches are replayed side by side, all at

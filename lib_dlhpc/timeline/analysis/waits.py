@@ -1,10 +1,10 @@
-"""Who stands still for whom: late senders, late receivers, and waits at collectives.
+"""Wait states: late senders, late receivers, and waits at collectives.
 
 The patterns are Scalasca's (M. Geimer et al., "The Scalasca performance toolset architecture", Concurrency
 and Computation: Practice and Experience 22(6), 2010, sections on wait-state analysis):
 
     late sender         a receive begins before its send does: until the send begins
-    late receiver       a send stands still because its receive has not begun: until the receive begins
+    late receiver       a send waits because its receive has not begun: until the receive begins
     wait at collective  n-to-n: until the last member joins; 1-to-n: until the root does; n-to-1: the
                         root, until the last of the others has joined (Scalasca stops at the first)
 
@@ -14,7 +14,7 @@ of wait states in large-scale parallel applications", ICPP 2010, in the simplest
 
     a rank is to blame for no more than it came later, by its own doing, than the one that waits for it.
 
-Its own doing is what it did not stand still for others: for messages, as the root of n-to-1, or at a collective of
+Its own time is what it did not wait for others: for messages, as the root of n-to-1, or at a collective of
 only some of the ranks, since the last n-to-n collective that both ranks were in, or, of messages, since the
 last message between the two. A collective of all ranks lets all who wait in it go on together: that holds up
 nobody more than others, and from then on it counts anew.
@@ -100,7 +100,7 @@ def blame(found: Calls, late: AllWaits, chosen: Rows, of_sender: bool) -> Blame:
     seconds = (late.late_sender if of_sender else late.late_receiver).seconds[chosen]
     gap = table.start[sends] - table.start[receives]
     if not of_sender:
-        # A send that returned at once tells nothing of when its receive began.
+        # A send that returned at once is no evidence of when its receive began.
         blocked = table.stop[sends] > table.start[receives]
         gap = np.where(blocked, -gap, np.minimum(-gap, 0.0))
     own = late.held.since_they_met(table, sends, receives, of_sender)

@@ -27,7 +27,7 @@ def broken(law: str, words: str) -> Finding:
     return Finding(law, False, words)
 
 
-def later(law: str, words: str = "Looked at as soon as the laws above hold.") -> Finding:
+def later(law: str, words: str = "Checked once the laws above hold.") -> Finding:
     """The law cannot be checked yet."""
     return Finding(law, None, words)
 

@@ -341,7 +341,7 @@ class _Matcher:
                 other = next(r for r, size in enumerate(sizes) if size != sizes[0])
                 collective.result = Mismatch(
                     f"rank 0 gives {sizes[0]} numbers to Allreduce where rank {other} gives {sizes[other]}:"
-                    " all ranks must give equally many."
+                    " all ranks must give the same count."
                 )
                 return
             met = max(now for _, _, now in given)
@@ -410,7 +410,7 @@ def emulate(
         ) from error
     for message in matcher.queues.left():
         raise LabError(
-            f"rank {message.source} has sent to rank {message.target} what nobody receives (tag {message.tag})."
+            f"rank {message.source} sent rank {message.target} a message that is never received (tag {message.tag})."
         )
     return results
 

@@ -98,27 +98,27 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
         sides.append((last_above | last_below, "on both sides"))
     for short, name in sides:
         if short.any():
-            words = f"the halo is one row short {name}: zeros stand in the row furthest away."
+            words = f"the halo is one row short {name}: the outermost row is zeros."
             yield words, read(rows, ~inside | short)
     for shift in (1, -1):
         near, all_ = np.where(lent, rows + shift, rows), rows + shift
-        yield "the rows that were borrowed are off by one.", read(near, ~inside)
+        yield "the halo rows are off by one.", read(near, ~inside)
         yield "all rows are off by one.", read(all_, (all_ < 0) | (all_ >= task.layer.rows))
     if lent.any():
         low, high = own
         mirrored = np.where(above, 2 * low - 1 - rows, np.where(below, 2 * high - 1 - rows, rows))
-        words = "in place of its neighbors' rows it has its own once more."
+        words = "its own rows replace its neighbors' rows."
         yield words, read(np.clip(mirrored, low, high), ~inside)
         yield words, read(np.where(lent, np.clip(rows, low, high - 1), rows), ~inside)
         ends = rows.copy()
         _mix(ends, above, task.cut.rows, rank - 1)
         _mix(ends, below, task.cut.rows, rank + 1)
-        words = "the rows that were borrowed come from the far end of the neighbors."
+        words = "the halo rows come from the far end of the neighbors."
         yield words, read(ends, ~inside)
     if not inside.all():
         beyond = "the padding of the image is wrong: beyond it are zeros, and this rank has"
         none = np.zeros(len(rows), bool)
-        yield f"{beyond} its last row once more.", read(rows, none)
+        yield f"{beyond} its last row again.", read(rows, none)
         yield f"{beyond} the rows of the other end.", read(rows % task.layer.rows, none)
         size = task.layer.rows
         mirror = np.where(rows < 0, -rows, np.where(rows >= size, 2 * size - 2 - rows, rows))
@@ -157,10 +157,10 @@ def _suspects(task: SplitTask, rank: int, found: Array, expected: Array) -> str:
     lent = rows & set(borrowed(task, rank))
     which = f"{len(wrong)} of {len(right)} rows of outputs are wrong"
     if len(wrong) == len(right) or not rows:
-        return f"{which}, those included that read its own rows alone."
+        return f"{which}, including those that read only its own rows."
     listed = ", ".join(map(str, sorted(rows)))
     if rows == outside:
         return f"{which}, and only these read beyond the image (rows {listed}), where zeros belong."
     if rows <= lent | outside:
-        return f"{which}, and only these read what it borrows (rows {listed})."
+        return f"{which}, and only these read its halo (rows {listed})."
     return f"{which}, and only these read rows {listed}."

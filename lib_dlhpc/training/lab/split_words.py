@@ -42,7 +42,7 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
         if same(found, alone):
             return (
                 f"{where}: the gradients are those of its own outputs. Others have read some of these rows;"
-                " what became of the gradient that they have for them?"
+                " where does the gradient that they have for them go?"
             )
         replaced = alone.copy()
         for other, (theirs, _) in enumerate(local):
@@ -51,7 +51,7 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
                 replaced[:, :, np.array(rows) - low] = theirs[:, :, rows]
         if same(found, replaced):
             return (
-                f"{where}: what others sent home stands in place of its own outputs' gradients. Both have read"
+                f"{where}: gradients received from others replace those of its own outputs. Both have read"
                 " these rows."
             )
         fine = [
@@ -60,7 +60,9 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
         shared = {row for other in range(task.ranks) for row in borrowed(task, other)}
         wrong = sorted(set(range(low, high)) - set(fine))
         if set(wrong) <= shared:
-            return f"{where}: rows {_listed(wrong)} are wrong, and just these were lent to others."
+            return (
+                f"{where}: rows {_listed(wrong)} are wrong, and exactly these were sent to others."
+            )
         return f"{where}: rows {_listed(wrong)} are wrong."
     return ""
 
@@ -75,8 +77,8 @@ def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
             return f"Rank {rank}: {shape_of(found)} in place of {right.shape}."
         if same(found, _local(task, rank)[1]):
             return (
-                f"Rank {rank} has the gradient of its own outputs alone. The weights are the same on all ranks;"
-                " what are they to move by?"
+                f"Rank {rank} has only the gradient of its own outputs. The weights are the same on all ranks;"
+                " what is their update?"
             )
         return f"Rank {rank}: {_times(found, right, task.ranks)}"
     return ""
@@ -136,7 +138,7 @@ def _local(task: SplitTask, rank: int) -> tuple[Array, Array]:
 def _times(found: Array, right: Array, ranks: int) -> str:
     times = float(np.vdot(found, right) / np.vdot(right, right))
     if same(found, times * right):
-        return f"{times:.4g} times what it is to be, on {ranks} ranks. A sum, or a mean?"
+        return f"{times:.4g} times the correct value, on {ranks} ranks. A sum, or a mean?"
     return "the numbers are not those of one rank."
 
 

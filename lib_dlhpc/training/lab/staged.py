@@ -142,7 +142,7 @@ def stages_off(task: StagedTask, weights: Array) -> str:
             return words
     times = float(np.vdot(moved, right) / np.vdot(right, right))
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
-        return f"The direction is right, the length is {times:.4g} times what it is to be."
+        return f"The direction is right, the length is {times:.4g} times the correct one."
     sizes = np.cumsum([0, *(task.stage(rank).weights.size for rank in range(task.ranks))])
     near = 1e-8 * np.max(np.abs(right))
     wrong_ones = [
@@ -180,7 +180,7 @@ def _known_ways(task: StagedTask, right: Array) -> Iterator[tuple[str, Array]]:
         g.sum(axis=0),
     )
     yield (
-        "Each microbatch's loss was divided by the size of the first, and what came was summed. Over how"
+        "Each microbatch's loss was divided by the size of the first, and the results were summed. Over how"
         " many samples is the loss to be a mean?",
         (size[:, None] / size[0] * g).sum(axis=0),
     )

@@ -142,7 +142,7 @@ def way_off(task: Task, weights: Array) -> str:
         return "The weights did not move at all."
     times = float(np.vdot(moved[0], right) / np.vdot(right, right))
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
-        return f"The direction is right, the length is {times:.4g} times what it is to be."
+        return f"The direction is right, the length is {times:.4g} times the correct one."
     return ""
 
 

@@ -12,7 +12,7 @@ from lib_dlhpc.training.layers.saved import Array, Saved, Shapes, Tensors
 class Lstm:
     """c' = f c + i g and h' = o tanh(c'), gates i, f, o and candidate g from W x + U h + b.
 
-    x of shape (batch, steps, features); y (batch, steps, hidden), or the last step's alone.
+    x of shape (batch, steps, features); y (batch, steps, hidden), or only the last step's.
     """
 
     def __init__(self, layer: Layer) -> None:

@@ -84,7 +84,7 @@ def test_nothing_stays(here):
     assert holders(inside) == [] and cards() == before
 
 
-def test_an_error_inside_takes_it_along_too(here):
+def test_an_error_inside_also_removes_it(here):
     with pytest.raises(ZeroDivisionError), network(1, "100 Mb/s", 0) as net:
         inside = of_nobody_else(namespaces(net.pid))
         raise ZeroDivisionError

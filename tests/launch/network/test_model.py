@@ -1,4 +1,4 @@
-"""What a schedule takes over TCP: the fit finds what was put in, and without acknowledgements it is the textbook's."""
+"""Time of a schedule over TCP: the fit recovers given parameters; without acknowledgements it equals the textbook's."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_without_acknowledgements_none_are_found():
 @pytest.mark.parametrize("algorithm", ["ring", "recursive_doubling", "rabenseifner"])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("elements", [64, 4096])
-def test_a_schedule_in_step_takes_its_price(algorithm, ranks, elements):
+def test_a_synchronized_schedule_takes_the_modeled_time(algorithm, ranks, elements):
     plan = schedule(algorithm, ranks, elements)
     gamma = 1e-9
     free = Messages(ALPHA, BETA, ALPHA, 0, 0.0, gamma)
@@ -48,7 +48,7 @@ def test_a_schedule_in_step_takes_its_price(algorithm, ranks, elements):
     assert seconds(plan, waits) == pytest.approx(textbook + rounds * ACK)
 
 
-def test_short_messages_wait_for_nobody():
+def test_short_messages_do_not_queue():
     plan = schedule("ring", 4, 4 * SHORT // 4)
     found = Messages(ALPHA, BETA, ALPHA / 2, SHORT, ACK)
     assert seconds(plan, found) == pytest.approx(price(plan, ALPHA / 2, BETA).total)

@@ -22,7 +22,7 @@ def through(ports, source, target, size=SIZE, now=0.0):
     return ports.taken(target, size, sent) + ports.latency(source, target)
 
 
-def test_a_packet_alone_takes_latency_and_its_bytes_once():
+def test_a_single_packet_takes_latency_and_transfer_time_once():
     assert through(ports(), 0, 1, now=5.0) == pytest.approx(5.0 + LATENCY + SIZE / RATE)
 
 
@@ -32,7 +32,7 @@ def test_packets_of_one_sender_follow_each_other_at_the_rate():
     assert times == pytest.approx([LATENCY + (n + 1) * SIZE / RATE for n in range(10)])
 
 
-def test_both_ways_at_once_disturb_nobody():
+def test_links_are_full_duplex():
     shared = ports()
     assert through(shared, 0, 1) == pytest.approx(through(shared, 1, 0))
 

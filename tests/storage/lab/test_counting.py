@@ -90,7 +90,7 @@ def test_nothing_is_opened_unseen(folder, way):
     assert counts.calls["open"] == 1
 
 
-def test_names_and_what_is_known_of_them(folder):
+def test_names_and_status(folder):
     path = folder / "a" / "1"
     counts, _ = calls_of(folder, lambda: (path.exists(), os.path.getsize(path), os.lstat(path)))
     assert only(counts) == {"stat": 3}

@@ -106,7 +106,7 @@ def test_errors_name_version_array_and_object(store):
         open_snapshots(store.folder).load("first")
 
 
-def test_what_is_damaged_is_written_anew(store):
+def test_damaged_chunks_are_rewritten(store):
     """A chunk in an object that cannot be read is not there: the next version brings it back."""
     state = store.load(2)
     for path in (store.folder / "objects").iterdir():
@@ -174,7 +174,7 @@ def train_on(folder, tell):
 
 
 def writer(folder, mouth):
-    """The child: it never comes back."""
+    """The child: it never returns."""
     try:
         train_on(folder, lambda step: os.write(mouth, step.to_bytes(8, "little")))
     except BaseException as error:
@@ -183,7 +183,7 @@ def writer(folder, mouth):
 
 
 def seconds_of_a_save(folder):
-    """How long a save takes here, so that a kill often meets one."""
+    """The duration of a save, so that kills often hit one."""
     with SnapshotStore(folder) as store:
         begin = time.perf_counter()
         for step in range(1, 9):
@@ -192,7 +192,7 @@ def seconds_of_a_save(folder):
 
 
 @posix
-def test_killed_at_a_hundred_random_moments_the_newest_version_is_whole_and_goes_on(tmp_path):
+def test_after_a_hundred_random_kills_the_newest_version_is_intact_and_resumes(tmp_path):
     draw, usual = random.Random(7), seconds_of_a_save(tmp_path / "other")
     folder, reached, resumed, ruins = tmp_path / "snapshots", 0, [], 0
     for _ in range(100):
@@ -229,7 +229,7 @@ def test_killed_at_a_hundred_random_moments_the_newest_version_is_whole_and_goes
 @posix
 @pytest.mark.parametrize("way", ["save", "save_async"])
 @pytest.mark.parametrize("size", [20, 40, 400, 5_000, 100_000])
-def test_a_full_disk_is_told_and_nothing_is_half_published(store, way, size):
+def test_a_full_disk_raises_and_nothing_is_half_published(store, way, size):
     truth, before = loaded(store.folder), contents(store.folder)
     text = limited(size, store.folder, way, {"big": np.random.default_rng(0).random(20_000)})
     assert "step 3 of branch main, array big: " in text and str(store.folder) in text, text
@@ -250,7 +250,7 @@ def test_a_disk_that_is_full_after_the_object_leaves_garbage_only(store, way):
 
 
 def limited(size, folder, way, state):
-    """Save in a child that may write no file larger than so many bytes; return what it is told."""
+    """Save in a child with a file size limit; return its error message."""
     ears, mouth = os.pipe()
     child = os.fork()
     if child == 0:
@@ -296,7 +296,7 @@ def test_a_disk_that_is_full_when_the_branch_is_moved_leaves_the_branch(store, m
 
 
 @posix
-def test_a_second_writer_waits_and_then_says_so(store, monkeypatch):
+def test_a_second_writer_waits_and_then_raises(store, monkeypatch):
     from lib_dlhpc.storage.snapshots import files as whole
 
     told = pytest.raises(SnapshotError, match=r"has been writing for")

@@ -1,4 +1,4 @@
-"""Laws of the snapshot store: what is saved comes back, what is equal is shared, a tree stays a tree."""
+"""Laws of the snapshot store: arrays round-trip, equal data is shared, versions form a tree."""
 
 import math
 import os
@@ -46,7 +46,7 @@ def same(found, wanted):
 @pytest.mark.parametrize("way", ["save", "save_async"])
 @settings(max_examples=25, deadline=None)
 @given(history=st.lists(states(), min_size=1, max_size=3))
-def test_what_is_saved_comes_back_to_the_last_byte(tmp_path_factory, way, history):
+def test_saved_arrays_round_trip_bit_for_bit(tmp_path_factory, way, history):
     folder = tmp_path_factory.mktemp("snapshots")
     with SnapshotStore(folder) as store:
         saved = [getattr(store, way)(state, step=step) for step, state in enumerate(history)]
@@ -69,7 +69,7 @@ def test_both_ways_of_saving_give_the_same_ids(tmp_path):
         assert first.id == second.id and first.written == second.written
 
 
-def test_an_id_tells_content_and_all_that_was_before(tmp_path):
+def test_an_id_depends_on_content_and_history(tmp_path):
     def ids(number, *states):
         store = SnapshotStore(tmp_path / str(number))
         return [store.save({"x": np.array(s)}, step=n).id for n, s in enumerate(states)]
@@ -91,10 +91,10 @@ def test_a_stream_is_the_array_that_its_parts_make(tmp_path, parts):
     same(store.load(one), {"x": whole, "y": np.empty(0, np.int8)})
 
 
-def test_parts_that_are_not_the_whole_are_refused(tmp_path):
+def test_parts_of_another_total_size_are_refused(tmp_path):
     store = SnapshotStore(tmp_path)
     for way in (store.save, lambda *a, **k: store.save_async(*a, **k).wait()):
-        with pytest.raises(SnapshotError, match="x: 24 B came, and its shape says 32 B"):
+        with pytest.raises(SnapshotError, match="x: 24 B were given, its shape needs 32 B"):
             way([Stream("x", (4,), np.float64, [np.zeros(3)])], step=1)
     assert store.newest() is None and store.log() == [] and store.verify() == []
 
@@ -146,10 +146,10 @@ def test_the_copy_is_made_into_the_same_buffers(tmp_path):
         for step in range(5):
             store.save_async({"x": np.full(5_000_000, step, np.float32)}, step=step)
         store.close()
-        assert store._behind.made <= 6 and store._behind.free.qsize() == store._behind.made
+        assert store._saver.made <= 6 and store._saver.free.qsize() == store._saver.made
 
 
-def test_one_version_at_a_time_is_on_its_way_and_a_mistake_is_told_once_at_the_next_call(tmp_path):
+def test_one_save_is_in_flight_and_its_error_is_raised_once_at_the_next_call(tmp_path):
     store = SnapshotStore(tmp_path)
     gate = threading.Event()
 
@@ -191,7 +191,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(tmp_path):
             store.save_async([Stream("x", (2_000_000,), np.float64, broken())], step=1)
         assert store.newest() is None and on_disk(tmp_path / "objects") == 0
         assert store.save_async({"x": np.zeros(2_000_000)}, step=1).wait().number == 1
-        assert store._behind.free.qsize() == store._behind.made
+        assert store._saver.free.qsize() == store._saver.made
 
 
 @settings(max_examples=25, deadline=None)

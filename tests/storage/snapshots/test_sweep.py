@@ -1,4 +1,4 @@
-"""Laws of garbage collection: what a name reaches stays whole, the rest goes, wherever it is cut short."""
+"""Laws of garbage collection: reachable versions stay intact, the rest is removed, after a kill at any point."""
 
 import shutil
 
@@ -102,7 +102,7 @@ def told(count, real):
     return call
 
 
-def test_nothing_is_removed_where_it_is_not_known_what_is_needed(tmp_path):
+def test_nothing_is_removed_if_references_are_unreadable(tmp_path):
     store = grown(tmp_path, 1)
     head = store.newest("main")
     path = tmp_path / "versions" / f"{head.parent}.json"
@@ -127,9 +127,7 @@ def test_a_branch_whose_newest_version_is_missing_stops_the_sweep(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_garbage_collected_again_after_a_kill_takes_nothing_that_is_kept(
-    tmp_path, monkeypatch, seed
-):
+def test_garbage_collection_after_a_kill_removes_nothing_retained(tmp_path, monkeypatch, seed):
     """Killed when the copies were written, and before what they were made from was removed."""
     rng, store = np.random.default_rng(seed), SnapshotStore(tmp_path)
     kept = {"kept": rng.random(5)}

@@ -1,4 +1,4 @@
-"""The bounded buffer: `depth` batches may be sent, and one more for each that is taken out."""
+"""The bounded buffer: `depth` batches may be sent, and one more for each one received."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def ends(require):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_depth_batches_may_be_sent_and_one_more_for_each_taken_out(ends, depth):
+def test_depth_batches_may_be_sent_and_one_more_for_each_received(ends, depth):
     workflow, outlet, inlet = ends(depth)
     grid = workflow.simulation.grid
     batches = [

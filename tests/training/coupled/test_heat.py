@@ -70,7 +70,7 @@ def test_initial_fields_depend_on_seed_and_number():
 
 
 @pytest.mark.parametrize("rows", [1, 4, 9])
-def test_some_rows_alone_can_be_stepped(rows):
+def test_a_subset_of_rows_can_be_stepped(rows):
     heat = Heat(Simulation(grid=9), rows=rows)
     heat.begin(np.ones((9, 9)))
     heat.step()

@@ -51,13 +51,13 @@ def test_out_of_core_it_trains_under_the_cap_bitwise_equal(free):
 
 
 @pytest.mark.parametrize("strategy", [{"recompute": "full"}, {"offload": "activations"}])
-def test_recomputation_and_offload_take_less(free, strategy):
+def test_recomputation_and_offload_reduce_memory(free, strategy):
     result = capped(experiment(**strategy))
     assert result.peak < free.peak - 3e6
     assert result.weights == free.weights
 
 
-def test_microbatches_take_less_and_are_summed(free):
+def test_microbatches_reduce_memory_and_are_summed(free):
     result = capped(experiment(microbatches=4))
     assert result.peak < free.peak
     assert (

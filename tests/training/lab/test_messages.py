@@ -77,7 +77,7 @@ def test_what_is_sent_is_what_it_was_and_what_arrives_is_there_after_the_wait():
     assert changed and np.isnan(before).all() and after.tolist() == [0, 1, 2, 3]
 
 
-def test_nobody_is_a_partner_at_the_rim():
+def test_proc_null_is_the_partner_at_the_boundary():
     def program(comm):
         room = np.full(1, 9.0)
         after = comm.rank + 1 if comm.rank + 1 < comm.size else MPI.PROC_NULL
@@ -102,10 +102,10 @@ def test_nobody_is_a_partner_at_the_rim():
             r"recv from rank 1 \(tag 3\); rank 1 waits in Barrier, call number 1",
         ),
         (lambda comm: comm.recv(source=1 - comm.rank) if comm.rank else 1 / 0, "rank 0 stopped"),
-        (lambda comm: comm.rank or comm.isend(1, 1), "rank 0 has sent to rank 1 what nobody"),
+        (lambda comm: comm.rank or comm.isend(1, 1), "rank 0 sent rank 1 a message that is never received"),
     ],
 )
-def test_who_waits_for_whom_is_told_at_once(program, words):
+def test_a_deadlock_names_who_waits_for_whom_at_once(program, words):
     with pytest.raises(LabError, match=words):
         emulate(2, program, patience=60.0)
 
@@ -131,7 +131,7 @@ def test_a_rank_that_is_served_is_not_stuck():
         (lambda c: None, lambda c: c.recv(), "name the source"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told(send, receive, words):
+def test_mismatched_messages_raise(send, receive, words):
     with pytest.raises(LabError, match=words):
         emulate(2, lambda comm: receive(comm) if comm.rank else send(comm))
 

@@ -25,7 +25,7 @@ def test_all_ranks_have_the_sum_in_rank_order(ranks, size, calls):
         np.testing.assert_array_equal(total, np.sum(list(given), axis=0))
 
 
-def test_all_calls_give_what_their_names_say():
+def test_all_calls_match_mpi_semantics():
     def program(comm):
         array = np.full(2, float(comm.rank))
         comm.Bcast(array, root=1)
@@ -87,7 +87,7 @@ def test_a_rank_that_returns_early_is_named_with_those_that_wait():
         ),
         (
             lambda comm: comm.Allreduce(np.ones(2 + comm.rank), np.ones(2 + comm.rank)),
-            "equally many",
+            "the same count",
         ),
         (lambda comm: comm.Allreduce(np.ones(2), np.ones(3)), "both need the same"),
         (lambda comm: comm.Allreduce(1.0, 2.0), "capital letter"),
@@ -99,7 +99,7 @@ def test_mismatched_calls_are_reported(program, words):
         emulate(2, program)
 
 
-def test_an_unknown_call_names_the_known_ones():
+def test_an_unsupported_call_names_the_supported_ones():
     with pytest.raises(LabError, match=r"comm\.Alltoall.*they support Allreduce"):
         emulate(2, lambda comm: comm.Alltoall(1, 2))
 

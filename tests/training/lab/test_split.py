@@ -64,7 +64,7 @@ def test_the_rows_that_a_rank_needs_give_its_outputs(size, ranks):
 
 
 @given(size=sizes, ranks=st.integers(1, 3))
-def test_parts_make_up_the_whole(size, ranks):
+def test_parts_cover_the_full_range(size, ranks):
     task = task_of(size, ranks)
     x, w, dy = task.arrays()
     rows = [shares(task, True, rank) for rank in range(ranks)]

@@ -39,7 +39,7 @@ def test_gradients_are_finite_differences():
 
 
 @given(cut=st.sampled_from([(0, 1, 3), (0, 2, 3), (0, 1, 2, 3)]), parts=st.integers(1, 7))
-def test_any_cut_into_stages_and_microbatches_is_the_whole(cut, parts):
+def test_any_partition_into_stages_and_microbatches_equals_one_rank(cut, parts):
     whole = stage((0, 3))
     value, _ = run(whole)
     stages = [stage(cut, number, parts) for number in range(len(cut) - 1)]

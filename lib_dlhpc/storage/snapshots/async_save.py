@@ -1,7 +1,7 @@
-"""Saving behind the back of training: it waits for a copy; a thread cuts, hashes and writes.
+"""Asynchronous saving: training blocks for a copy; a thread chunks, hashes and writes it.
 
-The copy goes into buffers that are used again for the next version. hashlib and the file system let go of
-Python's lock while they work, so training goes on.
+The copy goes into buffers that are reused for the next version. hashlib and file writes release the GIL, so
+training continues.
 """
 
 import math
@@ -21,10 +21,10 @@ PIECE = 4 * 1024 * 1024  # bytes of a buffer: a multiple of every chunk
 
 
 class Saving:
-    """A version on its way to the disk.
+    """An asynchronous save in flight.
 
-    waited: s that the caller stood still for the version before. copied: s for the copy. begun, ended:
-    when, in s of time.perf_counter; ended is NaN until it is published, or has failed.
+    waited: s that the caller was blocked by the previous save. copied: s for the copy. begun, ended:
+    s of time.perf_counter; ended is NaN until the version is published, or has failed.
     """
 
     def __init__(self, waited: float) -> None:
@@ -33,7 +33,7 @@ class Saving:
         self._done = threading.Event()
         self._version: Version | None = None
         self._error: BaseException | None = None
-        self.told = False  # whether the error has been raised
+        self.raised = False  # the error
 
     @property
     def done(self) -> bool:
@@ -41,41 +41,41 @@ class Saving:
         return self._done.is_set()
 
     def wait(self) -> Version:
-        """Return the version when it is published. Raises what went wrong."""
+        """Return the version when it is published. Raises the error of the save."""
         self._done.wait()
         if self._error is not None:
-            self.told = True
+            self.raised = True
             raise self._error
         assert self._version is not None
         return self._version
 
     def settle(self) -> None:
-        """Wait until it has ended. Raises what went wrong, if nobody has been told yet."""
+        """Wait until it has ended. Raises its error, unless raised before."""
         self._done.wait()
-        if self._error is not None and not self.told:
+        if self._error is not None and not self.raised:
             self.wait()
 
     def end(self, version: Version | None, error: BaseException | None) -> None:
-        """Take down what came of it."""
+        """Record the result."""
         self._version, self._error, self.ended = version, error, time.perf_counter()
         self._done.set()
 
 
 class Part(NamedTuple):
-    """Some bytes of an array; the buffer they lie in is free after its last part."""
+    """Bytes of an array; `frees` is their buffer, free after its last part."""
 
     bytes: Array
     frees: Array | None
 
 
 class Abandoned(Exception):
-    """The caller could not hand over all of it."""
+    """The caller failed before all data was copied."""
 
 
-class Behind:
+class AsyncSaver:
     """Buffers, and a thread for each version; at most one at a time.
 
-    room: B of the buffers; what does not fit waits until the thread has written some.
+    room: B of the buffers; the copy blocks when they are full.
     """
 
     def __init__(self, room: float = math.inf) -> None:
@@ -85,7 +85,7 @@ class Behind:
         self.going: Saving | None = None
 
     def settle(self) -> None:
-        """Wait for the version that is on its way. Raises what went wrong with it."""
+        """Wait for the save in flight. Raises its error."""
         if self.going is not None:
             going, self.going = self.going, None
             going.settle()
@@ -93,7 +93,7 @@ class Behind:
     def save(
         self, streams: Iterable[Stream], write: Callable[[Iterator[Stream]], Version]
     ) -> Saving:
-        """Copy the streams; return while `write`, which takes them again, goes on in a thread."""
+        """Copy the streams; return while a thread runs `write` on the copy."""
         begin = time.perf_counter()
         self.settle()
         self.going = saving = Saving(time.perf_counter() - begin)
@@ -118,7 +118,7 @@ class Behind:
         except BaseException:
             queue.put(Abandoned())
             thread.join()
-            saving.told = True
+            saving.raised = True
             raise
         saving.copied = time.perf_counter() - saving.begun
         return saving
@@ -153,7 +153,7 @@ class Behind:
             return np.empty(PIECE, np.uint8)
 
     def _taken(self, parts: Iterator[Any]) -> Iterator[Stream]:
-        """Yield the streams as the thread takes them out of the buffers."""
+        """Yield the streams from the buffers, in the thread."""
         held: list[Any] = [None]  # the head of the next stream
 
         def arrays() -> Iterator[Array]:
@@ -174,7 +174,7 @@ class Behind:
                 pass
 
     def _parts(self, queue: "SimpleQueue[Any]") -> Iterator[Any]:
-        """Yield heads of streams and bytes; give buffers back when what is in them has been used."""
+        """Yield heads of streams and bytes; recycle buffers once consumed."""
         while (item := queue.get()) is not None:
             if isinstance(item, Abandoned):
                 raise item

@@ -19,7 +19,7 @@ SLOWEST, FASTEST = 1e3, 1e18  # FLOP/s, B/s; inf: no cost
 
 
 @dataclass(frozen=True)
-class Pace:
+class LayerRate:
     """Cost of a layer call, forward and backward; 0 s and infinite rates cost nothing."""
 
     launch: float = number("s", default=0.0, most=LONGEST)
@@ -30,20 +30,20 @@ class Pace:
     backward_bandwidth: float = number("B/s", default=math.inf, least=SLOWEST)
 
 
-def read_paces(table: Any, path: str) -> dict[str, Pace]:
+def read_layer_rates(table: Any, path: str) -> dict[str, LayerRate]:
     """Build layer rates by kind of layer, or of update, from their tables; raises SpecError."""
     if not isinstance(table, Mapping):
         raise SpecError(f"{path} = {table!r}: expected a table for each kind of layer.")
-    return {kind: _read_pace(entry, f"{path}.{kind}") for kind, entry in table.items()}
+    return {kind: _read_layer_rate(entry, f"{path}.{kind}") for kind, entry in table.items()}
 
 
-def _read_pace(table: Any, path: str) -> Pace:
-    pace: Pace = read_table(Pace, table, path)
-    for item in fields(Pace):
-        value, unit = getattr(pace, item.name), item.metadata["unit"]
+def _read_layer_rate(table: Any, path: str) -> LayerRate:
+    rate: LayerRate = read_table(LayerRate, table, path)
+    for item in fields(LayerRate):
+        value, unit = getattr(rate, item.name), item.metadata["unit"]
         if unit != "s" and FASTEST < value < math.inf:
             shown = [format_quantity(each, unit) for each in (value, SLOWEST, FASTEST)]
             raise SpecError(
                 f"{path}.{item.name} = {shown[0]}: legal: from {shown[1]} to {shown[2]}, or inf: no cost."
             )
-    return pace
+    return rate

@@ -1,0 +1,54 @@
+"""Every recipe runs as it is, and the API reference has a page for every public name."""
+
+import importlib.util
+import re
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import lib_dlhpc
+from lib_dlhpc.launch.mpi import mpiexec
+from lib_dlhpc.spec.errors import SpecError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT = (DOCS / "recipes.md").read_text(encoding="utf-8")
+RECIPES = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture
+def build():
+    spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_runs(title, tmp_path, monkeypatch, require):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    if "to_frame" in RECIPES[title]:  # the lock has neither pandas nor polars
+        fake = SimpleNamespace(DataFrame=dict)
+        monkeypatch.setattr("lib_dlhpc.results.frames.import_module", lambda library: fake)
+    if "compare(" in RECIPES[title]:
+        try:
+            mpiexec()
+        except SpecError as error:
+            require(False, str(error))
+    exec(compile(RECIPES[title], f"recipes.md: {title}", "exec"), {"__name__": "__main__"})
+
+
+def test_there_are_eight_recipes_and_each_has_one_block():
+    assert len(RECIPES) == TEXT.count("```python") == TEXT.count("\n## ") == 8
+    assert max(len(block.splitlines()) for block in RECIPES.values()) <= 15
+
+
+def test_the_reference_has_every_public_name_and_no_screen(build):
+    pages = {package.__name__: names for package, names in build.public()}
+    assert set(lib_dlhpc.__all__) <= set(pages["lib_dlhpc"])
+    assert {"Result", "charts"} <= set(pages["lib_dlhpc.results"])
+    assert not any(name.startswith("lib_dlhpc.explore") for name in pages)
+    for name in pages:
+        assert import_module(name).__doc__, name
