@@ -9,7 +9,9 @@ from typing import Any
 
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
-from lib_dlhpc.spec.experiment import Experiment, load
+from lib_dlhpc.spec.experiment import Experiment, load, loads
+
+STDIN = "-"
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -17,7 +19,7 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
     command.add_argument(
         "experiment",
         nargs="?" if held else None,
-        help=f"a TOML file, or the name of a replay such as goyal-2017{held}",
+        help=f"a TOML file, - for standard input, or the name of a replay such as goyal-2017{held}",
     )
     command.add_argument(
         "--set",
@@ -30,13 +32,15 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
 
 
 def read(name: str, changes: Sequence[str]) -> Experiment:
-    """Return the experiment of a file or replay with `changes` (KEY=VALUE) made; warn of fields that they disable.
+    """Return the experiment of a file, standard input (-) or replay, with `changes` (KEY=VALUE) made.
 
-    Raises SpecError.
+    Fields that the changes disable are printed as warnings. Raises SpecError.
     """
     from lib_dlhpc.prediction.what_if import what_if
 
-    if Path(name).is_file() or name not in catalog.names("replays"):
+    if name == STDIN:
+        experiment = loads(sys.stdin.read())
+    elif Path(name).is_file() or name not in catalog.names("replays"):
         if not Path(name).exists():
             raise SpecError(
                 f"{name}: no such file, and no replay of that name; replays: {', '.join(catalog.names('replays'))}."

@@ -23,6 +23,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     one.add_argument("--json", action="store_true", help="print JSON in SI units")
     one.add_argument(
+        "--check", action="store_true", help="exit with status 1 if the run does not fit in memory"
+    )
+    one.add_argument(
         "--save", metavar="FILE", help="write the experiment, changes included, as TOML"
     )
     one.set_defaults(command=_predict)
@@ -49,9 +52,9 @@ def _predict(options: argparse.Namespace) -> int:
     else:
         lines = [as_text(prediction, options.explain, known.bands), *known.lines]
         print("\n".join(lines), flush=True)
-        if not prediction.fits:
+        if not prediction.fits and not options.check:
             _search(experiment)
-    return 0
+    return int(options.check and not prediction.fits)
 
 
 def _miss(options: argparse.Namespace, seconds: float) -> list[str]:

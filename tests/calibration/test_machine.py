@@ -331,6 +331,6 @@ def test_a_prediction_reports_which_of_its_numbers_were_measured(repository):
     assert inputs["memory bandwidth"][1].startswith("measured on 2")
     assert "(calibration)" in inputs["overhead of a pass"][1]
     assert inputs["kinds with measured rates"][0].startswith("conv, dense, flatten")
-    assert "measured" in result.formula
+    assert "with measured rates" in result.formula
     (plain,) = (each for each in explain(predict(experiment)) if each.name == "compute")
-    assert "measured" not in plain.formula and "calibration" not in str(plain.inputs)
+    assert "with measured rates" not in plain.formula and "calibration" not in str(plain.inputs)

@@ -102,7 +102,10 @@ def test_proc_null_is_the_partner_at_the_boundary():
             r"recv from rank 1 \(tag 3\); rank 1 waits in Barrier, call number 1",
         ),
         (lambda comm: comm.recv(source=1 - comm.rank) if comm.rank else 1 / 0, "rank 0 stopped"),
-        (lambda comm: comm.rank or comm.isend(1, 1), "rank 0 sent rank 1 a message that is never received"),
+        (
+            lambda comm: comm.rank or comm.isend(1, 1),
+            "rank 0 sent rank 1 a message that is never received",
+        ),
     ],
 )
 def test_a_deadlock_names_who_waits_for_whom_at_once(program, words):

@@ -1,0 +1,60 @@
+"""`dlhpc catalog`: list and show machines, models, data sets and their sources."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.plain import as_json
+
+APART = ("title", "description", "sources")  # of an entry; the rest are its numbers
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `catalog` to the command line."""
+    entries = subparsers.add_parser(
+        "catalog", help="list and show machines, models, data sets and their sources"
+    )
+    entries.add_argument("kind", nargs="?", help=f"one of {', '.join(catalog.KINDS)}")
+    entries.add_argument("name", nargs="?", help="show this entry, each number with its source")
+    entries.add_argument("--json", action="store_true", help="print JSON in SI units")
+    entries.set_defaults(command=_catalog)
+
+
+def _catalog(options: argparse.Namespace) -> int:
+    if not options.kind:
+        kinds = {kind: catalog.names(kind) for kind in catalog.KINDS}
+        lines = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+        print(as_json(kinds) if options.json else "\n".join(lines))
+        return 0
+    holding = [kind for kind in catalog.KINDS if options.kind in catalog.names(kind)]
+    if holding and not options.name:
+        raise SpecError(f"{options.kind} is an entry: dlhpc catalog {holding[0]} {options.kind}")
+    if not options.name:
+        tables = {name: catalog.read(options.kind, name) for name in catalog.names(options.kind)}
+        titles = {name: table.get("title", "") for name, table in tables.items()}
+        lines = (f"{name:<24} {title}" for name, title in titles.items())
+        print(as_json(titles) if options.json else "\n".join(lines))
+        return 0
+    table = catalog.read(options.kind, options.name)
+    print(as_json(table) if options.json else _entry(table))
+    return 0
+
+
+def _entry(table: dict[str, Any]) -> str:
+    """Return title, description, and each number with its source."""
+    lines = [f"{table['title']}\n{table.get('description', '')}".rstrip()]
+    for key, value in _leaves({k: v for k, v in table.items() if k not in APART}):
+        source = catalog.source_of(table, key)
+        confidence = f" [{source['confidence']}]" if source else ""
+        lines.append(f"  {key:<34} {value!s:<24} {source.get('from', '')}{confidence}")
+    return "\n".join(lines)
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,49 @@
+"""`dlhpc explore`: open the dashboards in the browser."""
+
+import argparse
+from pathlib import Path
+
+from lib_dlhpc.explore.visitors import add_visitor_options
+from lib_dlhpc.lifetime import signals
+from lib_dlhpc.spec.errors import SpecError
+
+EXPLORER = Path(__file__).resolve().parents[2] / "modules" / "00_what_if_explorer.ipynb"
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `explore` to the command line."""
+    page = subparsers.add_parser("explore", help="open the dashboards in the browser")
+    page.add_argument(
+        "page",
+        nargs="?",
+        help="a notebook or a folder of them (default: all modules, opened at the explorer)",
+    )
+    page.add_argument(
+        "--no-browser", action="store_true", help="print the address and open nothing"
+    )
+    page.add_argument("--port", type=int, default=0, help="TCP port (default: a free one)")
+    page.add_argument(
+        "--ip", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    add_visitor_options(page)
+    page.set_defaults(command=_explore)
+
+
+def _explore(options: argparse.Namespace) -> int:
+    from lib_dlhpc.explore.serve import serve
+
+    page = Path(options.page) if options.page else EXPLORER.parent
+    first = "" if options.page else EXPLORER.name
+    if not (page / first).exists():
+        raise SpecError(
+            f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
+        )
+    try:
+        serve(
+            page, options.port, options.ip, not options.no_browser, first=first,
+            token=options.token or "", allow_hosts=options.allow_host,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if not signals.by_keys():
+            raise
+    return 0

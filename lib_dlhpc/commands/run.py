@@ -1,0 +1,78 @@
+"""`dlhpc run FILE`: train for real, on MPI ranks of this machine."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from lib_dlhpc.commands.experiment import add_experiment, ranks_of, read
+from lib_dlhpc.spec.errors import SpecError
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `run` to the command line."""
+    real = subparsers.add_parser("run", help="train for real, on MPI ranks of this machine")
+    add_experiment(real, held=" (default: that of --resume or --from)")
+    real.add_argument(
+        "-n",
+        "--ranks",
+        type=int,
+        help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
+    )
+    real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
+    real.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
+    real.add_argument(
+        "--snapshot-every",
+        metavar="N",
+        help="save versions of the state every N steps, or every 'epoch'; see dlhpc snapshots",
+    )
+    real.add_argument(
+        "--from",
+        dest="origin",
+        metavar="RUN@VERSION",
+        help="start from a version of another run (without @VERSION: its newest)",
+    )
+    real.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lib_dlhpc.comparison.here import step_here
+    from lib_dlhpc.launch import JobError
+    from lib_dlhpc.launch.terminal import run_here
+    from lib_dlhpc.prediction import on_ranks
+
+    experiment = read(options.experiment or _held(options), options.set)
+    ranks = ranks_of(experiment, options.ranks, options.resume)
+    predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
+    if options.out and options.resume:
+        raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
+    folder = options.resume or options.out
+    try:
+        text = run_here(
+            experiment,
+            ranks,
+            Path(folder) if folder else None,
+            bool(options.resume),
+            lambda result: on_ranks.result_lines(experiment, predicted, result, step_words=step),
+            options.snapshot_every,
+            options.origin,
+        )
+        print(text)
+    except JobError as error:
+        print(f"dlhpc: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _held(options: argparse.Namespace) -> str:
+    """Return the experiment of the run to resume or branch from."""
+    option, run = "--resume", options.resume
+    if not run:
+        before, at, _ = (options.origin or "").rpartition("@")
+        option, run = "--from", before if at else options.origin
+    if not run:
+        raise SpecError("dlhpc run: name an experiment, or a run folder with --resume or --from.")
+    path = Path(run) / "experiment.toml"
+    if not path.exists():
+        there = "holds no run" if Path(run).is_dir() else "no such run folder"
+        raise SpecError(f"{option} {run}: {there}: {path} is not there.")
+    return str(path)

@@ -1,0 +1,79 @@
+"""`dlhpc validate`: compare predictions with published results."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `validate` to the command line."""
+    many = subparsers.add_parser("validate", help="compare predictions with published results")
+    many.add_argument(
+        "families", nargs="*", help="only these families, such as goyal17 (default: all)"
+    )
+    many.add_argument("--json", action="store_true", help="print JSON")
+    many.set_defaults(command=_validate)
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.prediction.validate import standings, summary, validate
+    from lib_dlhpc.spec.plain import as_json
+
+    rows, known = validate(options.families), standings(options.families)
+    left_out = {key: item.why for key, item in known.items() if item.status == "left out"}
+    if options.json:
+        fields = (
+            "id",
+            "group",
+            "quantity",
+            "predicted",
+            "published",
+            "unit",
+            "error",
+            "tolerance",
+            "tolerance_from",
+            "verdict",
+            "reason",
+        )
+        table = [{field: getattr(row, field) for field in fields} for row in rows]
+        status = {key: {"status": item.status, "why": item.why} for key, item in known.items()}
+        print(
+            as_json(
+                {"rows": table, "status": status, "left_out": left_out, "summary": summary(rows)}
+            )
+        )
+    else:
+        _print_rows(rows)
+        for identity, reason in left_out.items():
+            print(f"left out: {identity}: {reason}")
+        _print_summary(summary(rows))
+        found = [item.status for item in known.values()]
+        print(
+            f"{len(found)} published rows: {found.count('scored')} scored, {found.count('input')} inputs,"
+            f" {found.count('left out')} left out"
+        )
+    return int(any(row.verdict == "FAIL" for row in rows))
+
+
+def _print_rows(rows: Sequence[Any]) -> None:
+    for group in dict.fromkeys(row.group for row in rows):
+        columns = f"{'predicted':>12} {'published':>12} {'unit':<12} {'error':>7} {'allowed':>8}"
+        print(f"{group}\n{'  row':<38} {columns}")
+        for row in (row for row in rows if row.group == group):
+            print(
+                f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12}"
+                f" {row.error:>+7.1%} {row.tolerance:>8.1%}  {row.verdict}"
+                + (f": {row.reason}" if row.verdict != "ok" else "")
+            )
+        print()
+
+
+def _print_summary(classes: dict[str, dict[str, float]]) -> None:
+    width = max(map(len, classes), default=0)
+    head = f"{'class':<{width}} {'rows':>5} {'ok':>5} {'median':>8} {'mean':>8} {'worst':>8}"
+    print(f"\n{head}   accuracy = 1 - |error|")
+    for group, line in classes.items():
+        print(
+            f"{group:<{width}} {line['rows']:>5} {line['ok']:>5} {line['median']:>8.1%}"
+            f" {line['mean']:>8.1%} {line['worst']:>8.1%}"
+        )
