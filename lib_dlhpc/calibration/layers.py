@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.calibration.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
-from lib_dlhpc.costs import paces
+from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.spec.experiment import read_model
@@ -37,7 +37,7 @@ class Layers:
     held: kinds whose points alone would give more FLOP/s than the fastest product; they are capped at its rate.
     """
 
-    paces: dict[str, LayerRate]
+    rates: dict[str, LayerRate]
     tiny: "Tiny"
     jitter: float
     jitter_ends: tuple[float, float]
@@ -67,7 +67,7 @@ def fit_layers(raw: Mapping[str, Any], peak: float) -> Layers:
     """Return the fit of the trainer's probe; peak: FLOP/s of the fastest product."""
     quiet = calm(raw["others"])
     cases = [_Case(case, quiet) for case in raw["cases"]]
-    found, errors, held = _paces(cases, peak)
+    found, errors, held = _rates(cases, peak)
     updates, more = _updates(cases)
     found, errors = found | updates, errors | more
     ratios = [case.predicted(found) / case.took for case in cases]
@@ -100,7 +100,7 @@ class _Case:
             name: self._mean([[r["updates"][name] for r in rank] for rank in rounds])[quiet]
             for name in names
         }
-        elements, parameters = paces.moved(self.model)
+        elements, parameters = layer_rates.moved(self.model)
         self.work = self.batch * self.model.layer_forward_flop
         self.bytes = ELEMENT * (self.batch * elements + parameters)
 
@@ -120,22 +120,22 @@ class _Case:
 
     def predicted(self, found: Mapping[str, LayerRate]) -> float:
         """Return the seconds of all layers at these rates."""
-        each = [found[paces.kind_of(layer)] for layer in self.model.layers]
-        ahead, back = paces.seconds(self.model, each, self.batch, ELEMENT)
+        each = [found[layer_rates.kind_of(layer)] for layer in self.model.layers]
+        ahead, back = layer_rates.seconds(self.model, each, self.batch, ELEMENT)
         return float(ahead.sum() + back.sum())
 
 
-def _paces(
+def _rates(
     cases: list[_Case], peak: float
 ) -> tuple[dict[str, LayerRate], dict[str, Floats], tuple[str, ...]]:
     rows: dict[str, list[tuple[Floats, Floats, Floats, Floats, float]]] = {}
     for case in cases:
-        products = paces.products(case.model)
+        products = layer_rates.products(case.model)
         for at, layer in enumerate(case.model.layers):
             terms = np.array([1.0, case.work[at], case.bytes[at]])
             twice = terms * [1.0, products[at], products[at]]
             mine = terms, case.forward[:, at], twice, case.backward[:, at], case.took
-            rows.setdefault(paces.kind_of(layer), []).append(mine)
+            rows.setdefault(layer_rates.kind_of(layer), []).append(mine)
     found, errors, held = {}, {}, []
     for kind, points in rows.items():
         ahead_terms, ahead, back_terms, back, steps = zip(*points, strict=True)
@@ -183,8 +183,8 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats
 
 def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> Tiny:
     model = read_model({"family": "mlp", "widths": run["widths"]})
-    each = [found[paces.kind_of(layer)] for layer in model.layers]
-    layers = sum(part.sum() for part in paces.seconds(model, each, run["batch"], ELEMENT))
+    each = [found[layer_rates.kind_of(layer)] for layer in model.layers]
+    layers = sum(part.sum() for part in layer_rates.seconds(model, each, run["batch"], ELEMENT))
     rate, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()
     return Tiny((low, middle, high), float(layers) + rate.launch + moved / rate.bandwidth)

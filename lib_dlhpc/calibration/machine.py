@@ -128,7 +128,7 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
     values, ends = _numbers(layers, messages, numbers, link, raw[PROBE]["resident"])
     table: dict[str, Any] = {"name": STAND_IN, "progress": False}
     _put(table, values)
-    table["device"]["layers"] = {kind: to_table(pace) for kind, pace in layers.paces.items()}
+    table["device"]["layers"] = {kind: to_table(rate) for kind, rate in layers.rates.items()}
     whole = fit_steps(raw.get(STEPS, ()), read_machine(table))
     changed = _settled(whole, ends) | {"device.overhead": layers.tiny.overhead(whole.slowdown)}
     _put(table, {key: value for key, (value, _) in changed.items()})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lib_dlhpc.comparison.bands import calibration_of
-from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.on_ranks import check_fits
 from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.calibration import Calibration
@@ -87,7 +87,7 @@ def placed(
             nodes=1,
             devices_per_node=many,
             batch=batch,
-            data=experiment.strategy.data if is_shared_out(experiment) else 0,
+            data=experiment.strategy.data if is_partitioned(experiment) else 0,
         ),
         calibration=Calibration(),
     )
@@ -110,7 +110,7 @@ def check_many(here: Placed, most: int | None) -> None:
 
 
 def _check_ranks(experiment: Experiment, many: int) -> None:
-    if is_shared_out(experiment) and many != int(experiment.devices):
+    if is_partitioned(experiment) and many != int(experiment.devices):
         raise SpecError(
             f"{many} ranks: the network is partitioned over the {int(experiment.devices)} devices of"
             f" [strategy]; compare it on {int(experiment.devices)}."

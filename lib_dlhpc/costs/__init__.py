@@ -12,10 +12,9 @@ stragglers.py         the slowest of p ranks
 length.py             number of steps of a run
 reading.py            read time of a sample from storage, by limit
 input.py              input time of a batch; listing and staging before the first step
-queueing.py           queueing at a shared server: open and closed
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a partitioned network
-activations.py        activations stored for the backward pass
+stored_activations.py activations stored for the backward pass
 coupled.py            a batch of a coupled workflow: producer and consumer
 state.py              bytes a parameter: weights, gradients, optimizer state
 checkpoints.py        bytes written, stall of training, and restart time

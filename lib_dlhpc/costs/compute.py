@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import paces
+from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Layer, Model
@@ -67,7 +67,9 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     # Backward forms two products of the forward's size, one for the input and one for the weights.
     backward = np.maximum((2 * work + 2 * half) / rate, 2 * memory_time) + 2 * launch
     if device.layers:
-        forward, backward = paces.replaced(model, device.layers, batch, size, forward, backward)
+        forward, backward = layer_rates.replaced(
+            model, device.layers, batch, size, forward, backward
+        )
     # The overhead of a pass outside the layers is charged to the first layer.
     first = np.arange(len(model.layers)) == 0
     forward, slow = forward + first * last_axis(device.overhead), last_axis(device.slowdown)

@@ -1,11 +1,11 @@
-"""The way out of a device and back, and what moves on it when a network is trained out of core.
+"""The offload link of a device, and the traffic on it when a network is trained out of core.
 
-What layers keep goes out behind the forward pass and comes back before the backward pass; with "all", so
-do weights, gradients and optimiser state: weights in before each pass, the sum of the gradients so far out
-between two microbatches and in again, state in and out with the update, weights out. A layer's weights
-move as soon as its gradient is complete, while they are still there: the last gradient never leaves (Awan et
-al. 2018, "OC-DNN"; Pudipeddi et al. 2020; Rajbhandari et al. 2021, "ZeRO-Infinity"). Both directions of the
-link to the host are full at once.
+Stored activations are offloaded during the forward pass and prefetched before the backward pass; with "all", so
+are weights, gradients and optimizer state: weights in before each pass, the accumulated gradients out and in
+between two microbatches, state in and out with the update, weights out. A layer is updated as soon as its
+gradient is complete, while its weights are on the device: the last gradient is never offloaded (Awan et
+al. 2018, "OC-DNN"; Pudipeddi et al. 2020; Rajbhandari et al. 2021, "ZeRO-Infinity"). The host link
+is full duplex.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
 
 
-class Away(NamedTuple):
-    """Bytes that move between a rank and the place where it lets things wait."""
+class OffloadTraffic(NamedTuple):
+    """Bytes that move between a rank and its offload target."""
 
     forward_out: float = 0.0  # of a microbatch, as the three after it
     forward_in: float = 0.0
@@ -28,44 +28,44 @@ class Away(NamedTuple):
     update_in: float = 0.0
 
     def moved(self, microbatches: int) -> float:
-        """Return the bytes of a step, both directions together."""
+        """Return the bytes of a step, both directions."""
         passes = self.forward_out + self.forward_in + self.backward_out + self.backward_in
         return microbatches * passes + self.update_out + self.update_in
 
 
-class Way(NamedTuple):
-    """The way out of the device and back: B/s of one device in each direction, and room for all of a node."""
+class OffloadLink(NamedTuple):
+    """The link of a device to its offload target: B/s in each direction, and capacity."""
 
     out: float
     back: float
     latency: float
-    room: float  # of one device
+    room: float  # B of one device
 
     def seconds(self, out: float, back: float) -> float:
-        """Return what moving both takes."""
+        """Return the seconds to move both."""
         return max(out / self.out, back / self.back) + self.latency * (out + back > 0)
 
 
-def way_out(experiment: Experiment) -> Way:
-    """Return how a device reaches the place that strategy.offload_to names."""
+def offload_link(experiment: Experiment) -> OffloadLink:
+    """Return the link of a device to strategy.offload_to."""
     machine, devices = experiment.machine, int(experiment.devices_per_node)
     if experiment.strategy.offload_to == "host":
         link = machine.host_link
         rate = link.bandwidth * link.efficiency
-        return Way(rate, rate, link.latency, machine.host_memory / devices)
+        return OffloadLink(rate, rate, link.latency, machine.host_memory / devices)
     tier = storage_tier(machine, experiment.strategy.offload_to)
     sharing = devices if tier.scope == "node" else int(experiment.devices)
     write = min(tier.write_bandwidth, tier.bandwidth)
-    return Way(write / sharing, tier.bandwidth / sharing, 0.0, tier.capacity / sharing)
+    return OffloadLink(write / sharing, tier.bandwidth / sharing, 0.0, tier.capacity / sharing)
 
 
-def moves(experiment: Experiment, parameters: int, kept: float) -> Away:
-    """Return what a rank with so many parameters moves; kept: B of activations that a microbatch leaves."""
+def offload_traffic(experiment: Experiment, parameters: int, kept: float) -> OffloadTraffic:
+    """Return the traffic of a rank with `parameters`; kept: B of stored activations of a microbatch."""
     strategy = experiment.strategy
     if strategy.offload == "none":
-        return Away()
+        return OffloadTraffic()
     if strategy.offload == "activations":
-        return Away(forward_out=kept, backward_in=kept)
+        return OffloadTraffic(forward_out=kept, backward_in=kept)
     size = BYTES[strategy.precision]
     weights = parameters * size
     replicas = sizes(experiment).data if strategy.zero else 1
@@ -73,7 +73,7 @@ def moves(experiment: Experiment, parameters: int, kept: float) -> Away:
     state = (state - 2 * weights) / replicas
     many = strategy.microbatches
     so_far = weights * (many - 1) / many  # gradients, between one microbatch and the next
-    return Away(
+    return OffloadTraffic(
         forward_out=kept,
         forward_in=weights,
         backward_out=so_far,

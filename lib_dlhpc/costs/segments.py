@@ -1,4 +1,4 @@
-"""Which runs of layers a recomputation makes again, and what it keeps to do so."""
+"""The segments of layers that activation recomputation recomputes, and what it stores to do so."""
 
 import re
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from lib_dlhpc.spec.model import Layer, Model
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
-NOT_HERE = ("receive", "table")  # what stands for layers of another stage
+NOT_HERE = ("receive", "table")  # stand-ins for layers of another stage
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Layers first, ..., stop - 1. Forward keeps only what they read of others; backward makes them again."""
+    """Layers first, ..., stop - 1. Forward stores only their inputs from outside; backward recomputes them."""
 
     first: int
     stop: int
@@ -28,10 +28,10 @@ class Segment:
 def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     """Return the segments of a network, or of one rank's part of it, from the first layer to the last.
 
-    recompute: "none"; "selective": each attention, of which the input is kept and the scores are not
+    recompute: "none"; "selective": each attention, whose input is stored and whose scores are not
     (Korthikanti et al. 2022, section 5); "full": each block of a transformer (section 4.1), and of other
-    networks all layers, in about sqrt(n) segments that keep about as much, n being the places where one
-    array alone is alive (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
+    networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
+    single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
     """
     if recompute == "none":
         return ()
@@ -44,9 +44,9 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
 
 
 def cut_points(model: Model) -> tuple[int, ...]:
-    """Return each index between the first layer and the last before which one output alone is alive.
+    """Return each index between the first layer and the last before which a single output is live.
 
-    Alive is what a layer from there on reads; samples are not counted, as they are there in any case.
+    Live is what a layer from there on reads; samples are not counted, as they are in memory in any case.
     """
     last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
     found, alive = [], 0
@@ -90,9 +90,9 @@ def _equal(model: Model) -> list[tuple[int, int]]:
 
 
 def _kept(layer: Layer) -> int:
-    """Return the bytes of a sample's activations, whatever part the rank has of them.
+    """Return the bytes of a sample's activations, unsharded.
 
-    Ranks that talk within a segment must make it again at the same time, so all must cut alike.
+    Ranks that communicate within a segment must recompute it at the same time, so all must cut alike.
     """
     if layer.kind in ("exchange", "halo", "receive"):
         return 0

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.kept import AT_ONCE
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.stage import StageCost, seen_in_part
+from lib_dlhpc.costs.stage import StageCost, extra_reductions
+from lib_dlhpc.costs.stored_activations import AT_ONCE
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -80,7 +80,7 @@ def sharded(experiment: Experiment, model: Model, costs: StageCost) -> tuple[Sha
     cut = buckets(model, float(strategy.bucket), size)
     full = cut.sizes > 0
     home = groups.scatter(cut.sizes, net, full, strategy.allreduce)
-    for group, share in seen_in_part(model):
+    for group, share in extra_reductions(model):
         home += groups.everyone(share * cut.sizes, groups.group_network(experiment, group), full)
     none = np.zeros(len(model.layers))
     bytes_of = model.layer_parameters * size * (strategy.zero == 3)

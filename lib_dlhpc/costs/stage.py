@@ -1,8 +1,8 @@
-"""What a part of a network costs one rank for one microbatch: arithmetic, and messages within the part.
+"""Cost of a part of a network for one microbatch on one rank: computation, and messages within the part.
 
-Arithmetic is the roofline of the rank's own layers (compute.py). Each layer that communicates is priced on
-the network of its group (groups.py). Recomputation adds the forward pass of what is made again, with its
-messages: which layers these are, segments.py says.
+Computation is the roofline of the rank's own layers (compute.py). Each communication layer is priced on the
+network of its group (groups.py). Recomputation adds the forward pass of the recomputed layers (segments.py), with
+their messages.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ GROUPS = ("tensor", "spatial")
 
 
 class Messages(NamedTuple):
-    """The messages of one pass through a part, for one sample: how many of each way, and elements in all."""
+    """The messages of one pass through a part, for one sample: the number of each collective, and elements in total."""
 
-    exchanges: tuple[tuple[str, str, int, int], ...]  # group, way, how many, elements of the whole
-    halos: tuple[int, int, int]  # how many layers, elements borrowed, elements lent
+    exchanges: tuple[tuple[str, str, int, int], ...]  # group, collective, count, elements in total
+    halos: tuple[int, int, int]  # layers, elements received, elements sent
 
 
 @dataclass(frozen=True)
@@ -38,45 +38,45 @@ class StageCost:
     backward: Any
     recomputation: Any  # forward work done again in backward
     forward_messages: dict[str, Cost]
-    backward_messages: dict[str, Cost]  # those that are made again included
-    hidden_messages: dict[str, Cost]  # behind the backward pass
+    backward_messages: dict[str, Cost]  # those of recomputation included
+    hidden_messages: dict[str, Cost]  # overlapped with the backward pass
     layer_forward: NDArray[np.float64]  # (layers,)
-    layer_backward: NDArray[np.float64]  # (layers,), without what is made again
+    layer_backward: NDArray[np.float64]  # (layers,), without recomputation
 
-    def talk(self, messages: dict[str, Cost]) -> Any:
-        """Return the seconds of some messages together."""
+    def message_time(self, messages: dict[str, Cost]) -> Any:
+        """Return the total seconds of messages."""
         return sum(cost.total for cost in messages.values())
 
     @property
     def ahead(self) -> Any:
         """Seconds of a forward pass with its messages."""
-        return self.forward + self.talk(self.forward_messages)
+        return self.forward + self.message_time(self.forward_messages)
 
     @property
     def back(self) -> Any:
-        """Seconds of a backward pass with its messages and what it makes again."""
-        return self.backward + self.recomputation + self.talk(self.backward_messages)
+        """Seconds of a backward pass with its messages and its recomputation."""
+        return self.backward + self.recomputation + self.message_time(self.backward_messages)
 
 
 def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> StageCost:
-    """Return what a part costs for a microbatch of `batch` samples; compute takes `scale` times the roofline."""
+    """Return the cost of a part for a microbatch of `batch` samples; compute takes `scale` times the roofline."""
     strategy, model = experiment.strategy, part.model
     times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
     repeated = recomputed(model, strategy.recompute)
     there, back, redone, regathered = messages(model, strategy.recompute)
     size = batch * compute.BYTES[strategy.precision]
     behind = _priced(experiment, regathered, size)
-    backward = _together(_priced(experiment, back, size), _priced(experiment, redone, size))
+    backward = _merged(_priced(experiment, back, size), _priced(experiment, redone, size))
     routed = _routed(experiment, part, size)
-    backward = _together(backward, routed)
+    backward = _merged(backward, routed)
     if strategy.recompute == "full":
-        backward = _together(backward, routed)
+        backward = _merged(backward, routed)
     return StageCost(
         forward=scale * times.forward.sum(),
         backward=scale * times.backward.sum(),
         recomputation=scale * times.forward[repeated].sum(),
-        forward_messages=_together(_priced(experiment, there, size), routed),
-        backward_messages=backward if experiment.overlap else _together(backward, behind),
+        forward_messages=_merged(_priced(experiment, there, size), routed),
+        backward_messages=backward if experiment.overlap else _merged(backward, behind),
         hidden_messages=behind if experiment.overlap else {},
         layer_forward=scale * times.forward,
         layer_backward=scale * times.backward,
@@ -85,7 +85,7 @@ def stage_cost(experiment: Experiment, part: Part, batch: Any, scale: Any) -> St
 
 @lru_cache(maxsize=256)
 def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
-    """Return which layers backward computes a second time, shape (layers,)."""
+    """Return which layers the backward pass recomputes, shape (layers,)."""
     found = np.zeros(len(model.layers), dtype=bool)
     for segment in segments(model, recompute):
         found[segment.first : segment.stop] = True
@@ -94,23 +94,23 @@ def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=256)
 def messages(model: Model, recompute: str) -> tuple[Messages, Messages, Messages, Messages]:
-    """Return what a part sends forward, backward, again where forward is repeated, and to gather once more."""
+    """Return the messages of a part: forward, backward, of recomputation, and of repeated all-gathers."""
     repeated = recomputed(model, recompute)
     repeats = [layer for layer, twice in zip(model.layers, repeated, strict=True) if twice]
     return (
         _messages(model.layers, "forward"),
         _messages(model.layers, "backward"),
         _messages(tuple(repeats), "forward"),
-        _messages(tuple(gathered_again(model, recompute)), "forward"),
+        _messages(tuple(regathered(model, recompute)), "forward"),
     )
 
 
 @lru_cache(maxsize=256)
-def gathered_again(model: Model, recompute: str) -> tuple[Layer, ...]:
-    """Return the layers that gather what a product reads, and gather it once more for its gradients.
+def regathered(model: Model, recompute: str) -> tuple[Layer, ...]:
+    """Return the layers that all-gather the input of a product, and repeat it for the gradient of the weights.
 
-    Only the parts are kept. While the product of the input's gradient is formed the other one's input
-    is on its way (Korthikanti et al. 2022, section 4.2.2).
+    Only the shards are stored. The repeated all-gather overlaps the product for the gradient of the input
+    (Korthikanti et al. 2022, section 4.2.2).
     """
     repeated = recomputed(model, recompute)
     return tuple(
@@ -131,7 +131,7 @@ def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
             way = layer.attributes[direction]
             whole = max(prod(layer.input_shape), prod(layer.output_shape))
             if way in ("all_reduce", "all_gather", "reduce_scatter"):
-                # Of one size together: the size decides how they are exchanged.
+                # Counted by size: the size decides the algorithm.
                 counted = found.setdefault((layer.attributes["group"], way, whole), [0, 0])
                 counted[0] += 1
                 counted[1] += whole
@@ -146,7 +146,7 @@ def _messages(layers: tuple[Layer, ...], direction: str) -> Messages:
 
 
 def halo_elements(layer: Layer) -> tuple[int, int]:
-    """Return how many elements of a sample a rank borrows and lends in a halo layer."""
+    """Return the elements of a sample that a rank receives and sends in a halo layer."""
     options = layer.attributes
     rank, owned, needed = options["rank"], options["owned"], options["needed"]
     row = prod(layer.input_shape) // max(1, layer.input_shape[options["axis"]])
@@ -176,7 +176,7 @@ def share_of_experts(model: Model) -> float:
 
 
 def routed_elements(layer: Layer) -> int:
-    """Return how many elements of a sample travel from a rank to the experts of a layer, and as many back."""
+    """Return the elements of a sample that a rank sends to the experts of a layer; it receives as many."""
     return int(layer.attributes["chosen"] * prod(layer.output_shape))
 
 
@@ -206,15 +206,15 @@ def _priced(experiment: Experiment, sent: Messages, size: Any) -> dict[str, Cost
     return total
 
 
-def _together(one: dict[str, Cost], other: dict[str, Cost]) -> dict[str, Cost]:
+def _merged(one: dict[str, Cost], other: dict[str, Cost]) -> dict[str, Cost]:
     return {
         kind: one.get(kind, groups.NOTHING) + other.get(kind, groups.NOTHING)
         for kind in {**one, **other}
     }
 
 
-def seen_in_part(model: Model) -> list[tuple[str, float]]:
-    """Return over which groups gradients are summed beside data, and the share of them that is."""
+def extra_reductions(model: Model) -> list[tuple[str, float]]:
+    """Return the groups beside data over which gradients are reduced, each with the share of them that is."""
     found: dict[str, int] = {}
     for layer in model.layers:
         for group in layer.attributes.get("sum", ()):

@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.explore.views import node_counts
-from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -36,7 +36,7 @@ def axes_of(experiment: Experiment) -> list[Axis]:
     """Return what can be varied of this experiment; ranks of a network that is shared out cannot."""
     strategy, machine = experiment.strategy, experiment.machine
     found = []
-    if not is_shared_out(experiment):
+    if not is_partitioned(experiment):
         if not int(experiment.servers):
             found.append(Axis("Ranks that share a step's samples", RANKS, _sharing(experiment)))
         if int(machine.nodes) > 1:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.prediction.hybrid import rank_parts
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.lab.findings import Finding, broken, kept
@@ -100,7 +100,7 @@ def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recom
     found = []
     for layers in (2, 3):
         parts = rank_parts(one(layers, tensor=tensor, recompute=recompute))
-        found.append(kept_bytes(parts[0][0][0], 2, recompute))
+        found.append(stored_bytes(parts[0][0][0], 2, recompute))
     return samples * (found[1] - found[0])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.costs.stage import gathered_again, messages
+from lib_dlhpc.costs.stage import messages, regathered
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.model_parallel_charts import bytes_state, parts_state, products_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
@@ -129,7 +129,7 @@ def parts_view(setting: Products) -> State:
     """Return the columns of the chart "product_parts"."""
     experiment = products(setting)
     every = [parts(experiment, rank)[0].model.layers for rank in range(setting.gpus)]
-    again = gathered_again(parts(experiment, 0)[0].model, "none")
+    again = regathered(parts(experiment, 0)[0].model, "none")
     names = {layer.name for layer in again}
     return parts_state(every, names, setting.tokens, setting.width, SPLITS[setting.split])
 

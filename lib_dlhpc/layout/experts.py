@@ -1,7 +1,7 @@
-"""Expert parallelism: replicas share out the experts of a layer, and positions travel to those they take.
+"""Expert parallelism: the experts of a layer are sharded over replicas; positions are sent to their experts.
 
-Neighbors in the data group share (Lepikhin et al. 2020, "GShard"): `experts` replicas in a row have all of
-them, each an equal part; an expert's gradients are summed over the replicas that have it too.
+The replicas are neighbors in the data group (Lepikhin et al. 2020, "GShard"): `experts` consecutive replicas hold
+all experts, an equal number each; the gradients of an expert are reduced over the replicas that hold it.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from lib_dlhpc.spec.model import Model
 
 
 def check_experts(experiment: Experiment) -> None:
-    """Raise SpecError for experts that cannot be shared out so."""
+    """Raise SpecError for experts that cannot be sharded so."""
     shared = int(experiment.strategy.experts)
     if shared == 1:
         return
@@ -38,7 +38,7 @@ def check_experts(experiment: Experiment) -> None:
 
 @lru_cache(maxsize=256)
 def own_experts(model: Model, shared: int) -> Model:
-    """Return a model with those experts alone that a rank has where `shared` replicas share them out."""
+    """Return a model with only the experts of one rank, if `shared` replicas hold all."""
     if shared == 1 or all(layer.kind != "experts" for layer in model.layers):
         return model
     layers = (
@@ -49,7 +49,7 @@ def own_experts(model: Model, shared: int) -> Model:
 
 
 def expert_group(experiment: Experiment, rank: int) -> tuple[int, ...]:
-    """Return the ranks that share out all experts with this one, in order."""
+    """Return the ranks that together with this one hold all experts, in order."""
     shared, data = int(experiment.strategy.experts), group(experiment, rank, "data")
     first = place(experiment, rank).data // shared * shared
     return data[first : first + shared]

@@ -1,4 +1,4 @@
-"""A rank's own graph while it is being made: local layers, and who has what of each output."""
+"""The graph of one rank under construction: local layers, and the distribution of each output over the ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ WHOLE = -1
 
 @dataclass(frozen=True)
 class Held:
-    """What the ranks of a group have of one output: all of it, or ranges along an axis of a sample."""
+    """The distribution of one output over the ranks of a group: replicated, or ranges along an axis of a sample."""
 
     name: str  # of the local layer that gives it
     shape: tuple[int, ...]  # of the whole output
@@ -21,7 +21,7 @@ class Held:
     ranges: tuple[Ranges, ...] = ()  # of each rank
 
     def same_split(self, other: "Held") -> bool:
-        """Whether each rank has the same elements of both."""
+        """Whether both are distributed alike."""
         return self.axis == other.axis and self.ranges == other.ranges
 
 
@@ -40,7 +40,7 @@ class Graph:
     _names: set[str] = field(default_factory=set)  # of layers
 
     def local_shape(self, held: Held) -> tuple[int, ...]:
-        """Return the shape of what this rank has of a sample."""
+        """Return the shape of this rank's shard of a sample."""
         if held.axis == WHOLE:
             return held.shape
         shape = list(held.shape)
@@ -61,9 +61,9 @@ class Graph:
     ) -> Held:
         """Add the local form of layer `home`.
 
-        share: of the layer's arithmetic. part: which ranges of a parameter's axis each rank has.
-        stored: what is kept, if not the share of the output. sums: each rank sees part of the positions,
-        so that gradients are summed over the group.
+        share: of the layer's FLOP. part: the ranges of a parameter's axis on each rank. stored: elements stored for
+        backward, if not those of the output. sums: each rank sees some positions, so gradients are reduced over the
+        group.
         """
         whole = self.model.layers[home]
         output, size = self.local_shape(gives), prod(whole.output_shape)
@@ -103,10 +103,10 @@ class Graph:
         axis: int,
         stored: int | None = None,
     ) -> Held:
-        """Add a layer that communicates, once for each source and word."""
+        """Add a communication layer, once for each source and word."""
         if (source.name, word) in self._converted:
             return self._converted[source.name, word]
-        # Ranges that follow one another: of what is put together, or of what is cut.
+        # Consecutive ranges: of what is gathered, or of what is cut.
         cut = gives if gives.axis != WHOLE else source
         cuts = bounds(tuple(each[0] for each in cut.ranges)) if cut.axis != WHOLE else ()
         name = f"{self.model.layers[home].name}.{word}"

@@ -1,7 +1,7 @@
-"""Which ranks split what together: tensor fastest, then spatial, data, and pipeline slowest.
+"""The groups of ranks: tensor varies fastest, then spatial, data, and pipeline slowest.
 
-Neighbors in rank order share a node, and those who exchange most stand nearest: tensor parallelism
-exchanges within every layer, a pipeline only at the ends of its stages (Narayanan et al. 2021, "Efficient
+Neighbors in rank order share a node, and the groups that communicate most are the closest: tensor parallelism
+communicates within every layer, a pipeline only at the ends of its stages (Narayanan et al. 2021, "Efficient
 large-scale language model training on GPU clusters", section 3).
 """
 
@@ -11,7 +11,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 class Place(NamedTuple):
-    """Where a rank stands in each of the groups that it belongs to; or how large these are."""
+    """The index of a rank in each of its groups; or the sizes of these groups."""
 
     pipeline: int
     data: int
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def sizes(experiment: Experiment) -> Place:
-    """Return how many ranks a group of each kind has; the experiment holds no arrays."""
+    """Return the size of each kind of group; the experiment holds no arrays."""
     strategy = experiment.strategy
     return Place(
         int(strategy.pipeline),
@@ -31,7 +31,7 @@ def sizes(experiment: Experiment) -> Place:
 
 
 def place(experiment: Experiment, rank: int) -> Place:
-    """Return where a rank stands."""
+    """Return the place of a rank."""
     size, found = sizes(experiment), []
     for extent in reversed(size):
         rank, at = divmod(rank, extent)
@@ -40,7 +40,7 @@ def place(experiment: Experiment, rank: int) -> Place:
 
 
 def rank_at(experiment: Experiment, at: Place) -> int:
-    """Return the rank that stands there."""
+    """Return the rank at a place."""
     rank = 0
     for extent, here in zip(sizes(experiment), at, strict=True):
         rank = rank * extent + here
@@ -55,7 +55,7 @@ def group(experiment: Experiment, rank: int, kind: str) -> tuple[int, ...]:
 
 
 def stride(experiment: Experiment, kind: str) -> int:
-    """Return how far apart in rank order neighbors in a group of `kind` are."""
+    """Return the distance in rank order between neighbors in a group of `kind`."""
     size, fields = sizes(experiment), Place._fields
     apart = 1
     for inner in fields[fields.index(kind) + 1 :]:

@@ -1,18 +1,18 @@
-"""What can be split and priced but not trained here, and why, in words."""
+"""Layouts that can be predicted but not trained here, and why."""
 
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
 
 
-def is_shared_out(experiment: Experiment) -> bool:
-    """Return whether a rank is more or less than one whole replica that takes its batch in one piece."""
+def is_partitioned(experiment: Experiment) -> bool:
+    """Return whether a rank is other than one full replica that computes its batch in one pass."""
     s = experiment.strategy
     split = (s.tensor, s.pipeline, s.spatial, s.microbatches) != (1, 1, 1, 1)
     return bool(split or s.zero or s.recompute != "none" or s.offload != "none")
 
 
 def untrained(experiment: Experiment) -> str:
-    """Return why a scalar experiment, shared out as it is, is not trained here; "" if it is.
+    """Return why a scalar experiment is not trained here with its layout; "" if it is.
 
     Raises SpecError if the network cannot be split so at all.
     """
@@ -22,7 +22,7 @@ def untrained(experiment: Experiment) -> str:
             f"strategy.experts = {strategy.experts}: can be predicted and simulated, not trained; the legal"
             " value is 1."
         )
-    if not is_shared_out(experiment):
+    if not is_partitioned(experiment):
         return ""
     if strategy.update != "synchronous":
         return (
@@ -49,7 +49,7 @@ def untrained(experiment: Experiment) -> str:
             f"strategy.zero = {strategy.zero}: with strategy.chunks = {strategy.chunks} a rank has several"
             " stages, whose shared weights need whole gradients; legal: 0, 1."
         )
-    held = parts(experiment, 0)  # which says why a network cannot be split so
+    held = parts(experiment, 0)  # raises for a network that cannot be split so
     if strategy.offload == "all" and strategy.zero:
         return (
             f"strategy.zero = {strategy.zero}: with strategy.offload = 'all' weights are on disk and move"

@@ -1,4 +1,4 @@
-"""What one rank has of a network: a part for each of its stages, with all messages as layers."""
+"""The parts of a network on one rank: one for each of its stages, with all messages as layers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,11 +17,11 @@ from lib_dlhpc.spec.model import Layer, Model
 
 @dataclass(frozen=True)
 class Part:
-    """A stage, as one rank has it.
+    """A stage on one rank.
 
-    model: its local layers. Outputs that come from the stage before stand in it as layers of kind
-    "receive", with the name of the layer that made them; weights that belong to an embedding on another
-    stage as a layer of kind "table". sends: what the next stage needs, received and passed on included.
+    model: its local layers. Outputs of the previous stage are in it as layers of kind
+    "receive", with the name of the layer that made them; weights of an embedding on another stage
+    as a layer of kind "table". sends: the inputs of the next stage, including those forwarded.
     """
 
     model: Model
@@ -32,12 +32,12 @@ class Part:
     """Stages that hold each layer's weights, this one included, where there are several."""
 
     def elements(self, names: tuple[str, ...]) -> int:
-        """Return how many numbers a sample's outputs of these names have on this rank."""
+        """Return the elements of a sample's outputs of these names on this rank."""
         return sum(prod(layer.output_shape) for layer in self.model.layers if layer.name in names)
 
 
 def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
-    """Return what a rank has: one part, or one for each of its chunks.
+    """Return the parts of a rank: one, or one for each of its chunks.
 
     The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts.
     Raises SpecError for a model that cannot be split so.

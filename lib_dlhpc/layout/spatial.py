@@ -1,12 +1,12 @@
-"""Spatial parallelism: each rank has some rows of the images or slabs of the volumes, and all weights.
+"""Spatial parallelism: each rank holds some rows of the images or slabs of the volumes, and all weights.
 
 Before a convolution or a pool the ranks exchange halos, the rows beyond their own that its windows read
 (Dryden et al. 2019, "Improving strong-scaling of CNN training by exploiting finer-grained parallelism",
-section 3; Oyama et al. 2020). Where no rows are left, or fewer than ranks, all ranks gather what there is
-and go on with the same network. A sample is cut along its first dimension of space.
+section 3; Oyama et al. 2020). Where no rows are left, or fewer than ranks, the ranks all-gather the
+output and compute the rest redundantly. A sample is cut along its first dimension of space.
 
-Invariants: the gradient of a rank's rows is that of the rows; those of weights are to be summed over the
-ranks until the rows are gathered, and are the same on all ranks after that.
+Invariants: the gradient of a rank's rows is sharded alike; those of weights are reduced over the ranks up to the
+all-gather, and are replicated after it.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ BY_ROW = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "prelu", "
 
 @lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
 def split_space(model: Model, ranks: int, rank: int) -> Graph:
-    """Return what rank `rank` of `ranks` has of a network of images or volumes.
+    """Return the graph of rank `rank` of `ranks` for a network of images or volumes.
 
     Raises SpecError if its samples have no space, or too few rows.
     """

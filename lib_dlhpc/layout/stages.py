@@ -1,7 +1,7 @@
 """A network cut into the stages of a pipeline: equal work, within the memory of a device.
 
-Stages are runs of layers in their order. They are cut where few arrays are alive: between the blocks of a
-network that is made of blocks, else where one array is alive, else anywhere; whatever is alive goes along.
+Stages are runs of consecutive layers. They are cut where few arrays are live: between the blocks of a network
+that is made of blocks, else where one array is live, else anywhere; every live array is sent.
 """
 
 from functools import lru_cache
@@ -14,7 +14,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
-# What an element-wise layer costs, in FLOP an element that it reads or writes: it waits for the memory.
+# Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
 STATE_BYTES = {"fp64": 24.0, "fp32": 16.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0}
 ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
@@ -23,8 +23,8 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     """Return for each stage the index one past its last layer.
 
-    The longest stage is as short as it can be where every stage fits in the device's memory; if none
-    such exists, as short as it can be. Raises SpecError for more stages than places to cut.
+    The longest stage is as short as possible with every stage in the device's memory; if no cut fits, as short
+    as possible. Raises SpecError for more stages than places to cut.
     """
     strategy = experiment.strategy
     stages = int(strategy.pipeline) * int(strategy.chunks)
@@ -40,7 +40,7 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
 
 
 def layer_work(model: Model) -> NDArray[np.float64]:
-    """Return what each layer costs forward, in FLOP or what takes as long, shape (layers,)."""
+    """Return what each layer costs forward, in FLOP or equivalents, shape (layers,)."""
     moved = model.layer_input_elements + model.layer_output_elements
     views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
     return model.layer_forward_flop + FLOP_PER_ELEMENT * np.where(views, 0.0, moved)
@@ -52,9 +52,9 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
     layers = len(model.layers)
     blocks = [_block(layer.name) for layer in model.layers]
     between = [i for i in range(1, layers) if blocks[i] != blocks[i - 1]]
-    alone = [i for i, alive in enumerate(live_names(model)) if 0 < i < layers and len(alive) == 1]
+    single = [i for i, alive in enumerate(live_names(model)) if 0 < i < layers and len(alive) == 1]
     in_blocks = sum(bool(block) for block in blocks) > layers / 2
-    for places in ([i for i in between if i in set(alone)] if in_blocks else [], alone):
+    for places in ([i for i in between if i in set(single)] if in_blocks else [], single):
         if len(places) >= stages - 1:
             return (0, *places, layers)
     if layers < stages:
@@ -69,7 +69,7 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
 def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
     """Return for each place before a layer, and at the end, the outputs that are read from there on.
 
-    Samples are not counted: whoever reads them loads them.
+    Samples are not counted: each reader loads them.
     """
     last_read: dict[str, int] = {}
     for index, layer in enumerate(model.layers):
@@ -89,35 +89,35 @@ def _block(name: str) -> str:
 
 
 def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tuple[int, ...] | None:
-    """Return which edges end the stages such that the most work of a stage is least; None if none fits.
+    """Return which edges end the stages that minimize the largest work of a stage; None if none fits.
 
-    best[k][j]: the most work of a stage when edges up to j are cut into k stages.
+    best[k][j]: the largest work of a stage when edges up to j are cut into k stages.
     """
     edges = len(work)
     best = np.full((stages + 1, edges), inf)
-    came = np.zeros((stages + 1, edges), dtype=np.int64)
+    previous = np.zeros((stages + 1, edges), dtype=np.int64)
     best[0, 0] = 0.0
     for stage in range(1, stages + 1):
         for end in range(stage, edges):
             starts = np.arange(stage - 1, end)
             longest = np.maximum(best[stage - 1, starts], work[end] - work[starts])
             longest = np.where(fits[stage - 1, starts, end], longest, inf)
-            # The last of equals: earlier stages take what is left over.
+            # The last of equals: earlier stages take the remainder.
             at = len(starts) - 1 - int(np.argmin(longest[::-1]))
-            best[stage, end], came[stage, end] = longest[at], starts[at]
+            best[stage, end], previous[stage, end] = longest[at], starts[at]
     if best[stages, -1] == inf:
         return None
     ends, end = [], edges - 1
     for stage in range(stages, 0, -1):
         ends.append(end)
-        end = int(came[stage, end])
+        end = int(previous[stage, end])
     return tuple(reversed(ends))
 
 
 def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArray[np.bool_]:
     """Return whether stage k may reach from edge i to edge j, shape (stages, edges, edges).
 
-    An estimate, for the cut only: model state, and what the microbatches under way keep.
+    An estimate, for the cut only: model state, and activations of the microbatches in flight.
     """
     strategy, model, at = experiment.strategy, experiment.model, list(edges)
     ranks = strategy.tensor * strategy.spatial
@@ -141,7 +141,7 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
 
 
 def _in_flight(experiment: Experiment, stage: int) -> float:
-    """Return how many microbatches a stage keeps at once; with chunks, in the mean of a rank's."""
+    """Return the microbatches in flight of a stage; with chunks, the mean of its rank."""
     strategy = experiment.strategy
     ranks, many, chunks = int(strategy.pipeline), int(strategy.microbatches), int(strategy.chunks)
     rank = stage % ranks

@@ -1,13 +1,13 @@
-"""Tensor parallelism: each rank has some outputs, or some inputs, of the layers with large weights.
+"""Tensor parallelism: layers with large weights are sharded by columns or by rows.
 
-A column split (of a convolution: by filters) needs the whole input and gives each rank some features; a row
-split (by channels) takes these and gives sums that are still to be added up over the ranks. One after the
-other needs one sum a pair forward and one backward (Shoeybi et al. 2019, "Megatron-LM", section 3). In
-between, what treats each feature by itself works on the part that the rank has. With sequence parallelism
-all else is split by position: the sum over ranks becomes a reduce-scatter before it and an allgather after
+A column split (of a convolution: by filters) needs the full input and gives each rank some features; a row split
+(by channels) takes these and gives partial sums, which an allreduce reduces. A pair of both needs one allreduce
+forward and one backward (Shoeybi et al. 2019, "Megatron-LM", section 3). In between, layers that treat features
+independently work on the rank's shard. With sequence parallelism all else is split by position: the allreduce
+becomes a reduce-scatter before it and an all-gather after
 (Korthikanti et al. 2022, section 4.2).
 
-Invariants: the gradient of a whole output is whole and the same on all ranks; that of a part is the part's.
+Invariants: the gradient of a replicated output is replicated; that of a sharded one is sharded alike.
 """
 
 from functools import lru_cache
@@ -26,7 +26,7 @@ SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
 
 @lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
 def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: bool) -> Graph:
-    """Return what rank `rank` of `ranks` has of a network, by strategy.split and sequence_parallel.
+    """Return the graph of rank `rank` of `ranks`, by strategy.split and sequence_parallel.
 
     Raises SpecError if no layer can be split over so many ranks.
     """
@@ -58,7 +58,7 @@ class _Splitter:
         self.tied = {layer.attributes.get("tied") for layer in model.layers} - {None, ""}
 
     def add(self, home: int, layer: Layer) -> None:
-        """Append the local form of a layer, and what must be exchanged before and after."""
+        """Append the local form of a layer, and the communication before and after it."""
         source = self.graph.held[layer.inputs[0]]
         kind, features = layer.kind, source.axis == _features(source.shape) and source.axis != WHOLE
         if kind == "embedding" and self._splits_table(layer):
@@ -111,7 +111,7 @@ class _Splitter:
             self.graph.append(home, (entered,), Held("", layer.output_shape))
 
     def _column(self, home: int, layer: Layer) -> None:
-        """Some outputs each; the gradient of the input is a sum over the ranks."""
+        """Each rank computes some outputs; the gradient of the input is an allreduce."""
         graph, source = self.graph, self.graph.held[layer.inputs[0]]
         if source.axis != WHOLE:
             gives = Held("", source.shape)
@@ -135,7 +135,7 @@ class _Splitter:
         graph.append(home, (entered,), gives, mine / many, part, each * mine, **changed)
 
     def _row(self, home: int, layer: Layer, source: Held) -> None:
-        """Some inputs each; the output is a sum over the ranks, to which the first adds the bias."""
+        """Each rank reads some inputs; the output is an allreduce, to which the first rank adds the bias."""
         graph, axis = self.graph, _features(source.shape)
         if source.axis != axis:
             source = self.whole(home, layer.inputs[0])
@@ -167,7 +167,7 @@ class _Splitter:
         graph.held[layer.name] = self._summed(home, layer, partial)
 
     def _summed(self, home: int, layer: Layer, partial: Held) -> Held:
-        """Add up what each rank has of an output: everywhere, or at the rank's own positions."""
+        """Reduce the partial sums of an output: allreduce, or reduce-scatter to the rank's own positions."""
         if self.sequence and len(layer.output_shape) == 2:
             gives = self._positions(partial.shape)
             stored = layer.stored // layer.output_shape[0] * length(gives.ranges[self.graph.rank])
@@ -230,7 +230,7 @@ class _Splitter:
         return bool(large and options["vocabulary"] >= self.ranks)
 
     def _embedding(self, home: int, layer: Layer) -> None:
-        """Some words each; a rank has zeros for the others, and the sum has all."""
+        """Each rank embeds some words and gives zeros for the others; the reduction has all."""
         rows = tuple((each,) for each in even(layer.attributes["vocabulary"], self.ranks))
         mine = length(rows[self.graph.rank])
         partial = self.graph.append(

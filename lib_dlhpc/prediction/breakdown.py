@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import calibration, checkpoints, compute, length, split_calibration, stragglers
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
-from lib_dlhpc.costs.offload import way_out
+from lib_dlhpc.costs.offload import offload_link
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
@@ -339,7 +339,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         input_stall=stall,
         memory=fullest.terms,
         offloaded=max(m.offloaded for m in ledger.moments(experiment)) if offloads else 0.0,
-        offload_capacity=way_out(experiment).room if offloads else np.inf,
+        offload_capacity=offload_link(experiment).room if offloads else np.inf,
         pipeline_bubble=step.bubble,
         recomputation=step.recomputation,
         single_device=float(unsplit.forward + unsplit.backward + scale * update),

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lib_dlhpc.costs.checkpoints import Saving
-from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction.collectives import bus_bandwidth, ring
 from lib_dlhpc.prediction.energy import facility_energy
@@ -122,7 +122,9 @@ def _activation_bytes(model: str, strategy: dict[str, Any]) -> float:
         }
     )
     two, three = (
-        kept_bytes(parts(run.set({"model.layers": layers}), 0)[0], 2, run.strategy.recompute, False)
+        stored_bytes(
+            parts(run.set({"model.layers": layers}), 0)[0], 2, run.strategy.recompute, False
+        )
         for layers in (2, 3)
     )
     return three - two

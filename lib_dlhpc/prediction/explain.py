@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.costs.paces import kind_of
+from lib_dlhpc.costs.layer_rates import kind_of
 from lib_dlhpc.prediction import explain_asynchronous, explain_split
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explain_input import explain_input

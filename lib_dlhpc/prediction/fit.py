@@ -1,8 +1,7 @@
-"""What makes a run fit in memory, and what it costs: recompute, shard, split, accumulate, offload, or more devices.
+"""Configurations that fit in memory, and their cost: recompute, shard, split, accumulate, offload, or more devices.
 
-The global batch stays. Each way is predicted; those that fit are returned, the quickest or the cheapest
-first. One change alone comes first, then pairs, then more devices: what one way does not achieve, another
-may complete.
+The global batch is constant. Each configuration is predicted; those that fit are returned, the fastest or the
+cheapest first. Single changes are tried first, then pairs, then more devices.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ MOST = 400  # predictions
 
 @dataclass(frozen=True)
 class Way:
-    """A change of an experiment with which it fits."""
+    """A change of an experiment that makes it fit."""
 
     words: str
     changes: dict[str, Any]
@@ -32,14 +31,14 @@ class Way:
 
     @property
     def untrained(self) -> str:
-        """Why it has a price but is not trained here; "" if `dlhpc run` takes it."""
+        """Why it is predicted but not trained here; "" if `dlhpc run` trains it."""
         return untrained(self.prediction.experiment)
 
 
 def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Way]:
-    """Return what makes a scalar experiment fit, ordered by `order`; it is there itself if it fits.
+    """Return configurations of a scalar experiment that fit, ordered by `order`; itself among them if it fits.
 
-    order: step_time, or device_hours of the run, which differ where more devices are among the ways. At
+    order: step_time, or device_hours of the run, which differ if some have more devices. At
     most `most` are tried. Raises SpecError for another order.
     """
     if order not in ORDERS:
@@ -50,10 +49,9 @@ def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MO
 
 
 class Search:
-    """A search for configurations that fit, which can be stopped at any time; what it found is kept.
+    """A search for configurations that fit, which can be stopped at any time; `found` has the results so far.
 
-    A change without effect, as ZeRO on one replica, makes no way of its own: of several with the same
-    numbers the simplest is found.
+    Of several configurations with the same numbers, such as ZeRO on one replica, only the simplest is found.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -68,11 +66,11 @@ class Search:
 
     @property
     def left(self) -> int:
-        """How many configurations have not been tried."""
+        """The number of configurations that have not been tried."""
         return len(self._todo)
 
     def run(self, most: int, seconds: float = inf) -> None:
-        """Predict configurations, the simple ones first, until so many are tried or so much time is over."""
+        """Predict configurations, the simple ones first, until `most` are tried or `seconds` have passed."""
         end = monotonic() + seconds
         while self._todo and self.tried < most and monotonic() < end:
             words, changes = self._todo.pop()
@@ -86,14 +84,14 @@ class Search:
                 self.found.append(Way(words, dict(changes), prediction))
 
     def ordered(self, order: str = "step_time") -> list[Way]:
-        """Return what was found, the quickest (or, by device_hours, the cheapest) first."""
+        """Return the configurations found, the fastest (or, by device_hours, the cheapest) first."""
         return sorted(self.found, key=lambda way: float(getattr(way.prediction, order)))
 
 
 def _numbers(prediction: Breakdown) -> tuple[float, ...]:
-    """Return what tells a way from another: devices, seconds, bytes."""
-    told = prediction.experiment.devices, prediction.step_time, prediction.memory_total
-    return tuple(float(f"{float(number):.9g}") for number in told)
+    """Return the numbers that distinguish configurations: devices, seconds, bytes."""
+    numbers = prediction.experiment.devices, prediction.step_time, prediction.memory_total
+    return tuple(float(f"{float(number):.9g}") for number in numbers)
 
 
 def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -104,7 +102,7 @@ def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from kind
     for several in (2, 3):
         for chosen in combinations(kinds, several):
-            yield from _together(experiment, chosen)
+            yield from _combined(experiment, chosen)
     for words, changes in _more(experiment):
         yield words, changes
         for kind in kinds[:3]:
@@ -112,7 +110,7 @@ def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{words}, {other}", {**more, **changes}
 
 
-def _together(
+def _combined(
     experiment: Experiment, kinds: tuple[list[tuple[str, dict[str, Any]]], ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     first, *others = kinds
@@ -120,7 +118,7 @@ def _together(
         if not others:
             yield words, changes
             continue
-        for more, added in _together(experiment, tuple(others)):
+        for more, added in _combined(experiment, tuple(others)):
             yield f"{words}, {more}", {**changes, **added}
 
 

@@ -1,8 +1,8 @@
 """One step of a network that is split: tensor, spatial and pipeline parallelism with data parallelism, ZeRO.
 
 A step is the pipeline's time (pipelined.py) of stages whose layers and messages are those of `layout`
-(costs/stage.py), then what gradients still have to wait for, then the update. Seconds are the mean of the
-ranks of a pipeline, as a timeline counts them; what a mean rank does not do of the step is bubble or waiting.
+(costs/stage.py), then the exposed gradient synchronization, then the update. Seconds are the mean over the ranks of
+a pipeline, as in a timeline; the rest of the step of a mean rank is bubble or waiting.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lib_dlhpc.costs import compute, groups, stragglers
-from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.offload import Away, moves, way_out
+from lib_dlhpc.costs.offload import OffloadTraffic, offload_link, offload_traffic
 from lib_dlhpc.costs.sharded import handed_out
 from lib_dlhpc.costs.stage import StageCost, stage_cost
+from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.prediction import offload, sharding
 from lib_dlhpc.prediction.pipelined import Ranks, free, pipeline_time
@@ -49,9 +49,9 @@ class Step:
 
 
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
-    """Return the parts of each rank of a pipeline, for the places in space that can be the slowest.
+    """Return the parts of each rank of a pipeline, for the spatial positions that can be the slowest.
 
-    Ranks of a tensor group have equal parts but for one element at most, and the first has the more.
+    Parts of a tensor group differ by at most one element, and the first is the larger.
     """
     size = sizes(experiment)
     places = sorted({0, min(1, size.spatial - 1), size.spatial - 1})
@@ -65,7 +65,7 @@ def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
 
 
 def split_step(experiment: Experiment, scale: Any) -> Step:
-    """Predict the step of a scalar experiment, compute time being `scale` times the roofline's.
+    """Predict the step of a scalar experiment; compute time is `scale` times the roofline's.
 
     Raises SpecError where the network cannot be split so.
     """
@@ -77,7 +77,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
         [[stage_cost(experiment, part, batch, scale) for part in rank] for rank in chain]
         for chain in chains
     ]
-    # The ranks of a group wait for the slowest of it at every exchange.
+    # The ranks of a group wait for its slowest rank at every collective.
     worst = [
         max((chain[at] for chain in priced), key=lambda rank: sum(s.ahead + s.back for s in rank))
         for at in range(size.pipeline)
@@ -131,7 +131,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
 
 @lru_cache(maxsize=256)
 def rank_model(held: tuple[Part, ...]) -> Model:
-    """Return all chunks of a rank as one row of layers."""
+    """Return all chunks of a rank as one sequence of layers."""
     first = held[0].model
     if len(held) == 1:
         return first
@@ -140,7 +140,7 @@ def rank_model(held: tuple[Part, ...]) -> Model:
 
 
 def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
-    """Return what the rank that moves most through its link needs of it; scalar experiments that offload."""
+    """Return the required bandwidth of the rank with most offload traffic; scalar experiments that offload."""
     batch = experiment.strategy.batch / int(experiment.strategy.microbatches)
     found = []
     for held in rank_parts(experiment)[0]:
@@ -154,10 +154,10 @@ def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
 def _beside(
     experiment: Experiment, held: tuple[Part, ...], costs: list[StageCost], batch: float
 ) -> list[tuple[str, tuple[Exchange, Exchange]]]:
-    """Return by kind what else goes on in each microbatch's forward and backward pass, while it computes."""
+    """Return by kind what overlaps the forward and the backward pass of each microbatch."""
     found = [("data", sharding.with_each_microbatch(experiment, held, costs))]
     if experiment.strategy.offload != "none":
-        away, way = _away(experiment, held, batch), way_out(experiment)
+        away, way = _away(experiment, held, batch), offload_link(experiment)
         ahead, back = (float(sum(getattr(c, name) for c in costs)) for name in ("ahead", "back"))
         there = offload.in_a_pass(way, away.forward_out, away.forward_in, ahead)
         home = offload.in_a_pass(way, away.backward_out, away.backward_in, back)
@@ -165,20 +165,20 @@ def _beside(
     return found
 
 
-def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> Away:
+def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> OffloadTraffic:
     strategy = experiment.strategy
     size = compute.BYTES[strategy.precision]
-    kept = batch * sum(kept_bytes(part, size, strategy.recompute, True) for part in held)
-    return moves(experiment, rank_model(held).parameters, kept)
+    kept = batch * sum(stored_bytes(part, size, strategy.recompute, True) for part in held)
+    return offload_traffic(experiment, rank_model(held).parameters, kept)
 
 
 def _moved_in_update(
     experiment: Experiment, chain: Chain, costs: list[list[StageCost]], batch: float, update: float
 ) -> Exchange:
-    """Return what the rank that moves most in its update moves then."""
+    """Return the exchange in the update of the rank that moves most."""
     if experiment.strategy.offload != "all":
         return sharding.NONE
-    way = way_out(experiment)
+    way = offload_link(experiment)
     passes = [
         offload.with_the_update(
             way, _away(experiment, held, batch), float(sum(c.back for c in rank)), update
@@ -195,7 +195,7 @@ def _ranks(
     beside: list[list[tuple[str, tuple[Exchange, Exchange]]]],
     batch: float,
 ) -> Ranks:
-    """Return what a microbatch takes on each rank of a pipeline, and between them."""
+    """Return the times of a microbatch on each rank of a pipeline, and between them."""
     ahead, back = (
         [
             sum(getattr(c, name) for c in rank) + sum(both[at].exposed for _, both in others)
@@ -211,7 +211,7 @@ def _ranks(
 
 
 def _hop(experiment: Experiment, chain: Chain, rank: int, batch: float) -> Cost:
-    """Return the cost of what a rank of a pipeline sends to the next: the largest of its chunks."""
+    """Return the cost of the message from a rank of a pipeline to the next: the largest of its chunks."""
     size = batch * compute.BYTES[experiment.strategy.precision]
     most = max(part.elements(part.sends) for part in chain[rank])
     return _wire(experiment, rank, (rank + 1) % len(chain)).cost(most * size)

@@ -1,9 +1,9 @@
-"""What each rank of a split network holds, at each moment of a step that may be its peak.
+"""Memory of each rank of a split network, at each moment of a step that may be its peak.
 
-A rank holds its part of weights, gradients and optimiser state, split further by ZeRO; what the microbatches
-under way keep for their backward passes (pipelined.in_flight, kept.py); what one pass needs beside; and
-buffers for messages. Offloaded, only the layer at hand and the one under way from or to its place of waiting
-are on the device. Fragmentation is not modelled.
+A rank holds its shard of weights, gradients and optimizer state, sharded further by ZeRO; the stored activations of
+the microbatches in flight (pipelined.in_flight, costs/stored_activations.py); the working set of one pass; and
+communication buffers. With offloading only the current layer and the one in flight to or from the offload target
+are on the device. Fragmentation is not modeled.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.kept import AT_ONCE, backward_extra, kept_bytes, near_bytes
 from lib_dlhpc.costs.state import MASTER_BYTES
+from lib_dlhpc.costs.stored_activations import AT_ONCE, backward_extra, resident_bytes, stored_bytes
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight
@@ -37,7 +37,7 @@ TERMS = (
 
 @dataclass(frozen=True)
 class Moment:
-    """What a rank of a pipeline holds at one moment of a step, in bytes by term."""
+    """Memory of a rank of a pipeline at one moment of a step, in bytes by term."""
 
     rank: int  # its place in the pipeline
     when: str
@@ -46,15 +46,15 @@ class Moment:
 
     @property
     def total(self) -> float:
-        """Bytes on the device, all terms together."""
+        """Bytes on the device, sum of all terms."""
         return sum(self.terms.values())
 
 
 def moments(experiment: Experiment) -> tuple[Moment, ...]:
-    """Return for each rank of a pipeline what it holds after its last forward pass in a row, in the
-    backward pass that follows, and when it updates. The experiment holds no arrays.
+    """Return for each rank of a pipeline its memory after the last of consecutive forward passes, in the
+    backward pass that follows, and in the update. The experiment holds no arrays.
 
-    Of the ranks that share a stage, the one that holds most.
+    Of the ranks that share a stage, the one with most.
     """
     chains = rank_parts(experiment)
     found: list[Moment] = []
@@ -65,7 +65,7 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
 
 
 def peak_of(experiment: Experiment, rank: int) -> Moment:
-    """Return the moment at which one rank of a run holds the most: rank as `layout.place` counts them."""
+    """Return the moment of the memory peak of one rank, numbered as in `layout.place`."""
     here = place(experiment, rank)
     chain = tuple(
         parts(experiment, rank_at(experiment, here._replace(pipeline=stage)))
@@ -75,7 +75,7 @@ def peak_of(experiment: Experiment, rank: int) -> Moment:
 
 
 def peak(experiment: Experiment) -> Moment:
-    """Return the moment at which a rank holds the most of all."""
+    """Return the moment of the highest memory peak of all ranks."""
     return max(moments(experiment), key=lambda moment: moment.total)
 
 
@@ -85,7 +85,7 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
     passes = in_flight(rank, len(chain), many, strategy.schedule, chunks)
     out = strategy.offload != "none"
-    each = np.array([kept_bytes(part, size, strategy.recompute, out) for part in held])
+    each = np.array([stored_bytes(part, size, strategy.recompute, out) for part in held])
     beside = np.array([backward_extra(part, size, strategy.recompute, out) for part in held])
     counts, back = np.array([[passes]]), np.array([0])
     if strategy.schedule == "interleaved":
@@ -97,10 +97,14 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     if out:
-        near, moved = max((near_bytes(part, size, strategy.recompute) for part in held), key=sum)
+        near, moved = max(
+            (resident_bytes(part, size, strategy.recompute) for part in held), key=sum
+        )
         near, extra = min(keeps, batch * near), batch * moved
         away, keeps = away + keeps - near, near
-    whole = strategy.zero < 2 or sizes(experiment).data == 1  # gradients of a pass, to be added
+    whole = (
+        strategy.zero < 2 or sizes(experiment).data == 1
+    )  # gradients of a pass, to be accumulated
     if many > 1 and whole and strategy.offload != "all":
         extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
 
@@ -118,7 +122,7 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
 
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
-    """Return weights, gradients and optimiser state of a rank, and what of them is offloaded."""
+    """Return weights, gradients and optimizer state of a rank, and their offloaded bytes."""
     strategy, replicas = experiment.strategy, sizes(experiment).data
     size, count = BYTES[strategy.precision], float(model.parameters)
     master = MASTER_BYTES * (strategy.precision in MIXED)
@@ -140,7 +144,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
 
 
 def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
-    """Return the elements of the samples of a step that a rank has read."""
+    """Return the elements of the samples that a rank reads in a step."""
     reads = [part for part in held if any("input" in layer.inputs for layer in part.model.layers)]
     if not reads:
         return 0.0
@@ -151,15 +155,15 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
 
 
 def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> float:
-    """Return the bytes of messages on their way; `size`: bytes of an element of a microbatch."""
+    """Return the bytes of communication buffers; `size`: bytes of an element of a microbatch."""
     strategy, held = experiment.strategy, chain[rank]
     model, found = rank_model(held), 0.0
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
         bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
-        if strategy.zero >= 2:  # of whole layers; one is filled while another is on its way
+        if strategy.zero >= 2:  # of whole layers; one is filled while another is in flight
             bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
-        if strategy.zero == 1:  # added up where they lie, a message at a time
+        if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         found += min(bucket, model.parameters * element)
         if strategy.zero == 3:
@@ -172,15 +176,15 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             )
             for word in ("receives", "sends")
         )
-        # Each is sent from a copy and received into one; gradients are copied once more. When a last stage
-        # is at its fullest, its gradient before is on its way and its next input is expected, but in GPipe.
+        # Each is sent from a copy and received into one; gradients are copied once more. At the peak of a last
+        # stage its previous gradient is in flight and its next input is expected, except in GPipe.
         last = 1 if strategy.schedule == "gpipe" else min(3, int(strategy.microbatches))
         found += ((2 if after else last) * before + 3 * after) * size
     return found
 
 
 def _largest_bucket(model: Model, least: float) -> float:
-    """Return the elements of the largest bucket: whole layers from the last one on, until they are enough."""
+    """Return the elements of the largest bucket: whole layers, from the last on, up to the bucket size."""
     most = filled = 0.0
     for count in model.layer_parameters[::-1]:
         filled += float(count)

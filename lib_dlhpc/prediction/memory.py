@@ -1,4 +1,4 @@
-"""Memory ledger of one device: every term that training holds at its peak, against the capacity."""
+"""Memory ledger of one device: every term at the peak of training, against the capacity."""
 
 from functools import lru_cache
 from typing import Any
@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.kept import ELEMENT_WISE, NEED_INPUT_ONLY, moved_elements, waiting
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
+from lib_dlhpc.costs.stored_activations import (
+    ELEMENT_WISE,
+    NEED_INPUT_ONLY,
+    moved_elements,
+    pending_gradients,
+)
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -16,11 +21,11 @@ from lib_dlhpc.spec.model import Model
 def ledger(experiment: Experiment) -> dict[str, Any]:
     """Return the bytes of each term on one device; their sum is the peak of a step.
 
-    Activations are the layer outputs kept for backward, with ReLU and sums in place. Backward frees them
-    from the last layer to the first, and needs the gradients of one layer's input and output at a time:
-    the working set is what that adds to the activations at the worst moment. Where servers update, they
-    hold what an update needs. Fragmentation is not modelled, nor is recomputation, nor what a library
-    takes to compute (columns of a convolution) beyond the device's reserved memory.
+    Activations are the layer outputs stored for backward, with ReLU and sums in place. Backward frees them
+    from the last layer to the first, and holds the gradients of one layer's input and output at a time:
+    the working set is what they add to the activations at the peak. If servers update, they hold the optimizer
+    state. Not modeled: fragmentation, recomputation, and workspace of libraries (columns of a convolution)
+    beyond the device's reserved memory.
     """
     model, strategy = experiment.model, experiment.strategy
     updates = strategy.update != "asynchronous"
@@ -49,10 +54,10 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def kept(model: Model) -> NDArray[np.float64]:
-    """Return the elements a sample that each layer keeps for backward.
+    """Return the elements of a sample that each layer stores for backward.
 
-    They are the layer's `stored`, but for outputs that only sums read, of layers that do not need them
-    either: a sum needs no input again, and takes the place of one (`out += identity` in PyTorch's ResNet).
+    They are the layer's `stored`, except outputs that only sums read, of layers that do not need them
+    either: the backward of a sum reads no input, and a sum overwrites one (`out += identity` in PyTorch's ResNet).
     """
     readers: dict[str, set[str]] = {}
     for layer in model.layers:
@@ -67,12 +72,12 @@ def kept(model: Model) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def working_set(model: Model) -> float:
-    """Return the elements a sample by which backward's peak exceeds all kept activations.
+    """Return the elements a sample by which backward's peak exceeds all stored activations.
 
-    A layer that does not need its output has no more of it by then: whoever read it has been backward.
-    The gradient of an element-wise layer's input takes the place of its output's (PyTorch makes a second
-    array, which shows where one such layer is most of the network), and samples have no gradient. One that
-    several layers add to waits beside.
+    The output of a layer that does not need it is free by then: its readers' backward passes are done.
+    The gradient of an element-wise layer's input overwrites that of its output (PyTorch allocates a second
+    array, visible if one such layer is most of the network), and samples have no gradient. A gradient to
+    which several layers add is held until the last of them.
     """
     held, moved = np.cumsum(kept(model)), moved_elements(model)
     for index, layer in enumerate(model.layers):
@@ -80,11 +85,11 @@ def working_set(model: Model) -> float:
             moved[index] -= model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= kept(model)[index]
-    return max(0.0, float((held + moved + waiting(model)).max() - held[-1]))
+    return max(0.0, float((held + moved + pending_gradients(model)).max() - held[-1]))
 
 
 def server_bytes(experiment: Experiment) -> Any:
-    """Return the bytes on one parameter server: its part of weights, optimiser state and a gradient."""
+    """Return the bytes on one parameter server: its shard of weights, optimizer state and a gradient."""
     strategy = experiment.strategy
     if strategy.update != "asynchronous":
         return 0.0

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, update_time
-from lib_dlhpc.costs.kept import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import recomputed, stage_cost
+from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.ledger import moments

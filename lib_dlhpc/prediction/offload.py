@@ -1,17 +1,17 @@
-"""Out of core: how fast the way to what waits outside of the device must be, and what shows of it.
+"""Offloading: the bandwidth that it requires, and its exposed time.
 
-Fetched ahead, a pass takes the longer of computing and moving (costs/offload.py says what moves). Layers move
-their weights one by one as the last backward pass goes, so what the update moves has the rest of that pass too.
+With prefetching a pass takes the longer of computation and transfer (traffic: costs/offload.py). Layers move
+their weights one by one during the last backward pass, so the traffic of the update overlaps the rest of it too.
 
-Unified memory moves pages only when they are missed: each fault stops the device, and nothing is fetched
-ahead. `paged_time` is our own bound for that, to compare with.
+Unified memory moves pages on demand: each fault stops the device, and nothing is prefetched. `paged_time` is our
+own bound for that, to compare with.
 """
 
 from dataclasses import dataclass
 from math import ceil, inf
 
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.offload import Away, Way, way_out
+from lib_dlhpc.costs.offload import OffloadLink, OffloadTraffic, offload_link
 from lib_dlhpc.prediction.sharding import NONE, Exchange
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -22,32 +22,34 @@ PAGE = 64 * 1024  # B; 2 MiB at the most
 
 @dataclass(frozen=True)
 class Need:
-    """What the offloading of the rank that moves most asks for, in a step."""
+    """The offload traffic of a step, of the rank that moves most."""
 
-    moved: float  # B, both directions together
-    required: float  # B/s at which nothing of it would show
+    moved: float  # B, both directions
+    required: float  # B/s that hides it fully
     there: float  # B/s of the slower direction
     exposed: float  # s
-    paged: float  # s if pages came one by one as they are missed, see paged_time
+    paged: float  # s with demand paging, see paged_time
 
 
-def in_a_pass(way: Way, out: float, back: float, seconds: float) -> Exchange:
-    """Return what moving takes in a pass of `seconds`, and how much longer than the pass."""
+def in_a_pass(way: OffloadLink, out: float, back: float, seconds: float) -> Exchange:
+    """Return the cost of moving in a pass of `seconds`, and its exposed part."""
     if not out and not back:
         return NONE
     takes = way.seconds(out, back)
     return Exchange(Cost(way.latency, takes - way.latency, 0.0), max(0.0, takes - seconds))
 
 
-def with_the_update(way: Way, away: Away, back: float, update: float) -> Exchange:
-    """Return what moving takes in an update of `update` s after a last backward pass of `back` s, and what shows."""
+def with_the_update(way: OffloadLink, away: OffloadTraffic, back: float, update: float) -> Exchange:
+    """Return the cost of moving in an update of `update` s after a last backward pass of `back` s."""
     rest = max(0.0, back - way.seconds(away.backward_out, away.backward_in))
     return in_a_pass(way, away.update_out, away.update_in, rest + update)
 
 
-def need(experiment: Experiment, away: Away, passes: tuple[float, float], update: float) -> Need:
-    """Return what would hide all of it, and what there is; s of a forward and a backward pass, and the update."""
-    way, many = way_out(experiment), int(experiment.strategy.microbatches)
+def need(
+    experiment: Experiment, away: OffloadTraffic, passes: tuple[float, float], update: float
+) -> Need:
+    """Return required and available bandwidth; passes: s of a forward and a backward pass; update: s."""
+    way, many = offload_link(experiment), int(experiment.strategy.microbatches)
     required = late = 0.0
     for out, back, seconds in (
         (away.forward_out, away.forward_in, passes[0]),
@@ -64,11 +66,11 @@ def need(experiment: Experiment, away: Away, passes: tuple[float, float], update
 
 
 def _rate(moved: float, seconds: float) -> float:
-    """Return B/s; a stage may do nothing in a pass, and then nothing of it moves."""
+    """Return B/s; a stage without work in a pass moves nothing."""
     return moved / seconds if seconds else inf if moved else 0.0
 
 
 def paged_time(experiment: Experiment, moved: float, page: float = PAGE) -> float:
-    """Return the s of moving `moved` bytes by page faults, one after another, none of it hidden."""
-    way = way_out(experiment)
+    """Return the s of moving `moved` bytes by serial page faults, without overlap."""
+    way = offload_link(experiment)
     return ceil(moved / page) * PAGE_FAULT + moved / min(way.out, way.back)

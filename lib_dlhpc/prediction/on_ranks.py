@@ -23,7 +23,7 @@ WORD = 8  # B of a whole number
 
 
 def rank_bytes(experiment: Experiment) -> float:
-    """Return the B of the rank that holds most, its interpreter and libraries included."""
+    """Return the bytes of the rank with the highest peak, including interpreter and libraries."""
     if experiment.strategy.update == "synchronous":
         ranks = range(int(experiment.devices))
         most = max(peak_of(experiment, rank).total for rank in ranks)
@@ -33,7 +33,7 @@ def rank_bytes(experiment: Experiment) -> float:
 
 
 def data_bytes(experiment: Experiment) -> float:
-    """Return the B of all samples and targets, as every rank of a real run has them."""
+    """Return the bytes of all samples and targets; every rank of a run holds them."""
     model = experiment.model
     reads, words = prod(model.input_shape), model.layers[0].kind == "embedding"
     sample = reads * (WORD if words else BYTES[experiment.strategy.precision])
@@ -41,7 +41,7 @@ def data_bytes(experiment: Experiment) -> float:
 
 
 def check_fits(experiment: Experiment) -> float:
-    """Return rank_bytes. Raises SpecError, with what would help, where a device has less memory."""
+    """Return rank_bytes. Raises SpecError, with configurations that fit, if a device has less memory."""
     most, cap = rank_bytes(experiment), float(experiment.machine.device.memory)
     if most > cap:
         ranks = int(experiment.devices)
@@ -74,7 +74,7 @@ def result_lines(
     which machine; by default that of the experiment.
     """
     cap = float(experiment.machine.device.memory)
-    lines = told(predicted, [each["total"] for each in result["memory"]], cap)
+    lines = peak_lines(predicted, [each["total"] for each in result["memory"]], cap)
     step = sum(result["terms"].values())
     if not step or not result.get("samples", 1):  # nothing was left to do
         return lines
@@ -92,8 +92,8 @@ def result_lines(
     return lines
 
 
-def told(predicted: float, measured: list[float], cap: float) -> list[str]:
-    """Return lines on the most that a rank held, measured, beside the prediction and the cap."""
+def peak_lines(predicted: float, measured: list[float], cap: float) -> list[str]:
+    """Return lines on the measured peak of all ranks, beside the prediction and the cap."""
     if not measured:
         return []
     most = max(measured)

@@ -1,12 +1,12 @@
-"""What replicas exchange: gradients summed, or shared out as ZeRO has it (Rajbhandari et al. 2020, section 7).
+"""Communication of replicas: gradient allreduce, or ZeRO's reduce-scatter (Rajbhandari et al. 2020, section 7).
 
-    0  allreduce of the gradients                                  2 n a step, by the allreduce that is chosen
+    0  allreduce of the gradients                                  2 n a step, by the chosen allreduce
     1  reduce-scatter of the gradients, allgather of the weights   2 n
-    2  the same, but a microbatch's gradients are let go at once   (m + 1) n for m microbatches
-    3  weights gathered before each pass and let go after it       3 n for each microbatch
+    2  the same, but the gradients of each microbatch are freed   (m + 1) n for m microbatches
+    3  weights gathered before each pass and freed after it       3 n for each microbatch
 
-n bytes of gradients, times (p-1)/p; by which algorithm: schedules/choice.py. If communication may overlap, the
-weights of a layer come while the layer before it computes: two are in memory at most (costs/sharded.py).
+n bytes of gradients, times (p-1)/p; algorithm: schedules/choice.py. With overlap the weights of a layer are
+prefetched while the previous layer computes: at most two are in memory (costs/sharded.py).
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from lib_dlhpc.costs import compute, groups, stragglers
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.sharded import Sharded, sharded
-from lib_dlhpc.costs.stage import StageCost, seen_in_part, share_of_experts
+from lib_dlhpc.costs.stage import StageCost, extra_reductions, share_of_experts
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction import overlap
 from lib_dlhpc.spec.experiment import Experiment
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 class Exchange(NamedTuple):
-    """Cost of an exchange, and the seconds of it that stick out behind what a rank computes."""
+    """Cost of an exchange, and its exposed seconds."""
 
     cost: Cost
     exposed: float
@@ -44,7 +44,7 @@ NONE = Exchange(groups.NOTHING, 0.0)
 def with_each_microbatch(
     experiment: Experiment, held: tuple[Part, ...], costs: list[StageCost]
 ) -> tuple[Exchange, Exchange]:
-    """Return what a rank exchanges in the forward and in the backward pass of each microbatch."""
+    """Return the exchanges in the forward and in the backward pass of each microbatch."""
     if experiment.strategy.zero < 2:
         return NONE, NONE
     there, home = NONE, NONE
@@ -65,19 +65,19 @@ def with_the_last(
 def _summed(
     experiment: Experiment, model: Model, costs: list[StageCost], backward: float
 ) -> Exchange:
-    """Gradients in buckets: over the ranks that see other positions of the same samples, then over data."""
+    """Allreduce buckets over the ranks with other positions of the same samples, then over data."""
     strategy, net = experiment.strategy, groups.group_network(experiment, "data")
     cut = buckets(model, float(strategy.bucket), compute.BYTES[strategy.precision])
     sizes, full = cut.sizes, cut.sizes > 0
     exchange = groups.scatter if strategy.zero else groups.everyone
     each = exchange(sizes, net, full, strategy.allreduce)
     shared = int(strategy.experts)
-    if shared > 1:  # an expert's gradients are summed over the replicas that have it too
+    if shared > 1:  # an expert's gradients are reduced over the replicas that hold it
         share = share_of_experts(model)
         with_it = groups.alike_network(experiment)
         each = exchange((1 - share) * sizes, net, full, strategy.allreduce)
         each += exchange(share * sizes, with_it, full, strategy.allreduce)
-    for group, share in seen_in_part(model):
+    for group, share in extra_reductions(model):
         each += groups.everyone(share * sizes, groups.group_network(experiment, group), full)
     total = _total(each)
     if not experiment.overlaps:
@@ -89,13 +89,13 @@ def _summed(
 
 
 def _late(experiment: Experiment, comes: Sharded, seconds: Any, work: Any) -> Exchange:
-    """Return what comes with a pass of so many s, of which `work` s take longer on the slowest rank."""
+    """Return the exchange that overlaps a pass of `seconds`, of which `work` s are longer on the slowest rank."""
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
     lasts = float(seconds + (slowest - 1) * work)
     late = max(0.0, comes.ends(0.0, lasts) - lasts)
     return Exchange(
         comes.cost, min(late, float(comes.cost.total))
-    )  # exactly: rounding leaves no dust
+    )  # exact 0, without rounding errors
 
 
 def _total(cost: Cost) -> Cost:

@@ -49,14 +49,14 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
             f" {format_quantity(total - capacity, 'B')} are missing, and most of it is {largest}."
         ]
     most = largest_batch(prediction)
-    way_out = (
+    remedy = (
         f"the largest batch a device that fits is {most}"
         if most
         else "not even one sample fits: the model must be split, its state sharded, or kept out of core"
     )
     return [
         f"Memory: one device needs {format_quantity(total, 'B')} and has {format_quantity(capacity, 'B')},"
-        f" {_too_much(total / capacity)}; {way_out}."
+        f" {_too_much(total / capacity)}; {remedy}."
     ]
 
 
@@ -79,10 +79,10 @@ def _server_wall(prediction: "Breakdown") -> list[str]:
         return []
     room = device.memory - device.reserved_memory
     part = (needed - device.reserved_memory) * experiment.strategy.servers
-    way_out = f"; it takes {_many(part / room)} servers" if room > 0 else ""
+    remedy = f"; it takes {_many(part / room)} servers" if room > 0 else ""
     return [
         f"Memory: a parameter server needs {format_quantity(needed, 'B')} and has"
-        f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{way_out}."
+        f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{remedy}."
     ]
 
 
@@ -128,10 +128,10 @@ def _local_wall(prediction: "Breakdown") -> list[str]:
         return []
     part = "all of the data set" if storage.access == "stage" else "its part of the data set"
     needed = nodes_needed(experiment)
-    way_out = "" if storage.access == "stage" else f"; it takes {format_plain(float(needed))} nodes"
+    remedy = "" if storage.access == "stage" else f"; it takes {format_plain(float(needed))} nodes"
     return [
         f"Storage: a node keeps {part}, {format_quantity(size, 'B')}, and {storage.local} holds"
-        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{way_out}."
+        f" {format_quantity(room, 'B')}, {_too_much(size / room)}{remedy}."
     ]
 
 
@@ -185,14 +185,14 @@ def _copy_wall(prediction: "Breakdown") -> list[str]:
     if not experiment.run.checkpoint_interval or needed <= room:
         return []
     alone = experiment.run.checkpoint_writers == "first" and experiment.strategy.nodes > 1
-    way_out = (
+    remedy = (
         "let all nodes write their parts"
         if alone
         else 'run.checkpoint = "synchronous" needs no such copy, and more nodes hold less of it each'
     )
     return [
         f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
-        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; {way_out}."
+        f" {format_quantity(room, 'B')}, {_too_much(needed / room)}; {remedy}."
     ]
 
 

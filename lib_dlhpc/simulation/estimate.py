@@ -8,7 +8,7 @@ from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.network import Network
-from lib_dlhpc.costs.stage import seen_in_part, share_of_experts
+from lib_dlhpc.costs.stage import extra_reductions, share_of_experts
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Send
@@ -143,7 +143,7 @@ class _Count:
             net = groups.alike_network(self.experiment)
             each = self._schedule(self.goal, size.data // experts, net, own, self.named)
             total += each * experts * size.tensor
-        for kind, share in seen_in_part(part.model):
+        for kind, share in extra_reductions(part.model):
             many = size.data * (size.tensor * self.first if kind == "spatial" else 1)
             net = groups.group_network(self.experiment, kind)
             total += self._schedule("allreduce", getattr(size, kind), net, share * size_of) * many

@@ -22,7 +22,7 @@ from lib_dlhpc.costs import compute, groups, split_calibration
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.sharded import handed_out
-from lib_dlhpc.costs.stage import seen_in_part, share_of_experts, stage_cost
+from lib_dlhpc.costs.stage import extra_reductions, share_of_experts, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
@@ -312,7 +312,7 @@ class _Step:
             batch = strategy.batch / strategy.microbatches
             work = stage_cost(self.experiment, held[chunk], batch, scale).layer_backward
             ready = ready_times(work, cut.last_layer) / max(float(work.sum()), 1e-300)
-            groups_of = seen_in_part(held[chunk].model)
+            groups_of = extra_reductions(held[chunk].model)
             experts = share_of_experts(held[chunk].model) if strategy.experts > 1 else 0.0
             if self.size.data == 1 and not groups_of:
                 continue

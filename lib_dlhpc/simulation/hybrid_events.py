@@ -16,9 +16,9 @@ from simpy.events import Event
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.kept import AT_ONCE
 from lib_dlhpc.costs.network import Network
-from lib_dlhpc.costs.stage import seen_in_part, share_of_experts
+from lib_dlhpc.costs.stage import extra_reductions, share_of_experts
+from lib_dlhpc.costs.stored_activations import AT_ONCE
 from lib_dlhpc.layout import alike_group, expert_group, group, parts, place
 from lib_dlhpc.schedules import Schedule, messages, within
 from lib_dlhpc.schedules.choice import plan
@@ -330,7 +330,7 @@ class _Wire:
     def scatter(self, chunk: int, complete: bool) -> None:
         """Get ready to exchange the gradients of a pass if it completes them."""
         model = self.replay.held[self.rank][chunk].model
-        self._completes, self._summed = {}, seen_in_part(model)
+        self._completes, self._summed = {}, extra_reductions(model)
         if not complete or (len(self.data) == 1 and not self._summed):
             return
         if self.replay.experiment.strategy.experts > 1:

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.stage import (
-    gathered_again,
     halo_elements,
     recomputed,
+    regathered,
     routed_elements,
     stage_cost,
 )
@@ -60,7 +60,7 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
     forward: list[Item] = []
     backward: list[Item] = []
     # With overlap it is behind the work.
-    twice = () if experiment.overlap else gathered_again(part.model, strategy.recompute)
+    twice = () if experiment.overlap else regathered(part.model, strategy.recompute)
     for number, (layer, ahead, back) in enumerate(
         zip(part.model.layers, cost.layer_forward, cost.layer_backward, strict=True)
     ):

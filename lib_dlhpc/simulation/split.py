@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups, offload
-from lib_dlhpc.costs.kept import kept_bytes
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.sharded import Sharded, sharded
 from lib_dlhpc.costs.stage import stage_cost
+from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
 from lib_dlhpc.simulation.program import Item, Work, program
 from lib_dlhpc.spec.experiment import Experiment
@@ -95,8 +95,8 @@ def _exchanged(experiment: Experiment, part: Part, scale: float) -> tuple[Sharde
 def update_moving(experiment: Experiment, held: tuple[Part, ...]) -> float:
     """Return the seconds that a rank's offloaded state moves in an update."""
     parameters = sum(part.model.parameters for part in held)
-    away = offload.moves(experiment, parameters, 0.0)
-    return offload.way_out(experiment).seconds(away.update_out, away.update_in)
+    away = offload.offload_traffic(experiment, parameters, 0.0)
+    return offload.offload_link(experiment).seconds(away.update_out, away.update_in)
 
 
 def offloaded(
@@ -107,10 +107,10 @@ def offloaded(
     if strategy.offload == "none":
         return (0.0, 0.0), (0.0, 0.0)
     size, batch = compute.BYTES[strategy.precision], strategy.batch / strategy.microbatches
-    left = batch * kept_bytes(part, size, strategy.recompute)
+    left = batch * stored_bytes(part, size, strategy.recompute)
     way, away = (
-        offload.way_out(experiment),
-        offload.moves(experiment, part.model.parameters, left),
+        offload.offload_link(experiment),
+        offload.offload_traffic(experiment, part.model.parameters, left),
     )
     both = ((away.forward_out, away.forward_in), (away.backward_out, away.backward_in))
     seconds, moved = [way.seconds(*each) for each in both], [sum(each) for each in both]

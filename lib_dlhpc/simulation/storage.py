@@ -1,8 +1,7 @@
 """Storage as queues: metadata servers and data servers, first come first served, and the waits of their clients.
 
-A `Station` knows when its servers are free again; that is all a queue in order of arrival needs. `arrivals`
-sends it requests at random, `clients` lets readers ask, wait and ask again, as SimPy processes. Both say what was
-waited, beside the closed forms of lib_dlhpc/costs/queueing.py.
+A `Station` stores when each server is free; a FIFO queue needs no more. `arrivals` sends random requests (an open
+queue), `clients` are readers that wait for each answer (a closed one), as SimPy processes. Both return the waits.
 """
 
 import heapq

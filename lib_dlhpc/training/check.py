@@ -31,7 +31,7 @@ def check(experiment: Experiment) -> None:
 def check_ranks(experiment: Experiment, ranks: int) -> None:
     """Raise SpecError unless a model-parallel or sharded run has one rank for each device of the experiment."""
     devices = int(experiment.devices)
-    if layout.is_shared_out(experiment) and ranks != devices:
+    if layout.is_partitioned(experiment) and ranks != devices:
         raise SpecError(
             f"{ranks} ranks: the network is partitioned over the {devices} devices of [strategy]; start"
             f" {devices}."

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
@@ -91,7 +91,7 @@ def train(
     peak = Peak()
     data = load(experiment, precision_of(experiment))
     trim_heap()
-    if is_shared_out(experiment):
+    if is_partitioned(experiment):
         from lib_dlhpc.training.hybrid import train_hybrid as way
     else:
         way = _train_replicas

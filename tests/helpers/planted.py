@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.calibration.machine import PROBE, WORKER
 from lib_dlhpc.calibration.worker import EDGES, MESSAGES, REDUCED, SUMS
-from lib_dlhpc.costs import paces
+from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import LayerRate
@@ -53,8 +53,8 @@ class Planted:
 
     @staticmethod
     def layers(model, batch):
-        each = [layer_rate(paces.kind_of(layer)) for layer in model.layers]
-        return [part.tolist() for part in paces.seconds(model, each, batch, 4)]
+        each = [layer_rate(layer_rates.kind_of(layer)) for layer in model.layers]
+        return [part.tolist() for part in layer_rates.seconds(model, each, batch, 4)]
 
     def case(self, table, batch):
         model = read_model(table)

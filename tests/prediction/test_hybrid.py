@@ -326,7 +326,7 @@ def test_zero_splits_state_over_replicas():
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_activations_are_what_korthikanti_count(tensor, sequence, recompute):
     """Table 2 of Korthikanti et al. 2022: bytes a layer, in fp16 with dropout."""
-    from lib_dlhpc.costs.kept import kept_bytes
+    from lib_dlhpc.costs.stored_activations import stored_bytes
     from lib_dlhpc.layout import parts
 
     s, h, a, t = 512, 768, 12, tensor
@@ -334,7 +334,7 @@ def test_activations_are_what_korthikanti_count(tensor, sequence, recompute):
     base = GPT.set({"model.heads": a, "strategy.tensor": t, "strategy.recompute": recompute})
     base = base.set({"strategy.sequence_parallel": sequence})
     found = [
-        kept_bytes(parts(base.set({"model.layers": layers}), 0)[0], 2, recompute)
+        stored_bytes(parts(base.set({"model.layers": layers}), 0)[0], 2, recompute)
         for layers in (3, 4)
     ]
     scores = 5 * a * s / h / t if recompute == "none" else 0.0

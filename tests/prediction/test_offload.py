@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.costs.offload import Away, Way
+from lib_dlhpc.costs.offload import OffloadLink, OffloadTraffic
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.offload import PAGE_FAULT, in_a_pass, need, paged_time, with_the_update
 from lib_dlhpc.spec.machine import Link, read_link
@@ -59,16 +59,16 @@ def test_with_enough_bandwidth_nothing_shows_and_the_required_one_is_enough():
 
 
 def test_a_pass_takes_the_longer_of_computing_and_moving():
-    way = Way(out=10.0, back=5.0, latency=0.0, room=1e9)
+    way = OffloadLink(out=10.0, back=5.0, latency=0.0, room=1e9)
     assert in_a_pass(way, 20.0, 0.0, 3.0).exposed == 0.0
     assert in_a_pass(way, 20.0, 20.0, 3.0).exposed == pytest.approx(1.0)
     assert in_a_pass(way, 0.0, 0.0, 3.0).cost.total == 0.0
-    assert Away(1, 2, 3, 4, 5, 6).moved(10) == 10 * 10 + 11
+    assert OffloadTraffic(1, 2, 3, 4, 5, 6).moved(10) == 10 * 10 + 11
 
 
 def test_an_update_moves_while_the_last_backward_pass_goes_and_while_it_computes():
-    way = Way(out=10.0, back=5.0, latency=0.0, room=1e9)
-    away = Away(backward_in=10.0, update_out=40.0, update_in=15.0)  # 2 s, then 4 s
+    way = OffloadLink(out=10.0, back=5.0, latency=0.0, room=1e9)
+    away = OffloadTraffic(backward_in=10.0, update_out=40.0, update_in=15.0)  # 2 s, then 4 s
     assert with_the_update(way, away, 2.0, 1.0).exposed == pytest.approx(3.0)
     assert with_the_update(way, away, 4.5, 1.0).exposed == pytest.approx(0.5)
     assert with_the_update(way, away, 5.0, 1.0).exposed == 0.0
@@ -114,9 +114,11 @@ def test_a_machine_that_says_nothing_has_pcie_3():
 
 
 def test_a_stage_that_does_nothing_in_a_pass_needs_nothing_for_it():
-    idle = need(OUT["activations"], Away(forward_out=1e6, backward_in=1e6), (1.0, 2.0), 0.0)
+    idle = need(
+        OUT["activations"], OffloadTraffic(forward_out=1e6, backward_in=1e6), (1.0, 2.0), 0.0
+    )
     assert idle.required == pytest.approx(1e6)
     late = need(
-        OUT["activations"], Away(update_out=1e6), (0.0, 0.0), 0.0
+        OUT["activations"], OffloadTraffic(update_out=1e6), (0.0, 0.0), 0.0
     )  # what moves beside nothing shows
     assert late.required == inf and late.exposed > 0

@@ -1,4 +1,4 @@
-"""A real run that does not fit is refused, with what would help; what was held is told beside the cap."""
+"""A run that does not fit is refused, with configurations that would; the measured peak stands beside the cap."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from lib_dlhpc.prediction.on_ranks import (
     check_fits,
     cores,
     data_bytes,
+    peak_lines,
     rank_bytes,
     result_lines,
-    told,
 )
 from lib_dlhpc.spec.errors import SpecError
 
@@ -43,15 +43,15 @@ def test_what_does_not_fit_is_refused_with_what_would():
 
 
 def test_a_peak_above_the_cap_is_told():
-    assert len(told(1e6, [1e6, 2e6], 3e6)) == 1
-    assert "rank 1 held 1 MB more" in told(1e6, [1e6, 4e6], 3e6)[-1]
-    assert told(1e6, [], 3e6) == []
+    assert len(peak_lines(1e6, [1e6, 2e6], 3e6)) == 1
+    assert "rank 1 held 1 MB more" in peak_lines(1e6, [1e6, 4e6], 3e6)[-1]
+    assert peak_lines(1e6, [], 3e6) == []
 
 
 def test_a_run_stands_beside_its_prediction():
     result = {"ranks": 1, "terms": {"forward": 1.0, "update": 0.5}, "memory": [{"total": 1e6}]}
     lines = result_lines(RUN, 1e6, result)
-    assert len(lines) == 2 and lines[0] == told(1e6, [1e6], RUN.machine.device.memory)[0]
+    assert len(lines) == 2 and lines[0] == peak_lines(1e6, [1e6], RUN.machine.device.memory)[0]
     assert "step: 1.5 s; predicted" in lines[1] and "on laptop" in lines[1]
     assert len(result_lines(RUN, 1e6, {**result, "terms": {}})) == 1  # nothing was left to do
     assert len(result_lines(RUN, 1e6, {**result, "samples": 0})) == 1

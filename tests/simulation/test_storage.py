@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from queueing import closed_rate, open_wait, saturation
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.costs.queueing import closed_rate, open_wait, saturation
 from lib_dlhpc.costs.reading import limits, reader_time
 from lib_dlhpc.prediction.profile import slides_run
 from lib_dlhpc.simulation.storage import Station, Way, arrivals, clients

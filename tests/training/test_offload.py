@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs.offload import moves
+from lib_dlhpc.costs.offload import offload_traffic
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
@@ -227,7 +227,7 @@ RUN = """
 import sys
 from pathlib import Path
 import numpy as np
-from lib_dlhpc.costs.offload import moves
+from lib_dlhpc.costs.offload import offload_traffic
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
@@ -438,7 +438,7 @@ def test_the_disk_traffic_of_a_step_is_the_predicted_one(tmp_path, monkeypatch, 
         for slot in range(microbatches):
             (y,) = network.run(slot, samples_of(model, 2).astype(np.float32)).values()
             network.back(slot, {network.gives[0]: y})
-    traffic = moves(run, model.parameters, 0.0)
+    traffic = offload_traffic(run, model.parameters, 0.0)
     out = microbatches * (traffic.forward_out + traffic.backward_out) + traffic.update_out
     back = microbatches * (traffic.forward_in + traffic.backward_in) + traffic.update_in
     # Backward begins with the layer that forward ended with: its weights are still there.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.layout import is_shared_out
+from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.workflow import Workflow, share
@@ -41,7 +41,7 @@ def check(workflow: Workflow) -> None:
         if value not in expected:
             allowed = ", ".join(map(repr, expected))
             raise SpecError(f"{name} = {value!r}: a workflow is trained with {allowed}.")
-    if is_shared_out(experiment):
+    if is_partitioned(experiment):
         raise SpecError("[strategy]: in a workflow every training rank has the full network.")
     check_layers(experiment.model)
 

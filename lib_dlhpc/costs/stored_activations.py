@@ -1,9 +1,8 @@
-"""What a part of a network keeps from a sample's forward pass to its backward pass, layer by layer.
+"""Stored activations: the bytes of a sample that a part of a network stores for its backward pass, layer by layer.
 
-A layer's output is kept where a backward pass reads it. It is not where the layer itself needs only its
-input and all its readers do without: a sum, a mean, a halo, an exchange, or the next stage. What is made again is kept
-only where a layer outside of its segment reads it (costs/segments.py), and a segment is there as a whole
-while it goes backward.
+A layer's output is stored if a backward pass reads it. It is not if the layer itself needs only its input and
+no reader needs it: a sum, a mean, a halo, an exchange, or the next stage. A recomputed output is stored only if a
+layer outside its segment reads it (costs/segments.py); during its backward pass a whole segment is in memory.
 """
 
 from functools import lru_cache
@@ -27,30 +26,30 @@ COPIES = (
     "halo",
     "exchange",
     "global_avg_pool",
-)  # kinds that need nothing of their input any more
+)  # kinds whose backward does not read their input
 NEITHER = (*NEED_INPUT_ONLY, "gelu", "halo", "exchange", "receive")
-AT_ONCE = 2  # layers on the device where what is kept waits elsewhere: one at hand, one on its way
+AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
 
 
-def kept_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
-    """Return the bytes of a sample that a part keeps; `size`: bytes of an element.
+def stored_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
+    """Return the bytes of a sample that a part stores; `size`: bytes of an element.
 
-    gathered: whether what is gathered before a product is kept whole, as it is out of core; else backward
-    gathers it again (Korthikanti et al. 2022, section 4.2.2).
+    gathered: whether the gathered input of a product is stored, as with offloading; else backward repeats the
+    all-gather (Korthikanti et al. 2022, section 4.2.2).
     """
-    return float(_kept(part.model, part.sends, size, recompute, gathered).sum())
+    return float(_stored(part.model, part.sends, size, recompute, gathered).sum())
 
 
 @lru_cache(maxsize=4096)
-def near_bytes(part: Part, size: int, recompute: str = "none") -> tuple[float, float]:
-    """Return what a sample has on the device at worst, where all that is kept waits elsewhere, in bytes.
+def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[float, float]:
+    """Return the most bytes of a sample on the device if all stored activations are offloaded: stored, working set.
 
-    That is what a layer and the one before it keep, of which one is on its way, or a whole segment that is
-    made again; and the gradients of the layer's input and output.
+    Stored are those of a layer and of the one in flight before it, or a whole recomputed segment; the working set
+    is the gradients of the layer's input and output.
     """
     model = part.model
-    own = _kept(model, part.sends, size, recompute, True)
-    whole = _kept(model, part.sends, size, "none", True)
+    own = _stored(model, part.sends, size, recompute, True)
+    whole = _stored(model, part.sends, size, "none", True)
     inside = {at: s for s in segments(model, recompute) for at in range(s.first, s.stop)}
     moved = size * moved_elements(model)
     most = 0.0, 0.0
@@ -62,35 +61,35 @@ def near_bytes(part: Part, size: int, recompute: str = "none") -> tuple[float, f
         there += float(before[-AT_ONCE if first == stop else 1 - AT_ONCE :].sum())
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
-        beside = float(moved[index] + size * waiting(model)[index])
+        beside = float(moved[index] + size * pending_gradients(model)[index])
         most = max(most, (there, beside), key=sum)
     return most
 
 
 @lru_cache(maxsize=256)
 def backward_extra(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
-    """Return the bytes of a sample by which a part's backward pass exceeds all that it keeps."""
-    total = kept_bytes(part, size, recompute, gathered)
+    """Return the bytes of a sample by which a part's backward pass exceeds all that it stores."""
+    total = stored_bytes(part, size, recompute, gathered)
     return max(0.0, float(backward_bytes(part, size, recompute, gathered).max(initial=0.0)) - total)
 
 
 def forward_bytes(part: Part, size: int, recompute: str = "none") -> Floats:
-    """Return the bytes of a sample that are kept when each layer has gone forward, shape (layers,)."""
-    return np.cumsum(_kept(part.model, part.sends, size, recompute, False))
+    """Return the bytes of a sample that are stored after the forward pass of each layer, shape (layers,)."""
+    return np.cumsum(_stored(part.model, part.sends, size, recompute, False))
 
 
 def backward_bytes(
     part: Part, size: int, recompute: str = "none", gathered: bool = False
 ) -> Floats:
-    """Return the bytes of a sample that a part holds while each layer goes backward, shape (layers,).
+    """Return the bytes of a sample that a part holds during the backward pass of each layer, shape (layers,).
 
-    Backward lets go of layers from the last to the first, and has the gradients of one layer's input and
-    output at a time; a segment that is made again is there as a whole first.
+    Backward frees layers from the last to the first, and holds the gradients of one layer's input and output
+    at a time; a recomputed segment is in memory as a whole first.
     """
     model = part.model
-    own = np.cumsum(_kept(model, part.sends, size, recompute, gathered))
+    own = np.cumsum(_stored(model, part.sends, size, recompute, gathered))
     held = own.copy()
-    whole = _kept(model, part.sends, size, "none", gathered)
+    whole = _stored(model, part.sends, size, "none", gathered)
     for segment in segments(model, recompute):
         inside = slice(segment.first, segment.stop)
         before = own[segment.first - 1] if segment.first else 0.0
@@ -98,26 +97,26 @@ def backward_bytes(
     moved = size * moved_elements(model)
     fetched = {layer.name for layer in model.layers if _gathers(layer) and not gathered}
     for index, layer in enumerate(model.layers):
-        if layer.inputs and layer.inputs[0] in fetched:  # what it read is there once more
+        if layer.inputs and layer.inputs[0] in fetched:  # its gathered input is in memory once more
             moved[index] += size * prod(layer.input_shape)
         if layer.kind in ("exchange", "halo"):
-            moved[index] = size * _passed_on(layer)
+            moved[index] = size * _message_elements(layer)
             continue
         if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
         if layer.kind in NEED_INPUT_ONLY:
             moved[index] -= whole[index]
-            if size < BYTES["fp32"] and whole[index]:  # gradients of 32-bit logits take their place
+            if size < BYTES["fp32"] and whole[index]:  # replaced by gradients of 32-bit logits
                 moved[index] += layer.mask_bytes
-    return held + moved + size * waiting(model)
+    return held + moved + size * pending_gradients(model)
 
 
 @lru_cache(maxsize=256)
-def waiting(model: Model) -> Floats:
-    """Return the elements of a sample's gradients that wait while each layer goes backward, shape (layers,).
+def pending_gradients(model: Model) -> Floats:
+    """Return the elements of a sample's pending gradients during the backward pass of each layer, shape (layers,).
 
-    Where several layers have read an output, such as round a residual branch, its gradient waits for the
-    last of them, beside the gradients of whatever layer is at hand.
+    If several layers read an output, as around a residual branch, its gradient is held until the last of them
+    has added to it, beside the gradients of the current layer.
     """
     readers: dict[str, list[int]] = {}
     for index, layer in enumerate(model.layers):
@@ -127,15 +126,15 @@ def waiting(model: Model) -> Floats:
     for layer in model.layers:
         reads = readers.get(layer.name, [])
         if len(reads) > 1:
-            # Readers have it among their own gradients.
+            # Readers count it among their own gradients.
             found[reads[0] + 1 : reads[-1]] += prod(layer.output_shape)
             found[reads[1:-1]] -= prod(layer.output_shape)
     found.setflags(write=False)
     return found
 
 
-def _passed_on(layer: Layer) -> int:
-    """Return the elements that a layer of messages has at once: gradients, and copies while they travel."""
+def _message_elements(layer: Layer) -> int:
+    """Return the elements that a communication layer holds at once: gradients, and copies in flight."""
     before, after = prod(layer.input_shape), prod(layer.output_shape)
     if layer.kind == "halo":
         return before + after + sum(halo_elements(layer))
@@ -146,10 +145,10 @@ def _passed_on(layer: Layer) -> int:
 
 
 @lru_cache(maxsize=256)
-def _kept(
+def _stored(
     model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
 ) -> Floats:
-    """Return the bytes of a sample that each layer keeps, shape (layers,)."""
+    """Return the bytes of a sample that each layer stores, shape (layers,)."""
     readers = _readers(model, gathered)
     at = {layer.name: index for index, layer in enumerate(model.layers)}
     found = np.zeros(len(model.layers))
@@ -175,17 +174,17 @@ def _kept(
 
 
 def _readers(model: Model, gathered: bool) -> dict[str, list[Layer]]:
-    """Return whose backward pass may read each output: an exchange that keeps nothing of its own is none."""
+    """Return the layers whose backward pass may read each output; an exchange without state passes it through."""
     found: dict[str, list[Layer]] = {}
     for layer in reversed(model.layers):
-        hands_on = _hands_on(layer) or (not gathered and _gathers(layer))
-        readers = found.get(layer.name, []) if hands_on else [layer]
+        passes_through = _passes_through(layer) or (not gathered and _gathers(layer))
+        readers = found.get(layer.name, []) if passes_through else [layer]
         for name in layer.inputs:
             found.setdefault(name, []).extend(readers)
     return found
 
 
-def _hands_on(layer: Layer) -> bool:
+def _passes_through(layer: Layer) -> bool:
     return layer.kind == "exchange" and layer.attributes["forward"] == "none"
 
 
@@ -194,12 +193,12 @@ def _copies(layer: Layer) -> bool:
 
 
 def _gathers(layer: Layer) -> bool:
-    """Whether a layer puts together what the ranks have of a sequence, before a product."""
+    """Whether a layer all-gathers the sequence shards of the ranks before a product."""
     return layer.kind == "exchange" and layer.attributes["backward"] == "reduce_scatter"
 
 
 def moved_elements(model: Model) -> NDArray[np.float64]:
-    """Return the elements of a sample that each layer reads and puts out or keeps, shape (layers,)."""
+    """Return the elements of a sample that each layer reads and writes or stores, shape (layers,)."""
     views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
     most = np.maximum(model.layer_output_elements, model.layer_stored)
     return np.where(views, 0.0, model.layer_input_elements + most)

@@ -1,7 +1,7 @@
-"""Queues in closed form: what a reader waits for a server that others use as well.
+"""Queues in closed form: the wait at a shared server.
 
-Utilisation is what a server is asked for over what it can do. Near 1 a queue grows without end when requests come
-at random (an open queue), and stands still when each client waits for its answer (a closed one).
+Utilization is demand over capacity. Near 1 an open queue (random requests) grows without bound; a closed one (each
+client waits for its answer) saturates.
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ from lib_dlhpc.spec.errors import SpecError
 
 
 def open_wait(rate: Any, service: Any) -> Any:
-    """Return the mean s in the queue of one server: `rate` requests/s at random, each `service` s long.
+    """Return the mean wait in s at one server: `rate` random requests/s, each of `service` s.
 
-    M/D/1: rho s / (2 (1 - rho)), rho = rate * service (Pollaczek 1930, Khinchine 1932). Raises SpecError where
-    rho is 1 or more: then there is no mean, the queue grows as long as it runs.
+    M/D/1: rho s / (2 (1 - rho)), rho = rate * service (Pollaczek 1930, Khinchine 1932). Raises SpecError if
+    rho is 1 or more: the queue grows without bound.
     """
     load = np.multiply(rate, service)
     if np.any(load >= 1):
@@ -26,9 +26,9 @@ def open_wait(rate: Any, service: Any) -> Any:
 
 
 def closed_rate(clients: Any, alone: Any, service: Any) -> Any:
-    """Return the most requests/s of `clients` that each wait for the answer before they ask again.
+    """Return the largest rate in requests/s of `clients` that each wait for the answer before the next request.
 
-    alone: s from one request to the next with nobody else there; service: s of it in the busiest server.
+    alone: s between requests of a single client; service: s of it in the busiest server.
     min(N / alone, 1 / service): asymptotic bounds (Denning & Buzen 1978, section 6; Lazowska et al. 1984,
     chapter 5), met where nothing varies.
     """

@@ -1,11 +1,11 @@
-"""Layers at a measured pace: the law is the sum, the sample needs no gradient, and without paces nothing changes."""
+"""Layers at measured rates: the law is the sum, the sample needs no gradient, and without rates nothing changes."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs import paces
+from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction import predict
@@ -51,13 +51,15 @@ def test_an_update_has_a_pace_of_its_own_by_name():
 def test_a_convolution_moves_its_columns_as_well():
     table = {"family": "sequential", "input": [3, 8, 8]}
     conv = {"kind": "conv", "channels": 4, "kernel": 3, "padding": 1}
-    elements, parameters = paces.moved(read_model(table | {"layers": [conv]}))
+    elements, parameters = layer_rates.moved(read_model(table | {"layers": [conv]}))
     assert elements[0] == 3 * 64 + 4 * 64 + 3 * 9 * 64
     assert parameters[0] == 4 * 3 * 9 + 4
 
 
 def test_what_is_dropped_is_told_from_what_is_not():
-    kinds = {rate: {paces.kind_of(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)}
+    kinds = {
+        rate: {layer_rates.kind_of(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)
+    }
     assert {"attention", "dropout_of_none"} <= kinds[0.0]
     assert {"attention_with_dropout", "dropout"} <= kinds[0.1]
 
