@@ -21,7 +21,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_htm
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience, resilience
 from lib_dlhpc.prediction.validate import validate
-from lib_dlhpc.simulation.failures import play
+from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -189,7 +189,9 @@ def phases_view(setting: Setting) -> State:
     span = min(6 * float(own.mtbf), 250 * setting.interval)
     draw = np.random.default_rng(SEED)
     strikes = np.cumsum(draw.exponential(float(own.mtbf), 60))  # none after what is shown
-    one = play(span, setting.interval, own.saving, failures=strikes[strikes < span].tolist())
+    one = simulate_runs(
+        span, setting.interval, own.saving, failures=strikes[strikes < span].tolist()
+    )
     return phases_state({"this run": one.phases}, span)
 
 
@@ -202,7 +204,7 @@ def played_points(setting: Setting) -> Played:
         if foretold > HOPELESS:
             continue
         work = max(min(30 * float(own.mtbf), 1500 * interval), 40 * interval)
-        runs = play(work, interval, own.saving, float(own.mtbf), runs=RUNS, seed=SEED)
+        runs = simulate_runs(work, interval, own.saving, float(own.mtbf), runs=RUNS, seed=SEED)
         low, high = np.quantile(1 - work / runs.wall, (0.1, 0.9)).tolist()
         points.append((interval, 1 - runs.goodput, low, high, foretold))
     return tuple(points)

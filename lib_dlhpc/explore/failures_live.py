@@ -27,7 +27,7 @@ from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction.intervals import expected_cycle, young
-from lib_dlhpc.simulation.failures import Phase, Played, play
+from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -141,10 +141,11 @@ def interval_of(setting: Setting, alone: Alone) -> float:
     return setting.every * alone.seconds / alone.steps
 
 
-def played(setting: Setting, came: Came) -> Played:
+def played(setting: Setting, came: Came) -> FailureRuns:
     """Return the run as the simulator plays it, with the failures that there were."""
     every, alone = interval_of(setting, came.alone), came.alone
-    return play(alone.seconds, every, price_of(alone), failures=came.own.failures, start=alone.startup)  # fmt: skip
+    price, failures = price_of(alone), came.own.failures
+    return simulate_runs(alone.seconds, every, price, failures=failures, start=alone.startup)
 
 
 def expected(setting: Setting, alone: Alone) -> float:

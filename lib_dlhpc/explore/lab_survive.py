@@ -24,7 +24,7 @@ from lib_dlhpc.prediction.resilience import (
     system_mtbf,
     young,
 )
-from lib_dlhpc.simulation.failures import play
+from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -218,7 +218,7 @@ def played_finding(
             every = factor * middle
             formula = told(expected_time, every, 40 * every, *machine)
             plain = Saving(0.0, 0.0, machine[0], restart=own.restart)
-            wall = play(40 * every, every, plain, mtbf, runs=RUNS, seed=own.seed).wall
+            wall = simulate_runs(40 * every, every, plain, mtbf, runs=RUNS, seed=own.seed).wall
             mean, error = float(wall.mean()), float(wall.std() / np.sqrt(RUNS))
             if not abs(formula - mean) <= ERRORS * error:
                 return broken(

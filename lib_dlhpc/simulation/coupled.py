@@ -24,17 +24,17 @@ Floats = NDArray[np.float64]
 def simulate_coupled(workflow: Workflow, costs: Costs, ranks: int, seed: int = 0) -> Timeline:
     """Return the Timeline of all ranks, with the jitter of `costs`. Raises SpecError for too few ranks."""
     simulating, training = workflow.sides(ranks)
-    played = _Played(workflow, costs, ranks, np.random.default_rng(seed))
+    running = _Workflow(workflow, costs, ranks, np.random.default_rng(seed))
     if workflow.coupling.placement == "shared":
-        played.env.process(played.in_turn(simulating))
+        running.env.process(running.in_turn(simulating))
     else:
-        played.env.process(played.simulation(simulating))
-        played.env.process(played.training(training))
-    played.env.run()
-    return from_rows(played.rows, ranks, "simulated").sorted()
+        running.env.process(running.simulation(simulating))
+        running.env.process(running.training(training))
+    running.env.run()
+    return from_rows(running.rows, ranks, "simulated").sorted()
 
 
-class _Played:
+class _Workflow:
     """The environment, the buffer, and the recorded rows."""
 
     def __init__(

@@ -87,7 +87,7 @@ class _Count:
         held = program(self.experiment, part, 1.0)
         for many, items in ((ahead, held.forward), (back, held.backward)):
             yield from (
-                many * self._talk(item) for item in items if isinstance(item, Communication)
+                many * self._messages_of(item) for item in items if isinstance(item, Communication)
             )
         yield from self._data(part, ahead, back)
 
@@ -98,23 +98,23 @@ class _Count:
             if len(ranks) > 1 and stage == min(ranks):
                 yield len(ranks) * self.size.data * self.size.tensor
 
-    def _talk(self, talk: Communication) -> int:
+    def _messages_of(self, item: Communication) -> int:
         size, experts = self.size, int(self.experiment.strategy.experts)
-        if talk.group == "experts":
+        if item.group == "experts":
             net = groups.expert_network(self.experiment)
-            each = self._schedule("all_to_all", experts, net, experts * talk.bytes)
+            each = self._schedule("all_to_all", experts, net, experts * item.bytes)
             return each * size.data // experts * size.tensor
-        if talk.group == "tensor":
-            return self._meeting(talk, size.tensor) * size.data
+        if item.group == "tensor":
+            return self._meeting(item, size.tensor) * size.data
         if not self.first:
             return 0
-        if talk.way == "halo":
-            return len(talk.pairs) * size.data * size.tensor
-        return self._meeting(talk, size.spatial) * size.data * size.tensor
+        if item.way == "halo":
+            return len(item.pairs) * size.data * size.tensor
+        return self._meeting(item, size.spatial) * size.data * size.tensor
 
-    def _meeting(self, talk: Communication, ranks: int) -> int:
-        net = groups.group_network(self.experiment, talk.group)
-        return self._schedule(groups.GOALS[talk.way], ranks, net, talk.bytes)
+    def _meeting(self, item: Communication, ranks: int) -> int:
+        net = groups.group_network(self.experiment, item.group)
+        return self._schedule(groups.GOALS[item.way], ranks, net, item.bytes)
 
     def _data(self, part: Part, ahead: int, back: int) -> Iterator[int]:
         """Yield what replicas send: weights before passes and after the update, gradients in buckets."""

@@ -37,14 +37,14 @@ def finish_times(
     """Return when each rank is through with the schedule, in s, shape (ranks,).
 
     element_bytes: B an element. arrival: s at which each rank starts, (ranks,) or one for all.
-    background: others' traffic on the same links. options: see `play`.
+    background: others' traffic on the same links. options: see `simulate_schedules`.
     """
     arrivals = np.asarray(arrival, dtype=np.float64)[None]
     sizes = (machine, nodes, devices_per_node, element_bytes)
-    return play([schedule], *sizes, arrivals, background, **options)[0]
+    return simulate_schedules([schedule], *sizes, arrivals, background, **options)[0]
 
 
-def play(
+def simulate_schedules(
     schedules: Sequence[Schedule],
     machine: Machine,
     nodes: int,
@@ -89,7 +89,7 @@ def start_schedules(
     arrivals: ArrayLike = 0.0,
     failures: Mapping[int, float] | None = None,
 ) -> NDArray[np.float64]:
-    """Start all ranks of a simulation; return the array that `sim.run` fills with times, as in `play`."""
+    """Start all ranks of a simulation; return the array that `sim.run` fills with times, as in `simulate_schedules`."""
     ranks = sim.platform.ranks
     shape = (len(schedules), ranks)
     starts = np.broadcast_to(np.asarray(arrivals, dtype=np.float64), shape).tolist()

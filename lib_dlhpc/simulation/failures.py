@@ -44,7 +44,7 @@ class Phase(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class FailureRuns:
     """Many runs: when each was over, what became of its time, and the first one phase by phase."""
 
     work: float  # s of training in each
@@ -71,7 +71,7 @@ def simulate_failures(
     *,
     step: float | None = None,
     failures: Sequence[float] | None = None,
-) -> Played:
+) -> FailureRuns:
     """Simulate an experiment from start to end with the failures of its nodes, `runs` times.
 
     step: s of one training step; None: as simulated. failures: the times in s at which one
@@ -88,7 +88,7 @@ def simulate_failures(
     if not interval:  # nothing is ever written, nor read
         interval = np.inf
         price = Saving(price.size, 0.0, 0.0, restart=experiment.machine.restart_time + start)
-    return play(
+    return simulate_runs(
         work,
         interval,
         price,
@@ -100,7 +100,7 @@ def simulate_failures(
     )
 
 
-def play(
+def simulate_runs(
     work: float,
     interval: float,
     price: Saving,
@@ -110,7 +110,7 @@ def play(
     seed: int = 0,
     failures: Sequence[float] | None = None,
     start: float = 0.0,
-) -> Played:
+) -> FailureRuns:
     """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
     mtbf: mean s between failures; start: s before training, in which none strikes. For the rest see
@@ -122,7 +122,7 @@ def play(
     played = _Runs(work, interval, price, int(runs), start, _Strikes(mtbf, seed, failures))
     while (played.doing != DONE).any():
         played.advance()
-    return Played(work, played.now, played.seconds, played.failed, tuple(played.phases))
+    return FailureRuns(work, played.now, played.seconds, played.failed, tuple(played.phases))
 
 
 def _check(**seconds: float) -> None:

@@ -66,7 +66,7 @@ def simulate_split(
     for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
         of_rank = slow.reshape(sizes(experiment))
         step = _Step(experiment, pipeline, every, of_rank, begin)
-        step.play(partial(tell, number))
+        step.run(partial(tell, number))
         end = step.exchange_and_update(scale)
         begin = step.stand_still(end, saved, late.reshape(sizes(experiment)))
         waits = table(step.waits, step.size)
@@ -86,7 +86,7 @@ def simulate_split_events(
     progress: Progress | None = None,
 ) -> Timeline:
     """Return the same with every rank a process and every message a flow; `messages` of them are rows."""
-    from lib_dlhpc.simulation.hybrid_events import play
+    from lib_dlhpc.simulation.hybrid_events import simulate_processes
     from lib_dlhpc.simulation.platform import platform
 
     pipeline, recorder = pipeline_of(experiment), Recorder(messages)
@@ -97,7 +97,7 @@ def simulate_split_events(
     )
     record = recorder if messages else None
     load = (scale, factor, fetch, saving)
-    rows, waits = play(experiment, pipeline, on, *load, background, record, progress)
+    rows, waits = simulate_processes(experiment, pipeline, on, *load, background, record, progress)
     every = [stages(experiment, place, scale) for place in range(pipeline.ranks)]
     steps = [bubble(experiment, pipeline, every, s.reshape(sizes(experiment))) for s in factor]
     idle = np.sum(steps, axis=0)
@@ -142,7 +142,7 @@ def bubble(
     if pipeline.ranks == 1:
         return np.zeros(factor.size)
     step = _Step(experiment, pipeline, every, factor, 0.0, free=True)
-    step.play()
+    step.run()
     # All wait for all replicas at the end of a step, but each replica's bubble is its own.
     end = np.max([place.max(axis=(1, 2)) for place in step.clock], axis=0)[:, None, None]
     idle = [wait + end - at for wait, at in zip(step.waited, step.clock, strict=True)]
@@ -172,7 +172,7 @@ class _Step:
         self._in_flight: dict[tuple[int, int, Receive], Floats] = {}
         self._link: dict[tuple[int, int], Floats] = {}  # when it is free, by the places at its ends
 
-    def play(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
+    def run(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
         """Simulate all microbatches; `report` is called with the simulated s and the count of instructions done."""
         todo, done = [deque(stream) for stream in self.pipeline.streams], 0
         moved = True
@@ -254,7 +254,7 @@ class _Step:
             received = Receive(step.what, step.microbatch, step.stage, place)
             self._in_flight[place, step.peer, received] = arrives
             name = f"{step.what} {step.microbatch}"
-            self._talk(place, name, leaves, arrives, stage.bytes)
+            self._communicate(place, name, leaves, arrives, stage.bytes)
         else:
             self._compute(place, step)
         return True
@@ -280,17 +280,17 @@ class _Step:
         if told.talk:
             word = exchange_word(self.experiment)
             self._add(place, "compute", "wait", f"wait for the {word}", between, met)
-            self._talk(place, f"{word}: {name}", between, met, told.bytes)
+            self._communicate(place, f"{word}: {name}", between, met, told.bytes)
         if stage.sharded is not None:
             comes = stage.sharded[back]
             end = comes.ends(start, met)
             self._add(place, "compute", "wait", "wait for weights and gradients", met, end)
-            self._talk(place, f"weights and gradients: {name}", start, end, comes.bytes)
+            self._communicate(place, f"weights and gradients: {name}", start, end, comes.bytes)
         if stage.moving[back]:
             fetched = start + stage.moving[back]
             name = "wait for what is offloaded"
             self._add(place, "compute", "wait", name, end, np.maximum(end, fetched))
-            self._talk(place, f"offloaded: {name}", start, fetched, stage.moved[back])
+            self._communicate(place, f"offloaded: {name}", start, fetched, stage.moved[back])
             end = np.maximum(end, fetched)
         if back:
             self.last[place, step.chunk] = (start, end)
@@ -327,7 +327,7 @@ class _Step:
                         net = groups.group_network(self.experiment, group)
                         met = np.broadcast_to(free.max(axis=(1, 2), keepdims=True), free.shape)
                         free = met + float(groups.everyone(part * size, net).total)
-                    self._talk(place, f"bucket {number}", joined, free, size)
+                    self._communicate(place, f"bucket {number}", joined, free, size)
         return np.maximum(through, free)
 
     def _tables(self, held: list[tuple[Part, ...]], done: list[Floats]) -> None:
@@ -351,7 +351,7 @@ class _Step:
             rank_at(self.experiment, Place(other, 0, 0, 0)),
         )
 
-    def _talk(self, place: int, name: str, start: Floats, stop: Floats, size: float) -> None:
+    def _communicate(self, place: int, name: str, start: Floats, stop: Floats, size: float) -> None:
         self._add(place, "communication", "communication", name, start, stop, size)
 
     def _add(

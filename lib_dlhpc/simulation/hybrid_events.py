@@ -68,7 +68,7 @@ class Replay:
             (self._letters[key],) = self.sim.messages(source, target, size)
         return self._letters[key]
 
-    def play(
+    def run(
         self, rank: int, members: tuple[int, ...], name: str, of: Callable[[], Schedule]
     ) -> Process:
         """Take part in what `members` do next under this name."""
@@ -92,7 +92,7 @@ class Replay:
             return
         members = group(self.experiment, rank, talk.group)
         if talk.way == "halo":
-            yield from self.play(
+            yield from self.run(
                 rank, members, f"halo {talk.pairs}", lambda: self._halo(members, talk)
             )
         else:
@@ -111,7 +111,7 @@ class Replay:
         name: str = AUTO,
     ) -> Process:
         """Take part in a collective on `size` bytes, by the algorithm that is named or chosen for it."""
-        yield from self.play(
+        yield from self.run(
             rank,
             members,
             what,
@@ -143,7 +143,7 @@ class Replay:
         return Schedule("halo", self.sim.platform.ranks, int(count.sum()), lambda: [swap])
 
 
-def play(
+def simulate_processes(
     experiment: Experiment,
     pipeline: Pipeline,
     on: Platform,
@@ -288,7 +288,7 @@ def _tables(replay: Replay, rank: int) -> Process:
             members = tuple(sorted({pipeline[stage % len(pipeline)] for stage in stages}))
             if len(members) > 1:
                 swap = partial(_swap, replay, members, float(table.parameters * size))
-                yield from replay.play(rank, members, f"table {name}", swap)
+                yield from replay.run(rank, members, f"table {name}", swap)
 
 
 def _swap(replay: Replay, members: tuple[int, ...], size: float) -> Schedule:

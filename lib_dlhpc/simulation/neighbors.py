@@ -90,31 +90,31 @@ def simulate_neighbors(
         raise SpecError(f"{ranks} ranks in the program, {on.ranks} on the platform.")
     sim = Simulation(on)
     sim.background(background)
-    played = _Played(sim, what)
+    running = _Program(sim, what)
     if barrier:
-        played.begin()
+        running.begin()
     for rank in range(ranks):
-        sim.start(played.rank(rank))
+        sim.start(running.rank(rank))
     sim.run()
-    return from_rows(played.rows, ranks, "simulated").sorted()
+    return from_rows(running.rows, ranks, "simulated").sorted()
 
 
-class _Played:
+class _Program:
     """The messages of all steps, and the rows of what has happened."""
 
     def __init__(self, sim: Simulation, what: Program) -> None:
         self.sim, self.what, self.rows = sim, what, list[tuple[Any, ...]]()
         ranks = sim.platform.ranks
         every = np.arange(ranks)
-        self.letters: list[dict[tuple[int, int], Message]] = []
+        self.messages: list[dict[tuple[int, int], Message]] = []
         for _ in range(what.steps):
             made = [
                 *sim.messages(every, (every + 1) % ranks, what.size),
                 *sim.messages(every, (every - 1) % ranks, what.size),
             ]
-            self.letters.append({(m.source, m.target): m for m in made})
+            self.messages.append({(m.source, m.target): m for m in made})
         # Numbers that no message has.
-        self.first = 1 + max(m.tag for letters in self.letters for m in letters.values())
+        self.first = 1 + max(m.tag for messages in self.messages for m in messages.values())
         plan = schedule("recursive_doubling", ranks, ranks)
         self.met = [Script(sim, plan, ELEMENT / ranks) for _ in range(what.steps)]
 
@@ -128,7 +128,7 @@ class _Played:
         """What a rank does, from its first step to its last."""
         sim, ranks = self.sim, self.sim.platform.ranks
         sides = ((rank + 1) % ranks, (rank - 1) % ranks)
-        for step, letters in enumerate(self.letters):
+        for step, messages in enumerate(self.messages):
             since = sim.env.now
             yield sim.until(since + self.what.reading[step, rank])
             if sim.env.now > since:
@@ -136,12 +136,12 @@ class _Played:
                     self.rows.append((rank, stream, "input", "read", since, sim.env.now))
             yield sim.until(sim.env.now + self.what.before[step, rank])
             for peer in sides:
-                self.call(rank, "send", "MPI_Isend", sim.env.now, letters[rank, peer], peer)
-                sim.post(letters[rank, peer], "MPI_Isend")
+                self.call(rank, "send", "MPI_Isend", sim.env.now, messages[rank, peer], peer)
+                sim.post(messages[rank, peer], "MPI_Isend")
             for peer in reversed(sides):
                 since = sim.env.now
-                yield sim.exchange(rank, [], [letters[peer, rank]], "MPI_Recv")
-                self.call(rank, "receive", "MPI_Recv", since, letters[peer, rank], peer)
+                yield sim.exchange(rank, [], [messages[peer, rank]], "MPI_Recv")
+                self.call(rank, "receive", "MPI_Recv", since, messages[peer, rank], peer)
             yield sim.until(sim.env.now + self.what.after[step, rank])
             since = sim.env.now
             yield from take_part(sim, rank, self.met[step])

@@ -63,19 +63,17 @@ def simulate_pipeline(
     ahead, back = _per("forward", forward, stages), _per("backward", backward, stages)
     sizes = _per("message_bytes", message_bytes, stages - 1)
     recorder = Recorder(messages)
-    pace = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)
+    slowdown = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)
     sim = Simulation(on, speed, record=recorder if messages else None)
     sim.background(background)
-    letters = _letters(sim, pipeline, sizes)
+    posted = _messages(sim, pipeline, sizes)
     rows: list[tuple[Any, ...]] = []
     for rank, stream in enumerate(pipeline.streams):
-        sim.start(
-            _rank(sim, pipeline, rank, stream, letters, (ahead.tolist(), back.tolist()), rows)
-        )
+        sim.start(_rank(sim, pipeline, rank, stream, posted, (ahead.tolist(), back.tolist()), rows))
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
     played = from_rows(rows, on.ranks, "simulated")
-    speeds = pace[_rank_of(pipeline)]
+    speeds = slowdown[_rank_of(pipeline)]
     idle = idle_times(pipeline, (ahead / speeds).tolist(), (back / speeds).tolist())
     marked = mark_bubble(played, np.array(idle), played.where("compute", "wait"))
     return join([marked, recorder.timeline(on.ranks)]).sorted()
@@ -98,7 +96,7 @@ def _rank(
     pipeline: Pipeline,
     rank: int,
     stream: Sequence[Instruction],
-    letters: dict[MessageKey, Message],
+    messages: dict[MessageKey, Message],
     seconds: tuple[list[float], list[float]],
     rows: list[tuple[Any, ...]],
 ) -> Process:
@@ -107,12 +105,12 @@ def _rank(
     for step in stream:
         since = sim.env.now
         if isinstance(step, Send):
-            letter = letters[step.what, step.microbatch, step.stage, rank, step.peer]
-            sim.post(letter, f"{step.what} {step.microbatch}")
+            message = messages[step.what, step.microbatch, step.stage, rank, step.peer]
+            sim.post(message, f"{step.what} {step.microbatch}")
         elif isinstance(step, Receive):
-            letter = letters[step.what, step.microbatch, step.stage, step.peer, rank]
+            message = messages[step.what, step.microbatch, step.stage, step.peer, rank]
             what = f"the {step.what} of microbatch {step.microbatch} from stage {step.stage}"
-            yield sim.exchange(rank, [], [letter], f"receiving {what}")
+            yield sim.exchange(rank, [], [message], f"receiving {what}")
             if sim.env.now > since:
                 waited = f"wait for {step.what} {step.microbatch}"
                 rows.append((rank, "compute", "wait", waited, since, sim.env.now))
@@ -127,7 +125,7 @@ def _rank(
             rows.append((rank, "compute", kind, name, since, sim.env.now))
 
 
-def _letters(
+def _messages(
     sim: Simulation, pipeline: Pipeline, sizes: NDArray[np.float64]
 ) -> dict[MessageKey, Message]:
     """Return a message for everything that some rank sends or receives."""

@@ -64,15 +64,18 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
     for number, (layer, ahead, back) in enumerate(
         zip(part.model.layers, cost.layer_forward, cost.layer_backward, strict=True)
     ):
-        forward += [Work(float(ahead), number), *_talk(experiment, layer, "forward", size)]
+        forward += [Work(float(ahead), number), *_communication(experiment, layer, "forward", size)]
         # Backward is gone through from its end.
-        backward += [*_talk(experiment, layer, "backward", size), Work(float(back), number)]
-        backward += _talk(experiment, layer, "forward", size) if layer in twice else []
+        backward += [
+            *_communication(experiment, layer, "backward", size),
+            Work(float(back), number),
+        ]
+        backward += _communication(experiment, layer, "forward", size) if layer in twice else []
     again: list[Item] = [Work(float(cost.recomputation))]
     for layer, twice in zip(
         part.model.layers, recomputed(part.model, strategy.recompute), strict=True
     ):
-        again += _talk(experiment, layer, "forward", size) if twice else []
+        again += _communication(experiment, layer, "forward", size) if twice else []
     return Program(
         tuple(forward),
         (*again, *reversed(backward)),
@@ -80,7 +83,7 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
     )
 
 
-def _talk(experiment: Experiment, layer: Layer, direction: str, size: float) -> list[Item]:
+def _communication(experiment: Experiment, layer: Layer, direction: str, size: float) -> list[Item]:
     if layer.kind == "exchange":
         whole = max(prod(layer.input_shape), prod(layer.output_shape)) * size
         return _exchange(experiment, layer.attributes["group"], layer.attributes[direction], whole)

@@ -91,16 +91,16 @@ def finish_times(
             for again in range(repeat):
                 factor = np.asarray(noise(number + again, part))
                 spent = routes.durations(part, network, element_bytes)
-                routes.play(time, room, routes.times(spent, factor), 1)
+                routes.advance(time, room, routes.times(spent, factor), 1)
         elif alike is None or uneven:
-            routes.play(time, room, routes.durations(part, network, element_bytes), repeat)
+            routes.advance(time, room, routes.durations(part, network, element_bytes), repeat)
         else:
             spent = spent_alike.get(alike, [])
             if not spent:
                 one = routes.durations(part, network, element_bytes)[0][..., :1].copy()
                 # numpy adds a number in half the time of an array of one
                 spent = spent_alike[alike] = [one.reshape(()) if one.size == 1 else one]
-            routes.play(time, room, spent, repeat)
+            routes.advance(time, room, spent, repeat)
         number += repeat
     return time
 
@@ -168,7 +168,7 @@ class _Routes:
             seconds * factor[..., rows] for rows, seconds in zip(self.levels, spent, strict=True)
         ]
 
-    def play(self, time: Floats, room: _Room, spent: list[Floats], repeat: int) -> None:
+    def advance(self, time: Floats, room: _Room, spent: list[Floats], repeat: int) -> None:
         """Advance the clocks `time` in place by `repeat` rounds whose messages take `spent`.
 
         spent: for each level (..., messages), or (..., 1) or () where all take as long. room: to work in.

@@ -44,7 +44,7 @@ class Station:
 
 
 @dataclass(frozen=True)
-class Played:
+class StorageWaits:
     """What became of requests: how many a second, what they waited for, how busy each station was."""
 
     rate: float  # requests/s, or samples/s, over the second half of the time
@@ -52,7 +52,9 @@ class Played:
     use: dict[str, float]  # share of the time in which a station's servers are busy
 
 
-def arrivals(rate: float, service: float, requests: int, seed: int, servers: int = 1) -> Played:
+def arrivals(
+    rate: float, service: float, requests: int, seed: int, servers: int = 1
+) -> StorageWaits:
     """Send `requests` at random, `rate` a second (Poisson), to servers that take `service` s for each.
 
     Raises SpecError unless rate and service are above 0.
@@ -73,12 +75,12 @@ def arrivals(rate: float, service: float, requests: int, seed: int, servers: int
     env.process(source())
     env.run()
     use = station.busy / (servers * float(env.now))
-    return Played(requests / float(env.now), {"server": station.mean_wait}, {"server": use})
+    return StorageWaits(requests / float(env.now), {"server": station.mean_wait}, {"server": use})
 
 
 def clients(
     experiment: Experiment, samples: int = 20_000, readers: int | None = None, seed: int = 0
-) -> Played:
+) -> StorageWaits:
     """Let readers fetch `samples` one after another as fast as they can, and queue for the experiment's storage.
 
     readers: in all, spread evenly over the nodes; by default [storage] workers of every device. A sample is
@@ -109,7 +111,7 @@ def clients(
     env.run()
     half = samples // 2
     span, end = done[-1] - done[half - 1], done[-1]
-    return Played(
+    return StorageWaits(
         (samples - half) / span if span else np.inf,
         {name: _mean([station.mean_wait for station in group]) for name, group in storage.of()},
         {name: _mean([station.busy / end for station in group]) for name, group in storage.of()},

@@ -9,7 +9,7 @@ from lib_dlhpc.costs.network import Level, Network, congestion
 from lib_dlhpc.prediction import collectives
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
 from lib_dlhpc.simulation import rounds
-from lib_dlhpc.simulation.events import finish_times, play, start_schedules
+from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
 from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
@@ -193,7 +193,7 @@ def test_buckets_follow_each_other_and_wait_for_their_release():
     plan = schedule("ring", 4, 4096)
     once = finish_times(plan, machine(), 4, 1)
     releases = np.array([[0.0] * 4, [0.0] * 4, [1.0] * 4])
-    ends = play([plan] * 3, machine(), 4, 1, arrivals=releases)
+    ends = simulate_schedules([plan] * 3, machine(), 4, 1, arrivals=releases)
     np.testing.assert_allclose(ends, [once, 2 * once, 1 + once], rtol=1e-9)
 
 

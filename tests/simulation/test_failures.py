@@ -9,7 +9,7 @@ from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.checkpoints import Saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import expected_cycle
-from lib_dlhpc.simulation.failures import KINDS, play, simulate_failures
+from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
 from lib_dlhpc.spec.experiment import CHECKPOINTS
 
 RUN = loads("""
@@ -54,7 +54,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_many_runs_take_as_long_as_the_exact_expectation(way):
     interval, mtbf, stretches = 40.0, 200.0, 400
-    played = play(stretches * interval, interval, WAYS[way], mtbf, runs=300, seed=1)
+    played = simulate_runs(stretches * interval, interval, WAYS[way], mtbf, runs=300, seed=1)
     expected = stretches * expected_cycle(interval, WAYS[way], mtbf)
     assert played.wall.mean() == pytest.approx(expected, rel=0.02)
     # Runs are as many as needed to see that: the mean is known to a third of the bound.
@@ -87,7 +87,7 @@ def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_run_does_fills_its_time(way):
-    played = play(1000.0, 40.0, WAYS[way], 150.0, runs=20, seed=2, start=3.0)
+    played = simulate_runs(1000.0, 40.0, WAYS[way], 150.0, runs=20, seed=2, start=3.0)
     assert set(played.seconds) == set(KINDS)
     np.testing.assert_allclose(sum(played.seconds.values()), played.wall)
     np.testing.assert_allclose(played.seconds["training"], 1000.0)
@@ -107,7 +107,7 @@ def kinds(played):
 
 def test_failures_at_given_times_strike_what_goes_on():
     """By hand: 40 s stretches, 2 s to copy, 30 s to write behind; struck while training, then restarting."""
-    played = play(100.0, 40.0, WAYS["asynchronous"], failures=[57.0, 50.0])
+    played = simulate_runs(100.0, 40.0, WAYS["asynchronous"], failures=[57.0, 50.0])
     assert sorted(kinds(played), key=lambda phase: phase[1:]) == [
         ("training", 0, 40, 40, True),
         ("checkpoint", 40, 42, 40, True),
@@ -129,7 +129,7 @@ def test_failures_at_given_times_strike_what_goes_on():
 
 def test_a_copy_that_survives_is_where_it_goes_on_and_its_write_starts_anew():
     two = saved(2.0, 30.0, restart=20.0, survived=1.0, local=5.0)
-    played = play(80.0, 40.0, two, failures=[50.0])
+    played = simulate_runs(80.0, 40.0, two, failures=[50.0])
     found = kinds(played)
     assert ("restart", 50, 55, 40, True) in found
     assert ("write", 42, 50, 40, False) in found
@@ -139,13 +139,15 @@ def test_a_copy_that_survives_is_where_it_goes_on_and_its_write_starts_anew():
 
 
 def test_a_failure_after_the_write_costs_one_stretch_at_most():
-    done = play(100.0, 40.0, WAYS["asynchronous"], failures=[73.0])
+    done = simulate_runs(100.0, 40.0, WAYS["asynchronous"], failures=[73.0])
     assert ("write", 42, 72, 40, True) in kinds(done)
     assert done.seconds["work done again"] == [31.0]
 
 
 def test_the_same_seed_gives_the_same_runs_and_another_one_others():
-    a, b, c = (play(1e3, 40.0, WAYS["two levels"], 100.0, runs=5, seed=s) for s in (1, 1, 2))
+    a, b, c = (
+        simulate_runs(1e3, 40.0, WAYS["two levels"], 100.0, runs=5, seed=s) for s in (1, 1, 2)
+    )
     assert a.wall.tobytes() == b.wall.tobytes()
     assert a.phases == b.phases
     assert a.wall.tobytes() != c.wall.tobytes()
@@ -163,7 +165,7 @@ def test_the_same_seed_gives_the_same_runs_and_another_one_others():
 def test_without_headway_it_says_so(interval, price, monkeypatch):
     monkeypatch.setattr("lib_dlhpc.simulation.failures.MOST", 1000)
     with pytest.raises(SpecError, match="no headway") as error:
-        play(1e4, interval, price, 50.0, runs=3)
+        simulate_runs(1e4, interval, price, 50.0, runs=3)
     assert f"{interval:,.0f} s of training" in str(error.value)
 
 
@@ -179,4 +181,4 @@ def test_without_headway_it_says_so(interval, price, monkeypatch):
 )
 def test_what_cannot_be_is_named(given, name):
     with pytest.raises(SpecError, match=rf"^{name} = "):
-        play(**{"work": 100.0, "interval": 10.0, "price": saved(1.0), **given})
+        simulate_runs(**{"work": 100.0, "interval": 10.0, "price": saved(1.0), **given})

@@ -9,7 +9,7 @@ import numpy as np
 
 from lib_dlhpc.timeline.analysis.busy import HELD, Busy
 from lib_dlhpc.timeline.analysis.calls import Calls
-from lib_dlhpc.timeline.analysis.replay import Plan, play
+from lib_dlhpc.timeline.analysis.replay import Plan, replay
 from lib_dlhpc.timeline.spans import union
 from lib_dlhpc.timeline.table import STREAMS
 
@@ -54,7 +54,7 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
     count = np.bincount(group[second == 0], minlength=found.groups)
     none = np.full(len(rank), -1)
     plan = Plan(np.maximum(before, 0.0), none, meets, gives, count, first, after)
-    done = play(plan, np.zeros(len(first)))
+    done = replay(plan, np.zeros(len(first)))
     who = rank[first]
     end = np.full(len(who), busy.end)
     left = end - time[after - 1]

@@ -79,7 +79,7 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
         opened = np.maximum(opened, edge)
         previous[chain], offset = opened, opened - edge
     plan = _plan(found, rows, stretch, chain, np.maximum(start - previous, 0.0))
-    done = play(plan, offset)
+    done = replay(plan, offset)
 
     # What is left of a chain after its last call, up to the end of the stretch or of the rank.
     last = plan.after - 1
@@ -158,7 +158,7 @@ def _plan(found: Calls, rows: Rows, stretch: Rows, chain: Rows, before: Floats) 
     return Plan(before, needs, meets, gives, count, chain, np.append(chain[1:], many))
 
 
-def play(plan: Plan, begin: Floats) -> Floats:
+def replay(plan: Plan, begin: Floats) -> Floats:
     """Return when each chain is done that begins at `begin`, s.
 
     All chains take a step at a time: a call begins when the one before it has ended, and ends when what it needs
