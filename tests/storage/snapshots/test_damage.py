@@ -63,6 +63,14 @@ def test_no_bit_of_any_file_can_change_without_being_noticed(store):
     assert loaded(store.folder) == truth and problems(store.folder) == [] and tried > 1000
 
 
+def test_a_deprecated_name_of_a_type_is_refused_without_a_warning(store, recwarn):
+    changed = [path for path in files(store) if path.is_file() and b'"<f8"' in path.read_bytes()]
+    for path in changed:
+        path.write_bytes(path.read_bytes().replace(b'"<f8"', b'"<a8"'))
+    assert changed and all(isinstance(got, str) for got in loaded(store.folder).values())
+    assert problems(store.folder) and not recwarn.list
+
+
 def test_no_file_can_be_cut_short_without_being_noticed(store):
     truth = loaded(store.folder)
     for path in files(store):
