@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lesson_page import has, tells
+from lesson_page import has, judged, tells
 
 from lib_dlhpc.explore.serve import served
 from lib_dlhpc.spec.errors import SpecError
@@ -75,7 +75,7 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
     use(page, DIGITS.format(batch=32))
     eventually(lambda: "Nothing run yet." in results.inner_text())
     page.get_by_role("button", name="Run", exact=True).click()
-    eventually(lambda: "off by: predicted" in results.inner_text(), what="the run")
+    eventually(lambda: judged(results), what="the run")
     page.wait_for_function(DRAWN.format(7))
     tells(
         results, "measured here", "simulated (events)", "one step", "backward", "is not calibrated"

@@ -31,6 +31,11 @@ def tells(place: Any, *words: str) -> None:
     )
 
 
+def judged(place: Any) -> bool:
+    """Return whether a place shows the verdict of a comparison, or why a busy machine gets none."""
+    return any(words in place.inner_text() for words in ("off by: predicted", "No verdict"))
+
+
 def has(found: Any, count: int = 1) -> None:
     """Wait until a locator finds `count` elements."""
     eventually(lambda: found.count() == count, what=lambda: f"{count} of {found}: {found.count()}")
