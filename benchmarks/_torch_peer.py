@@ -18,8 +18,10 @@ class Graph(nn.Module):
 
     def __init__(self, layers):
         super().__init__()
-        self.plan = [(name.replace(".", "_"), kind, [i.replace(".", "_") for i in inputs])
-                     for name, kind, inputs, *_ in layers]  # fmt: skip
+        self.plan = [
+            (name.replace(".", "_"), kind, [i.replace(".", "_") for i in inputs])
+            for name, kind, inputs, *_ in layers
+        ]
         self.parts = nn.ModuleDict()
         for (name, kind, _), (*_, before, after, options) in zip(self.plan, layers, strict=True):
             self.parts[name] = module(kind, before, after, options)
@@ -43,8 +45,12 @@ def module(kind, before, after, options):
         shape = (before[0], after[0], window["kernel"], window["stride"], window["padding"])
         return conv(*shape, groups=options["groups"], bias=options["bias"])
     if kind in ("max_pool", "avg_pool"):
-        pools = {"max_pool2": nn.MaxPool2d, "max_pool3": nn.MaxPool3d, "avg_pool2": nn.AvgPool2d,
-                 "avg_pool3": nn.AvgPool3d}  # fmt: skip
+        pools = {
+            "max_pool2": nn.MaxPool2d,
+            "max_pool3": nn.MaxPool3d,
+            "avg_pool2": nn.AvgPool2d,
+            "avg_pool3": nn.AvgPool3d,
+        }
         return pools[f"{kind}{dimensions}"](window["kernel"], window["stride"], window["padding"])
     if kind == "batch_norm":
         return {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[dimensions](before[0])

@@ -22,8 +22,16 @@ from _quick import add_quick
 
 from lib_dlhpc.explore.serve import served
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PATIENCE = 180  # s for a page, on a busy machine
 DRAWN = ".dlhpc-plot[data-serial] svg"
 
@@ -192,8 +200,14 @@ def _kernels(server: int) -> list[Any]:
 
 
 def _five_charts(folder: Path) -> Path:
-    cell = {"id": "charts", "cell_type": "code", "metadata": {}, "execution_count": None,
-            "outputs": [], "source": FIVE_CHARTS}  # fmt: skip
+    cell = {
+        "id": "charts",
+        "cell_type": "code",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+        "source": FIVE_CHARTS,
+    }
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     body = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     path = folder / "five_charts.ipynb"

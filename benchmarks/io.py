@@ -23,9 +23,14 @@ from lib_dlhpc.calibration.report import as_toml, how
 
 AIM, SECONDS, SIZE, QUICK = 0.25, 90.0, 512.0 * MiB, 48.0 * MiB
 SIZES = (
-    ("file", 8 * KiB), ("file", 16 * KiB), ("file", 128 * KiB), ("file", 512 * KiB),
-    ("random", 32 * KiB), ("random", 64 * KiB), ("random", 256 * KiB),
-)  # fmt: skip
+    ("file", 8 * KiB),
+    ("file", 16 * KiB),
+    ("file", 128 * KiB),
+    ("file", 512 * KiB),
+    ("random", 32 * KiB),
+    ("random", 64 * KiB),
+    ("random", 256 * KiB),
+)
 READERS = (1, 3, 4)
 NAMES = {"file": "one file a sample", "random": "packed"}
 

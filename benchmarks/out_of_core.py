@@ -31,13 +31,16 @@ def experiment(offload: str, width: int) -> Experiment:
             "dataset": {"name": "digits", "samples": 1707},
             "machine": {"name": "laptop"},
             "strategy": {
-                "devices_per_node": 1, "batch": BATCH, "optimizer": "momentum", "offload": offload,
+                "devices_per_node": 1,
+                "batch": BATCH,
+                "optimizer": "momentum",
+                "offload": offload,
                 "offload_to": "host" if offload == "none" else "ssd",
             },
             "training": {"rate": 0.0003},
             "run": {"epochs": 2},
         }
-    )  # fmt: skip
+    )
 
 
 def bandwidths(folder: Path, size: int) -> tuple[float, float]:

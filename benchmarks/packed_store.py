@@ -113,9 +113,7 @@ def cold(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> None
                 while file.readinto(buffer):
                     pass
 
-    ways = {
-        "files": of_files, "read_many": of_store, "read_ahead": ahead, "the disk": bytes_alone,
-    }  # fmt: skip
+    ways = {"files": of_files, "read_many": of_store, "read_ahead": ahead, "the disk": bytes_alone}
     report(comm, "cold", home, repeat, ways, lambda: forget(home), write)
 
 
@@ -143,9 +141,14 @@ def warm(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> None
 
 
 def report(
-    comm: Any, kind: str, home: Path, repeat: int, ways: dict[str, Any], before: Callable[[], str],
+    comm: Any,
+    kind: str,
+    home: Path,
+    repeat: int,
+    ways: dict[str, Any],
+    before: Callable[[], str],
     write: Callable[..., None],
-) -> None:  # fmt: skip
+) -> None:
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(repeat):
         for name, action in ways.items():
@@ -203,10 +206,12 @@ def large(comm: Any, home: Path, repeat: int, write: Callable[..., None]) -> Non
 
         nothing = time.time
         ways = {
-            "plain read": (plain, nothing), "local": (reading(own), nothing),
-            "MPI message": (message, answer), "remote": (reading(far), nothing),
+            "plain read": (plain, nothing),
+            "local": (reading(own), nothing),
+            "MPI message": (message, answer),
+            "remote": (reading(far), nothing),
             "the same MPI message again": (message, again),
-        }  # fmt: skip
+        }
         times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(4 * repeat + 2):
             for name, actions in ways.items():

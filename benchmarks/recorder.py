@@ -136,10 +136,14 @@ def calls(comm: Any) -> dict[str, tuple[int, int, Loop]]:
 def events(many: int, repeat: int) -> None:
     """Print what an event costs."""
     loops: dict[str, Loop] = {
-        "bare": bare, "clock": clock, "with region": block, "@region": function,
-        "a row: packed (ours)": packed, "a row: list of tuples": tuples,
+        "bare": bare,
+        "clock": clock,
+        "with region": block,
+        "@region": function,
+        "a row: packed (ours)": packed,
+        "a row: list of tuples": tuples,
         "a row: numpy columns": columns,
-    }  # fmt: skip
+    }
     found = turns(loops, many, repeat)
     tick = found["clock"] - found["bare"]
     print(f"one reading of the clock: {tick:.0f} ns\n")

@@ -83,10 +83,16 @@ class Peer:
     def seconds(self, model: Model, batch: int, spell: float) -> float:
         """Return the mean CPU seconds of a step."""
         layers = [
-            [layer.name, layer.kind, layer.inputs, layer.input_shape, layer.output_shape,
-             {**layer.attributes}]
+            [
+                layer.name,
+                layer.kind,
+                layer.inputs,
+                layer.input_shape,
+                layer.output_shape,
+                {**layer.attributes},
+            ]
             for layer in model.layers
-        ]  # fmt: skip
+        ]
         question = {"layers": layers, "input": model.input_shape, "batch": batch, "spell": spell}
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()

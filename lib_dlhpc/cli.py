@@ -23,9 +23,22 @@ Describe a training run once, in a TOML file; predict it in closed form, simulat
 ranks, and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, or -
 for standard input."""
 VERBS = (  # files of lib_dlhpc/commands, in the order of --help
-    "predict", "simulate", "run", "compare", "calibrate", "submit", "jobs", "couple", "network", "store",
-    "snapshots", "trace", "validate", "catalog", "explore",
-)  # fmt: skip
+    "predict",
+    "simulate",
+    "run",
+    "compare",
+    "calibrate",
+    "submit",
+    "jobs",
+    "couple",
+    "network",
+    "store",
+    "snapshots",
+    "trace",
+    "validate",
+    "catalog",
+    "explore",
+)
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
 
 

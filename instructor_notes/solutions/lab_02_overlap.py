@@ -122,11 +122,7 @@ MISTAKES = {
         "No bucket leaves before it is complete",
         "started with gradients 0 to",
     ),
-    "what is left over stays": (
-        buckets(last=False),
-        "Every gradient leaves, once",
-        "never left",
-    ),
+    "what is left over stays": (buckets(last=False), "Every gradient leaves, once", "never left"),
     "buckets overlap": (
         buckets(leaves=lambda start, stop: (start, min(stop + 10, stop + start))),
         "Every gradient leaves, once",

@@ -2,10 +2,7 @@
 
 # (rule, rate, warm-up in epochs, decay)
 CHOICE = ("lars", 10.0, 8.0, "quadratic")
-OTHERS = (
-    ("lamb", 0.02, 8.0, "quadratic"),
-    ("adam", 0.01, 4.0, "cosine"),
-)  # reach it as well
+OTHERS = (("lamb", 0.02, 8.0, "quadratic"), ("adam", 0.01, 4.0, "cosine"))  # reach it as well
 
 # mistake -> (choice, words that the answer must hold)
 MISTAKES = {

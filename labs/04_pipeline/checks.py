@@ -258,9 +258,14 @@ def experiment_of(name):
             "model": {"family": "mlp", "widths": [width] * (2 * RANKS + 1)},
             "dataset": {"name": "digits"},
             "machine": machine | {"devices_per_node": 1},
-            "strategy": {"nodes": RANKS, "devices_per_node": 1, "batch": batch, "precision": "fp64"},
+            "strategy": {
+                "nodes": RANKS,
+                "devices_per_node": 1,
+                "batch": batch,
+                "precision": "fp64",
+            },
         }
-    )  # fmt: skip
+    )
 
 
 def choices(name):

@@ -254,7 +254,10 @@ def _slips(layer, cut):
         yield "The gradients of the weights have to be summed as well.", 2 * halo
         yield "Backward sends the gradients of the halo home.", halo + total
         yield "Halos are exchanged as well.", total
-        yield "An allreduce moves its array twice, once to sum and once to tell.", 2 * halo + total / 2  # fmt: skip
+        yield (
+            "An allreduce moves its array twice, once to sum and once to tell.",
+            2 * halo + total / 2,
+        )
         one = layer.alpha + layer.face() * layer.beta
         yield "A rank in the middle has two neighbors.", 2 * one + total
     double = layer._replace(beta=2 * layer.beta)

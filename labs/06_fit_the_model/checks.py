@@ -39,8 +39,18 @@ LEGAL = "The choice is legal and keeps the batch"
 FITS = "Target memory: it fits"
 QUICK = f"Target time: within {MARGIN:.0%} of the quickest that fits"
 NAMES = ("state", "activations", "seconds", "choice", "small", "small_peak")
-FIELDS = ("batch", "data", "tensor", "pipeline", "microbatches", "schedule", "chunks", "zero", "recompute",
-          "sequence_parallel")  # fmt: skip
+FIELDS = (
+    "batch",
+    "data",
+    "tensor",
+    "pipeline",
+    "microbatches",
+    "schedule",
+    "chunks",
+    "zero",
+    "recompute",
+    "sequence_parallel",
+)
 
 
 class Task(NamedTuple):
@@ -174,7 +184,9 @@ def chosen(choice, name):
         text = choice()
         tables = tomllib.loads(text)
     except Exception as error:
-        raise LabError(f"choice() returns a [strategy] as TOML. {type(error).__name__}: {error}") from None  # fmt: skip
+        raise LabError(
+            f"choice() returns a [strategy] as TOML. {type(error).__name__}: {error}"
+        ) from None
     given = tables.get("strategy", {})
     extra = sorted({*tables} - {"strategy"}) + sorted({*given} - {*FIELDS})
     if extra:
@@ -217,7 +229,11 @@ def choice_findings(choice, name):
     )
     fits = kept(FITS, f"{need}.")
     if step > (1 + MARGIN) * goal:
-        return [legal, fits, broken(QUICK, f"{words} What have you paid for memory that you do not need?")]  # fmt: skip
+        return [
+            legal,
+            fits,
+            broken(QUICK, f"{words} What have you paid for memory that you do not need?"),
+        ]
     return [legal, fits, kept(QUICK, words)]
 
 

@@ -65,11 +65,13 @@ def jobs(name):
     from lib_dlhpc.explore.lab import say
 
     shown = jobs_of(own_of(name))[:2]
-    return say("\n".join(
-        f'"{job.name}": layers of {", ".join(map(str, job.widths))}; {job.batch} samples a step, all ranks'
-        f" together; {len(job.products)} products, a gradient of {job.gradient:,.0f} B."
-        for job in shown
-    ))  # fmt: skip
+    return say(
+        "\n".join(
+            f'"{job.name}": layers of {", ".join(map(str, job.widths))}; {job.batch} samples a step, all ranks'
+            f" together; {len(job.products)} products, a gradient of {job.gradient:,.0f} B."
+            for job in shown
+        )
+    )
 
 
 def times_as_fast(name):

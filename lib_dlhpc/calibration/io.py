@@ -36,10 +36,15 @@ SHORTEST, LONGEST = 0.005, 0.1  # s of one measurement
 MOST_READERS = 1024
 # Kinds of sample (points.WHAT, B of each), each with its own files: one cache drop serves all of them.
 KINDS = (
-    ("stat", 4 * KiB), ("open", 4 * KiB),
-    ("file", 4 * KiB), ("file", 64 * KiB), ("file", MiB),
-    ("random", 16 * KiB), ("random", 128 * KiB), ("sequential", MiB),
-)  # fmt: skip
+    ("stat", 4 * KiB),
+    ("open", 4 * KiB),
+    ("file", 4 * KiB),
+    ("file", 64 * KiB),
+    ("file", MiB),
+    ("random", 16 * KiB),
+    ("random", 128 * KiB),
+    ("sequential", MiB),
+)
 
 
 @dataclass(frozen=True)

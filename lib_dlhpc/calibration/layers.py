@@ -22,12 +22,7 @@ ELEMENT = 4  # B: everything is measured in fp32
 LEAST = 0.08  # half width of the narrowest slowdown interval: other days, other networks
 VISIBLE = 1e-3  # increase of the mean error below which the points do not require another rate
 UPDATE = "momentum"  # of a tiny run
-PRODUCTS = (
-    "dense",
-    "conv",
-    "attention",
-    "attention_with_dropout",
-)  # limited by the GEMM rate
+PRODUCTS = ("dense", "conv", "attention", "attention_with_dropout")  # limited by the GEMM rate
 
 
 @dataclass(frozen=True)

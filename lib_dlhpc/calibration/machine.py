@@ -93,11 +93,7 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
     for module in order:
         share = SHARES[module] / order.count(module)
         results[module].append(_ended(module, ranks, share * seconds, run))
-    return {
-        PROBE: merged(results[PROBE]),
-        WORKER: merged(results[WORKER]),
-        STEPS: results[STEPS],
-    }
+    return {PROBE: merged(results[PROBE]), WORKER: merged(results[WORKER]), STEPS: results[STEPS]}
 
 
 def _ended(module: str, ranks: int, seconds: float, run: Run) -> dict[str, Any]:

@@ -84,10 +84,7 @@ def _numbers(found: Calibrated) -> Iterator[str]:
 def _curves(found: Calibrated) -> Iterator[str]:
     raw = found.raw[WORKER]
     named = {
-        "gemm float32": (
-            "GEMM of edge",
-            lambda size, took: _shown(2 * size**3 / took, "FLOP/s"),
-        ),
+        "gemm float32": ("GEMM of edge", lambda size, took: _shown(2 * size**3 / took, "FLOP/s")),
         "message": ("message of", lambda size, took: _shown(took, "s")),
         "ring": ("allreduce, ring, of", lambda size, took: _shown(took, "s")),
         "recursive_doubling": (
@@ -207,7 +204,7 @@ def _table(machine: Machine) -> dict[str, Any]:
         "intervals": {
             key: [_rounded(end, field_of(key)["unit"]) for end in ends]
             for key, ends in machine.measured.intervals.items()
-        },
+        }
     }
     return table
 

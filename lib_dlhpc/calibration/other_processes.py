@@ -5,10 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 COUNTERS = Path("/proc/stat")
-IDLE = (
-    3,
-    4,
-)  # columns idle and iowait; the others are work or steal
+IDLE = (3, 4)  # columns idle and iowait; the others are work or steal
 SHARES = 8  # columns; later ones are included in these
 
 

@@ -40,9 +40,14 @@ def _explore(options: argparse.Namespace) -> int:
         )
     try:
         serve(
-            page, options.port, options.ip, not options.no_browser, first=first,
-            token=options.token or "", allow_hosts=options.allow_host,
-        )  # fmt: skip
+            page,
+            options.port,
+            options.ip,
+            not options.no_browser,
+            first=first,
+            token=options.token or "",
+            allow_hosts=options.allow_host,
+        )
     except KeyboardInterrupt:
         if not signals.by_keys():
             raise

@@ -86,9 +86,16 @@ def _submit(options: argparse.Namespace) -> int:
     site, limit = _site(options)
     folder = options.resume or options.out
     job = submit(
-        experiment, ranks, options.to, site, folder, bool(options.resume), limit,
-        options.snapshot_every, options.origin,
-    )  # fmt: skip
+        experiment,
+        ranks,
+        options.to,
+        site,
+        folder,
+        bool(options.resume),
+        limit,
+        options.snapshot_every,
+        options.origin,
+    )
     return _follow(job, experiment) if options.wait else _report(job)
 
 
@@ -96,9 +103,13 @@ def _task(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_task
 
     job = submit_task(
-        task_of(options), 1 if options.ranks is None else options.ranks,
-        options.to, _site(options)[0], options.out, options.time,
-    )  # fmt: skip
+        task_of(options),
+        1 if options.ranks is None else options.ranks,
+        options.to,
+        _site(options)[0],
+        options.out,
+        options.time,
+    )
     return follow(job) if options.wait else _report(job)
 
 
@@ -124,9 +135,14 @@ def _sweep(options: argparse.Namespace) -> int:
             f"--sweep {options.sweep}: settings need different numbers of ranks; give -n."
         )
     jobs = submit_sweep(
-        runs, next(iter(ranks.values())), options.out, options.to, _site(options)[0], options.time,
+        runs,
+        next(iter(ranks.values())),
+        options.out,
+        options.to,
+        _site(options)[0],
+        options.time,
         options.snapshot_every,
-    )  # fmt: skip
+    )
     for job in jobs:
         _report(job)
     return max(_follow(job, runs[job.folder.name]) for job in jobs) if options.wait else 0

@@ -20,9 +20,11 @@ def add_run(actions: Any) -> None:
     )
     run.add_argument("-n", type=int, default=2, metavar="RANKS", help="default: 2")
     run.add_argument(
-        "--out", default="trace.npz", metavar="OUT",
+        "--out",
+        default="trace.npz",
+        metavar="OUT",
         help="default: trace.npz; other formats by the end of the name, see `dlhpc trace convert`",
-    )  # fmt: skip
+    )
     rest = argparse.REMAINDER
     run.add_argument("-m", dest="module", nargs=rest, metavar="MODULE", help="as of python -m")
     run.add_argument("program", nargs=rest, metavar="PROGRAM", help="a script and its arguments")

@@ -233,9 +233,12 @@ def _within_backward(of: Mapping[str, Any], nothing: Any) -> dict[str, Any]:
 
 
 def measured(
-    here: Placed, steps: int, folder: Path | None = None, look: Look = lambda job: None,
+    here: Placed,
+    steps: int,
+    folder: Path | None = None,
+    look: Look = lambda job: None,
     begin: Begin = start_beside,
-) -> Steps:  # fmt: skip
+) -> Steps:
     """Run `steps` steps and return them. Without `folder` the run folder is temporary.
 
     Raises JobError if the run fails.

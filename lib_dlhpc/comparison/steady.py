@@ -73,10 +73,7 @@ class Steady:
 
 
 def steps_of(
-    timeline: Timeline,
-    together: int = 1,
-    epoch: int = 0,
-    core_wait: Sequence[Sequence[float]] = (),
+    timeline: Timeline, together: int = 1, epoch: int = 0, core_wait: Sequence[Sequence[float]] = ()
 ) -> Steps:
     """Return the steps of a run, of `epoch` steps in an epoch.
 

@@ -64,13 +64,9 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     sizes = cut.sizes.tolist()
     summed = sum(2 * (training - 1) * message(each / training) for each in sizes)
     return (
-        Side(
-            simulating, compute(max(rows)), compute(sum(rows) / simulating), halo, given,
-        ),
-        Side(
-            training, trained(most(batch, training)), trained(batch / training), summed, taken,
-        ),
-    )  # fmt: skip
+        Side(simulating, compute(max(rows)), compute(sum(rows) / simulating), halo, given),
+        Side(training, trained(most(batch, training)), trained(batch / training), summed, taken),
+    )
 
 
 def rows_computed(workflow: Workflow, simulating: int) -> list[int]:

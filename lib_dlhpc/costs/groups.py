@@ -69,11 +69,7 @@ def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
     all_nodes = int(experiment.strategy.nodes)
     return Network(
         Level(near, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
-        Level(
-            nodes,
-            outer.latency,
-            sharing / (outer.bandwidth * outer.efficiency * machine.nics),
-        ),
+        Level(nodes, outer.latency, sharing / (outer.bandwidth * outer.efficiency * machine.nics)),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lambda distance: congestion(machine, all_nodes, distance * step),
         all_to_all_congestion(machine, nodes * step),

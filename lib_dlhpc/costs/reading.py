@@ -145,10 +145,7 @@ def _waits(experiment: Experiment) -> dict[str, Any]:
 
 def _arithmetic(experiment: Experiment) -> dict[str, Any]:
     storage, dataset = experiment.storage, experiment.dataset
-    return {
-        "decompression": dataset.sample_bytes / storage.decompress,
-        "decoding": storage.decode,
-    }
+    return {"decompression": dataset.sample_bytes / storage.decompress, "decoding": storage.decode}
 
 
 def _batch_latency(experiment: Experiment) -> Any:
@@ -158,9 +155,9 @@ def _batch_latency(experiment: Experiment) -> Any:
     """
     strategy, storage = experiment.strategy, experiment.storage
     readers = storage.workers * strategy.replica
-    turns = np.where(
-        np.equal(readers, 0), 1.0, np.ceil(strategy.batch / np.maximum(readers, 1))
-    )[()]  # fmt: skip
+    turns = np.where(np.equal(readers, 0), 1.0, np.ceil(strategy.batch / np.maximum(readers, 1)))[
+        ()
+    ]
     waits = _waits(experiment)
     waits["remote reads"] = waits["remote reads"] * np.greater(remote_share(experiment), 0)
     slowest = sum(waits.values()) * np.greater(miss_share(experiment), 0)

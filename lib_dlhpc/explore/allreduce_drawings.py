@@ -59,11 +59,18 @@ def sizes_chart() -> dict[str, Any]:
     said = said.encode(y=alt.value(18), text="words:N")
     chart = alt.layer(strip, won, borders, told, lines, symbols, rule, said, signs, words)
     return finished(
-        chart, "Which allreduce is the fastest, for which message?", 300, left=74, right=150,
-        top=46, bottom=44,
-        table={"regions": {"words": "fastest", "start": "from (B)", "stop": "to (B)"},
-               "lines": {"line": "algorithm", "size": "message (B)", "seconds": "time (s)"}},
-    )  # fmt: skip
+        chart,
+        "Which allreduce is the fastest, for which message?",
+        300,
+        left=74,
+        right=150,
+        top=46,
+        bottom=44,
+        table={
+            "regions": {"words": "fastest", "start": "from (B)", "stop": "to (B)"},
+            "lines": {"line": "algorithm", "size": "message (B)", "seconds": "time (s)"},
+        },
+    )
 
 
 def nics_chart() -> dict[str, Any]:
@@ -72,23 +79,41 @@ def nics_chart() -> dict[str, Any]:
     x = x.scale(domainMin=0, nice=False)
     y = alt.Y("algorithm:N", title=None, sort=alt.EncodingSortField("order", "min"))
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=160))
-    legend = alt.Legend(title=None, orient="none", legendX=0, legendY=-26, direction="horizontal",
-                        symbolType="square", columnPadding=14)  # fmt: skip
+    legend = alt.Legend(
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-26,
+        direction="horizontal",
+        symbolType="square",
+        columnPadding=14,
+    )
     colour = alt.Color("cause:N", legend=legend).scale(
         domain=list(CAUSES), range=list(CAUSES.values())
     )
-    bars = alt.Chart(alt.NamedData("parts")).mark_bar().encode(
-        x=x, x2="stop:Q", y=y, color=colour, tooltip=tooltip_of("algorithm", "cause", "time")
-    )  # fmt: skip
+    bars = (
+        alt.Chart(alt.NamedData("parts"))
+        .mark_bar()
+        .encode(
+            x=x, x2="stop:Q", y=y, color=colour, tooltip=tooltip_of("algorithm", "cause", "time")
+        )
+    )
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y)
     words = ends.mark_text(align="left", dx=6).encode(x=x_of("stop"), text="words:N")
     room = ends.mark_point(opacity=0).encode(x=x_of("room"))
     return finished(
-        alt.layer(bars, words, room), "Two levels: what the shared NICs cost", 210, left=130, top=34,
-        right=30, bottom=44,
-        table={"ends": {"algorithm": "", "words": "time and buffers that leave a node"},
-               "parts": {"algorithm": "", "cause": "cause", "time": "time"}},
-    )  # fmt: skip
+        alt.layer(bars, words, room),
+        "Two levels: what the shared NICs cost",
+        210,
+        left=130,
+        top=34,
+        right=30,
+        bottom=44,
+        table={
+            "ends": {"algorithm": "", "words": "time and buffers that leave a node"},
+            "parts": {"algorithm": "", "cause": "cause", "time": "time"},
+        },
+    )
 
 
 def messages_chart() -> dict[str, Any]:
@@ -124,9 +149,15 @@ def messages_chart() -> dict[str, Any]:
     ends = [both for marks in (heads, signs) for both in _filled_and_hollow(marks)]
     chart = alt.layer(stage, ranks, lines, *ends, words)
     return finished(
-        chart, "Who sends to whom, round by round (the thicker, the more)", 280, left=56, top=34,
-        right=24, bottom=44, table={"arrows": {"words": "message"}},
-    )  # fmt: skip
+        chart,
+        "Who sends to whom, round by round (the thicker, the more)",
+        280,
+        left=56,
+        top=34,
+        right=24,
+        bottom=44,
+        table={"arrows": {"words": "message"}},
+    )
 
 
 def measured_chart() -> dict[str, Any]:
@@ -157,20 +188,35 @@ def measured_chart() -> dict[str, Any]:
         x=x, y=y, y2="high:Q", color=colour
     )
     median = points.mark_point(filled=True, size=110, opacity=1).encode(
-        x=x, y=alt.Y("median:Q"), color=colour, shape=shape,
+        x=x,
+        y=alt.Y("median:Q"),
+        color=colour,
+        shape=shape,
         tooltip=tooltip_of("algorithm", "time", "priced"),
-    )  # fmt: skip
+    )
     price = points.transform_filter("isValid(datum.price)").mark_tick(
         orient="horizontal", thickness=3, size=17, color="currentColor"
     )
     price = price.encode(x=x, y=alt.Y("price:Q"))
     return finished(
         alt.layer(spread, price, median),
-        "Measured (symbol: median, bar: p10 to p90) beside the price (dash)", 260, left=74, top=36,
-        right=24, bottom=44,
-        table={"points": {"algorithm": "", "size": "message (B)", "low": "p10 (s)", "median": "median (s)",
-                          "high": "p90 (s)", "price": "price (s)"}},
-    )  # fmt: skip
+        "Measured (symbol: median, bar: p10 to p90) beside the price (dash)",
+        260,
+        left=74,
+        top=36,
+        right=24,
+        bottom=44,
+        table={
+            "points": {
+                "algorithm": "",
+                "size": "message (B)",
+                "low": "p10 (s)",
+                "median": "median (s)",
+                "high": "p90 (s)",
+                "price": "price (s)",
+            }
+        },
+    )
 
 
 def _filled_and_hollow(marks: alt.Chart) -> tuple[alt.Chart, alt.Chart]:

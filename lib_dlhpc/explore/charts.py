@@ -88,9 +88,23 @@ def step_state(
     total = float(sum(terms.values()))
     whole_band = known.get("one step")
     longest = max(total, float(sum((bound or {}).values())), whole_band[1] if whole_band else 0.0)
-    columns: dict[str, list[Any]] = {name: [] for name in (
-        "row", "bound", "part", "start", "stop", "middle", "share", "share_of_axis", "time", "long",
-        "short", "ink")}  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "row",
+            "bound",
+            "part",
+            "start",
+            "stop",
+            "middle",
+            "share",
+            "share_of_axis",
+            "time",
+            "long",
+            "short",
+            "ink",
+        )
+    }
     for row, parts in (("predicted", terms), ("nothing hidden", bound or {})):
         start, whole = 0.0, float(sum(parts.values()))
         for part, value in parts.items():
@@ -100,20 +114,33 @@ def step_state(
             if row == "predicted" and part in known:
                 time += f" ({between(known[part])})"
             if seconds > 0:
-                append(columns, row=row, bound=row != "predicted", part=part, start=start,
-                        stop=start + seconds, middle=start + seconds / 2, share=share,
-                        share_of_axis=seconds / longest, time=time,
-                        long=f"{part} {share}", short=share,
-                        ink="#ffffff" if part in LIGHT_INK else "#000000")  # fmt: skip
+                append(
+                    columns,
+                    row=row,
+                    bound=row != "predicted",
+                    part=part,
+                    start=start,
+                    stop=start + seconds,
+                    middle=start + seconds / 2,
+                    share=share,
+                    share_of_axis=seconds / longest,
+                    time=time,
+                    long=f"{part} {share}",
+                    short=share,
+                    ink="#ffffff" if part in LIGHT_INK else "#000000",
+                )
             start += seconds
     data: Data = {"parts": columns}
     data["best"] = {"seconds": [], "words": [], "side": [], "shift": []}
     if best is not None and best < 0.98 * total:
         late = best > 0.6 * longest
         append(
-            data["best"], seconds=best, words=f"all hidden: {format_quantity(best, 's')}",
-            side="right" if late else "left", shift=-5 if late else 5,
-        )  # fmt: skip
+            data["best"],
+            seconds=best,
+            words=f"all hidden: {format_quantity(best, 's')}",
+            side="right" if late else "left",
+            shift=-5 if late else 5,
+        )
     data["span"] = {"row": [], "low": [], "high": [], "words": []}
     told = format_quantity(total, "s")
     if whole_band:
@@ -181,10 +208,16 @@ def _points(count: np.ndarray, now: tuple[float, float] | None) -> dict[str, lis
         # The lines run from lower left to upper right: words stand below them at first, above later.
         late = bool(count.size) and x > count.max() ** 0.6
         append(
-            points, devices=x, speedup=y, efficiency=y / x,
-            words=f"now: {format_plain(y)}× ({y / x:.0%})", side="right" if late else "left",
-            shift=-12 if late else 12, drop=-15 if late else 16, fall=18,
-        )  # fmt: skip
+            points,
+            devices=x,
+            speedup=y,
+            efficiency=y / x,
+            words=f"now: {format_plain(y)}× ({y / x:.0%})",
+            side="right" if late else "left",
+            shift=-12 if late else 12,
+            drop=-15 if late else 16,
+            fall=18,
+        )
     return points
 
 
@@ -199,15 +232,27 @@ def memory_state(ledger: Mapping[str, float], capacity: float) -> State:
         stop = start + float(value)
         if stop > start:
             over = max(0.0, stop - max(start, capacity))
-            append(columns, term=term, order=len(columns["order"]), start=start, stop=stop,
-                    size=format_quantity(stop - start, "B"), over=over, over_start=stop - over)  # fmt: skip
+            append(
+                columns,
+                term=term,
+                order=len(columns["order"]),
+                start=start,
+                stop=stop,
+                size=format_quantity(stop - start, "B"),
+                over=over,
+                over_start=stop - over,
+            )
         start = stop
     fits = total <= capacity
     have, need = format_quantity(capacity, "B"), format_quantity(total, "B")
     verdict = f"fits: {need} of {have}" if fits else f"does not fit: {need} in {have}"
     end = max(total, capacity) * 1.06
-    wall = {"capacity": [capacity], "end": [end], "words": [f"{'✓' if fits else '✗'} {verdict}"],
-            "side": ["right" if capacity > 0.4 * end else "left"]}  # fmt: skip
+    wall = {
+        "capacity": [capacity],
+        "end": [end],
+        "words": [f"{'✓' if fits else '✗'} {verdict}"],
+        "side": ["right" if capacity > 0.4 * end else "left"],
+    }
     largest = max(ledger, key=lambda term: ledger[term])
     words = f"{verdict[0].upper()}{verdict[1:]}. The largest part is {largest}, "
     return {"terms": columns, "wall": wall}, words + f"{format_quantity(ledger[largest], 'B')}."
@@ -230,8 +275,13 @@ def totals_state(
     for quantity, curve in values.items():
         amounts = np.asarray(list(curve), dtype=float)
         for count, amount in zip(x, amounts, strict=True):
-            append(curves, quantity=quantity, devices=count, relative=amount / amounts[here],
-                    amount=_amount(quantity, amount))  # fmt: skip
+            append(
+                curves,
+                quantity=quantity,
+                devices=count,
+                relative=amount / amounts[here],
+                amount=_amount(quantity, amount),
+            )
         said = _amount(quantity, amounts[here])
         spoken.append(f"{quantity} {said}")
         append(
@@ -270,8 +320,12 @@ def sensitivity_state(shorter: Mapping[str, float], most: int = 8) -> State:
     """The fraction by which a step shortens when a part is twice as good; the `most` largest."""
     order = sorted(shorter, key=lambda part: -shorter[part])[:most]
     values = [max(0.0, float(shorter[part])) for part in order]
-    columns = {"part": order, "order": list(range(len(order))), "shorter": values,
-               "words": [f"{value:.1%}" if value < 0.1 else f"{value:.0%}" for value in values]}  # fmt: skip
+    columns = {
+        "part": order,
+        "order": list(range(len(order))),
+        "shorter": values,
+        "words": [f"{value:.1%}" if value < 0.1 else f"{value:.0%}" for value in values],
+    }
     if not values or values[0] < 0.005:
         return {
             "parts": columns

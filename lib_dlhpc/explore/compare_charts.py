@@ -47,9 +47,23 @@ def compared_state(of: Comparison) -> State:
 
 def stacked(terms: Terms, spans: Spans, title: str) -> State:
     """Bars of the causes of a step, a row for each way, and its span."""
-    parts: dict[str, list[Any]] = {n: [] for n in (
-        "row", "part", "order", "start", "stop", "middle", "share", "part_of_axis", "told", "long",
-        "short", "ink")}  # fmt: skip
+    parts: dict[str, list[Any]] = {
+        n: []
+        for n in (
+            "row",
+            "part",
+            "order",
+            "start",
+            "stop",
+            "middle",
+            "share",
+            "part_of_axis",
+            "told",
+            "long",
+            "short",
+            "ink",
+        )
+    }
     sums: dict[str, list[Any]] = {n: [] for n in ("row", "stop", "words")}
     ends: dict[str, list[Any]] = {n: [] for n in ("row", "low", "high", "words")}
     longest = max([sum(each.values()) for each in terms.values()] + [s[1] for s in spans.values()])
@@ -59,11 +73,20 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
             if value > 0:
                 part, share = name if name in CAUSES else OTHER, f"{value / whole:.0%}"
                 append(
-                    parts, row=row, part=part, order=len(parts["row"]), start=start,
-                    stop=start + value, middle=start + value / 2, share=share,
-                    part_of_axis=value / longest, told=show(value, "s"), long=f"{part} {share}",
-                    short=share, ink="#ffffff" if part in LIGHT_INK else "#000000",
-                )  # fmt: skip
+                    parts,
+                    row=row,
+                    part=part,
+                    order=len(parts["row"]),
+                    start=start,
+                    stop=start + value,
+                    middle=start + value / 2,
+                    share=share,
+                    part_of_axis=value / longest,
+                    told=show(value, "s"),
+                    long=f"{part} {share}",
+                    short=share,
+                    ink="#ffffff" if part in LIGHT_INK else "#000000",
+                )
                 start += value
         high = spans[way][1] if way in spans else start
         append(sums, row=row, stop=max(start, high), words=show(whole, "s"))

@@ -17,9 +17,18 @@ def compared_chart() -> dict[str, Any]:
     y = alt.Y("row:N", title=None, sort=None).scale(paddingInner=0.3, paddingOuter=0.1)
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     legend = alt.Legend(
-        title=None, orient="none", legendX=-140, legendY=-70, direction="horizontal", columns=4,
-        symbolType="square", columnPadding=14, rowPadding=3, labelLimit=0, clipHeight=16,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-140,
+        legendY=-70,
+        direction="horizontal",
+        columns=4,
+        symbolType="square",
+        columnPadding=14,
+        rowPadding=3,
+        labelLimit=0,
+        clipHeight=16,
+    )
     colour = alt.Color("part:N").scale(domain=list(CAUSES), range=list(CAUSES.values()))
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="#777777", strokeWidth=0.5)
@@ -47,11 +56,18 @@ def compared_chart() -> dict[str, Any]:
     sums = alt.Chart(alt.NamedData("sums")).mark_text(align="left", dx=6, fontWeight="bold", **HALO)
     sums = sums.encode(x=alt.X("stop:Q", title=title), y=y, text="words:N")
     return finished(
-        alt.layer(bars, inside, span, *edges, sums), "One step, every way", 180, left=146, top=76,
-        right=76, bottom=44,
-        table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"},
-               "ends": {"row": "", "words": "may be"}},
-    )  # fmt: skip
+        alt.layer(bars, inside, span, *edges, sums),
+        "One step, every way",
+        180,
+        left=146,
+        top=76,
+        right=76,
+        bottom=44,
+        table={
+            "parts": {"row": "", "part": "part", "told": "time", "share": "share"},
+            "ends": {"row": "", "words": "may be"},
+        },
+    )
 
 
 def swept_chart() -> dict[str, Any]:
@@ -62,9 +78,15 @@ def swept_chart() -> dict[str, Any]:
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     legend = alt.Legend(
-        title=None, orient="none", legendX=-60, legendY=-56, direction="horizontal",
-        columns=alt.expr("width < 400 ? 2 : 4"), columnPadding=14, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-60,
+        legendY=-56,
+        direction="horizontal",
+        columns=alt.expr("width < 400 ? 2 : 4"),
+        columnPadding=14,
+        labelLimit=0,
+    )
     colours, shapes = zip(*LOOKS.values(), strict=True)
     colour = alt.Color("way:N").scale(domain=ways, range=list(colours)).legend(legend)
     shape = alt.Shape("way:N").scale(domain=ways, range=list(shapes)).legend(legend)
@@ -90,9 +112,14 @@ def swept_chart() -> dict[str, Any]:
         y=y, color=colour, shape=shape, tooltip=tooltip_of("setting", "way", "told")
     )
     return finished(
-        alt.layer(spans, *lines, marks), "Every setting, every way", 240, left=84, top=62, bottom=44,
+        alt.layer(spans, *lines, marks),
+        "Every setting, every way",
+        240,
+        left=84,
+        top=62,
+        bottom=44,
         table={"points": {"setting": "setting", "way": "", "told": "time of one step"}},
-    )  # fmt: skip
+    )
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {

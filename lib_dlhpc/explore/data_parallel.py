@@ -52,16 +52,25 @@ def one_step() -> ipywidgets.Box:
         "gpus": slider("GPUs", "In nodes of 8", [(f"{p:,}", p) for p in GPUS], 256),
         "images": slider("Images a GPU", "Batch of one GPU", [(str(n), n) for n in IMAGES], 32),
         "bucket": slider(
-            "Bucket", "So many bytes leave at once", [(format_quantity(b, "B"), b) for b in BUCKETS], 25e6
+            "Bucket",
+            "So many bytes leave at once",
+            [(format_quantity(b, "B"), b) for b in BUCKETS],
+            25e6,
         ),
         "overlap": dropdown(
-            "Exchange", "When buckets leave", [("during backward", True), ("after backward", False)], True
+            "Exchange",
+            "When buckets leave",
+            [("during backward", True), ("after backward", False)],
+            True,
         ),
         "allreduce": dropdown(
-            "Allreduce", "How a bucket is summed", [(name, name) for name in ALLREDUCES], "hierarchical"
+            "Allreduce",
+            "How a bucket is summed",
+            [(name, name) for name in ALLREDUCES],
+            "hierarchical",
         ),
         "nic": slider("NIC", "Of a node", [(f"{r / 1e9:g} Gb/s", r / 8) for r in NICS], 50e9 / 8),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     picture, curve = chart("gantt"), chart("bucket_sizes")
 

@@ -53,8 +53,13 @@ def ranks_state(times: Floats) -> State:
     edges = np.append(np.unique(np.linspace(0, count - 1, SHARES).astype(int)), count)
     shown = np.add.reduceat(order, edges[:-1]) / np.diff(edges)
     slowest = float(order[-1])
-    bars = {"start": edges[:-1], "stop": edges[1:], "time": shown, "slowest": [slowest] * len(shown),
-            "floor": [0.0] * len(shown)}  # fmt: skip
+    bars = {
+        "start": edges[:-1],
+        "stop": edges[1:],
+        "time": shown,
+        "slowest": [slowest] * len(shown),
+        "floor": [0.0] * len(shown),
+    }
     waiting = 1 - float(order.mean()) / slowest
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
@@ -74,13 +79,26 @@ def slowest_state(
     top = max(float(means.max()), float(spread.max()), float(line.max()))
     data: dict[str, dict[str, Any]] = {
         "line": {"x": counts, "y": line},
-        "points": {"x": counts, "y": means, "low": spread[:, 0], "high": spread[:, 1],
-                   "words": [f"{int(p):,} GPUs: {y - 1:+.1%}" for p, y in zip(counts, means, strict=True)]},
-        "now": {"x": [now], "y": [float(means[at])], "words": [f"{now:,} GPUs: {means[at] - 1:+.1%}"],
-                "side": ["right" if now > 90 else "left"], "shift": [-10 if now > 90 else 10]},
-        "slow": {"y": [slow] if slow > 1 else [], "words": ["the slow GPU alone"] if slow > 1 else []},
+        "points": {
+            "x": counts,
+            "y": means,
+            "low": spread[:, 0],
+            "high": spread[:, 1],
+            "words": [f"{int(p):,} GPUs: {y - 1:+.1%}" for p, y in zip(counts, means, strict=True)],
+        },
+        "now": {
+            "x": [now],
+            "y": [float(means[at])],
+            "words": [f"{now:,} GPUs: {means[at] - 1:+.1%}"],
+            "side": ["right" if now > 90 else "left"],
+            "shift": [-10 if now > 90 else 10],
+        },
+        "slow": {
+            "y": [slow] if slow > 1 else [],
+            "words": ["the slow GPU alone"] if slow > 1 else [],
+        },
         "room": {"y": [1.0, max(1.02, top)]},
-    }  # fmt: skip
+    }
     return data, (
         f"A step of {now:,} GPUs takes {means[at] - 1:.1%} longer than the mean, as drawn; of"
         f" {int(counts[-1]):,} {means[-1] - 1:.1%} longer."
@@ -107,8 +125,11 @@ def staleness_state(histogram: Floats) -> State:
     """How many updates were so many updates old."""
     share = histogram / histogram.sum()
     mean = float((np.arange(len(histogram)) * share).sum())
-    bars = {"staleness": np.arange(len(histogram)), "share": share,
-            "words": [f"{s:.0%}" for s in share]}  # fmt: skip
+    bars = {
+        "staleness": np.arange(len(histogram)),
+        "share": share,
+        "words": [f"{s:.0%}" for s in share],
+    }
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "mean": {"x": [mean], "words": [f"mean {mean:.3g}"]},
@@ -124,8 +145,13 @@ def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now:
     weak = curves["weak"]
     for gpus, left, words in published:
         predicted = float(np.interp(np.log(gpus), np.log(weak[0]), weak[1]))
-        append(points, x=gpus, y=left, words=f"{gpus:,} GPUs, {words}: {left:.0%}",
-                error=f"{predicted / left - 1:+.1%}")  # fmt: skip
+        append(
+            points,
+            x=gpus,
+            y=left,
+            words=f"{gpus:,} GPUs, {words}: {left:.0%}",
+            error=f"{predicted / left - 1:+.1%}",
+        )
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": ends,
@@ -189,8 +215,13 @@ def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[A
 
 def _now(sizes: Floats, x: float, y: float, words: str) -> dict[str, list[Any]]:
     late = x > np.sqrt(float(sizes[0]) * float(sizes[-1]))
-    return {"x": [x], "y": [y], "words": [f"now: {words}"], "side": ["right" if late else "left"],
-            "shift": [-11 if late else 11]}  # fmt: skip
+    return {
+        "x": [x],
+        "y": [y],
+        "words": [f"now: {words}"],
+        "side": ["right" if late else "left"],
+        "shift": [-11 if late else 11],
+    }
 
 
 def _values(curves: Curves, now: int) -> list[tuple[str, float]]:
@@ -201,6 +232,9 @@ def _values(curves: Curves, now: int) -> list[tuple[str, float]]:
 def value_at(curves: Curves, now: int, told: Any) -> dict[str, list[Any]]:
     """Return the columns of the points of all curves at `now` GPUs."""
     values = _values(curves, now)
-    return {"x": [now] * len(values), "y": [y for _, y in values],
-            "words": [f"{name} {told(y)}" for name, y in values],
-            "dy": [-14 if i == 0 else 16 for i in range(len(values))]}  # fmt: skip
+    return {
+        "x": [now] * len(values),
+        "y": [y for _, y in values],
+        "words": [f"{name} {told(y)}" for name, y in values],
+        "dy": [-14 if i == 0 else 16 for i in range(len(values))],
+    }

@@ -31,9 +31,15 @@ def buckets_chart() -> dict[str, Any]:
     lines = line_marks(x, y, ("during backward", "after backward"))
     chart = alt.layer(*_floor("floor", y, "below"), *lines, *_point(x, y))
     return finished(
-        chart, "How large should a bucket be?", 190, left=74, right=130, top=14, bottom=44,
+        chart,
+        "How large should a bucket be?",
+        190,
+        left=74,
+        right=130,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "exchange", "x": "bucket (B)", "y": "step (s)"}},
-    )  # fmt: skip
+    )
 
 
 def ranks_chart() -> dict[str, Any]:
@@ -50,9 +56,15 @@ def ranks_chart() -> dict[str, Any]:
     hatched = waiting.mark_rect(fill=HATCH, fillOpacity=0.45)
     chart = alt.layer(work, pale, hatched, *_floor("slowest", y, "above"))
     return finished(
-        chart, "Who works (plain) and who waits for the slowest (hatched)", 130, left=64, right=24,
-        top=22, bottom=44, table={"bars": {"stop": "GPUs up to", "time": "time over mean"}},
-    )  # fmt: skip
+        chart,
+        "Who works (plain) and who waits for the slowest (hatched)",
+        130,
+        left=64,
+        right=24,
+        top=22,
+        bottom=44,
+        table={"bars": {"stop": "GPUs up to", "time": "time over mean"}},
+    )
 
 
 def slowest_chart() -> dict[str, Any]:
@@ -74,11 +86,18 @@ def slowest_chart() -> dict[str, Any]:
     said = said.encode(x=alt.value(0), text="words:N")
     chart = alt.layer(room, rule, said, spread, line, means, *_point(x, y))
     return finished(
-        chart, "The slowest of p: Blom's formula (line), and what was drawn (square: mean, bar: p10 to p90)",
-        190, left=64, right=24, top=14, bottom=44,
-        table={"points": {"x": "GPUs", "y": "step, drawn", "low": "p10", "high": "p90"},
-               "line": {"x": "GPUs", "y": "step, formula"}},
-    )  # fmt: skip
+        chart,
+        "The slowest of p: Blom's formula (line), and what was drawn (square: mean, bar: p10 to p90)",
+        190,
+        left=64,
+        right=24,
+        top=14,
+        bottom=44,
+        table={
+            "points": {"x": "GPUs", "y": "step, drawn", "low": "p10", "high": "p90"},
+            "line": {"x": "GPUs", "y": "step, formula"},
+        },
+    )
 
 
 def race_chart() -> dict[str, Any]:
@@ -95,9 +114,15 @@ def race_chart() -> dict[str, Any]:
     lines = line_marks(x, y, ("synchronous", "asynchronous", "local"), interpolate="step-after")
     chart = alt.layer(*_floor("target", y, "above", [5, 4]), *lines)
     return finished(
-        chart, "Who learns fastest?", 220, left=64, right=130, top=14, bottom=44,
+        chart,
+        "Who learns fastest?",
+        220,
+        left=64,
+        right=130,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "training", "x": "time (s)", "y": "loss"}},
-    )  # fmt: skip
+    )
 
 
 def staleness_chart() -> dict[str, Any]:
@@ -105,15 +130,23 @@ def staleness_chart() -> dict[str, Any]:
     x = alt.X("staleness:O", title="updates by others since the weights were read")
     x = x.axis(axis_of(labelAngle=0, labelOverlap=True, ticks=False))
     y = alt.Y("share:Q", title="updates", axis=axis_of(labelExpr=PERCENT, tickCount=4))
-    bars = alt.Chart(alt.NamedData("bars")).mark_bar(color=ORANGE).encode(
-        x=x, y=y, tooltip=tooltip_of("staleness", "words")
-    )  # fmt: skip
+    bars = (
+        alt.Chart(alt.NamedData("bars"))
+        .mark_bar(color=ORANGE)
+        .encode(x=x, y=y, tooltip=tooltip_of("staleness", "words"))
+    )
     mean = alt.Chart(alt.NamedData("mean")).mark_text(align="right", fontWeight="bold")
     said = mean.encode(x=alt.value(alt.expr("width - 6")), y=alt.value(8), text="words:N")
     return finished(
-        alt.layer(bars, said), "How stale is an asynchronous gradient?", 100, left=64, right=24,
-        top=14, bottom=44, table={"bars": {"staleness": "updates old", "words": "share"}},
-    )  # fmt: skip
+        alt.layer(bars, said),
+        "How stale is an asynchronous gradient?",
+        100,
+        left=64,
+        right=24,
+        top=14,
+        bottom=44,
+        table={"bars": {"staleness": "updates old", "words": "share"}},
+    )
 
 
 def left_chart() -> dict[str, Any]:
@@ -122,15 +155,23 @@ def left_chart() -> dict[str, Any]:
     y = alt.Y("y:Q", title="rate of a GPU over that in one node")
     y = y.scale(domain=[0, 1.15], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
-    stars = points.mark_point(shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1,
-                              color="currentColor").encode(tooltip=tooltip_of("words", "error"))  # fmt: skip
+    stars = points.mark_point(
+        shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1, color="currentColor"
+    ).encode(tooltip=tooltip_of("words", "error"))
     chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong")), stars, *legend_of(x, y))
     return finished(
-        chart, "What is left of each GPU (diamonds: published)", 200, left=64, right=70, top=14,
+        chart,
+        "What is left of each GPU (diamonds: published)",
+        200,
+        left=64,
+        right=70,
+        top=14,
         bottom=44,
-        table={"lines": {"line": "scaling", "x": "GPUs", "y": "of one node"},
-               "published": {"words": "published", "error": "error of the prediction"}},
-    )  # fmt: skip
+        table={
+            "lines": {"line": "scaling", "x": "GPUs", "y": "of one node"},
+            "published": {"words": "published", "error": "error of the prediction"},
+        },
+    )
 
 
 def rate_chart() -> dict[str, Any]:
@@ -140,9 +181,15 @@ def rate_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr="format(datum.value, '~s')", values=DECADES))
     chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong", "ideal")))
     return finished(
-        chart, "How fast the whole run is", 190, left=64, right=70, top=14, bottom=44,
+        chart,
+        "How fast the whole run is",
+        190,
+        left=64,
+        right=70,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "scaling", "x": "GPUs", "y": "images a second"}},
-    )  # fmt: skip
+    )
 
 
 def step_exchange_chart() -> dict[str, Any]:
@@ -159,11 +206,22 @@ def step_exchange_chart() -> dict[str, Any]:
     price = price.encode(x=x, y=alt.Y("price:Q"))
     return finished(
         alt.layer(spread, price, median),
-        "Measured (disc: median, bar: p10 to p90) beside the price (dash)", 220, left=74, right=24,
-        top=14, bottom=44,
-        table={"points": {"size": "bucket (B)", "low": "p10 (s)", "median": "median (s)",
-                          "high": "p90 (s)", "price": "price (s)"}},
-    )  # fmt: skip
+        "Measured (disc: median, bar: p10 to p90) beside the price (dash)",
+        220,
+        left=74,
+        right=24,
+        top=14,
+        bottom=44,
+        table={
+            "points": {
+                "size": "bucket (B)",
+                "low": "p10 (s)",
+                "median": "median (s)",
+                "high": "p90 (s)",
+                "price": "price (s)",
+            }
+        },
+    )
 
 
 def gpus() -> alt.X:

@@ -57,9 +57,13 @@ def experiment(setting: Setting) -> Experiment:
     shared["precision"] = "fp64"  # rounding must not tell one number of ranks from another
     exchange = {"allreduce": "ring", "bucket": setting.bucket, "overlap": setting.overlap}
     tables: dict[str, Any] = {
-        "model": "cnn-digits", "dataset": "digits", "machine": "laptop",
-        "strategy": {**shared, **exchange}, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05},
-    }  # fmt: skip
+        "model": "cnn-digits",
+        "dataset": "digits",
+        "machine": "laptop",
+        "strategy": {**shared, **exchange},
+        "run": {"epochs": EPOCHS},
+        "training": {"rate": 0.05},
+    }
     return read_experiment(tables)
 
 
@@ -70,11 +74,19 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
     """
     controls = {
         "ranks": slider("Ranks", "They share the batch", [(str(n), n) for n in RANKS], 1),
-        "bucket": dropdown("Bucket", "Gradients that leave together",
-                           [(show(size, "B"), size) for size in BUCKETS], 8e3),
-        "overlap": dropdown("Exchange", "When buckets leave",
-                            [(words, early) for early, words in WHEN.items()], True),
-    }  # fmt: skip
+        "bucket": dropdown(
+            "Bucket",
+            "Gradients that leave together",
+            [(show(size, "B"), size) for size in BUCKETS],
+            8e3,
+        ),
+        "overlap": dropdown(
+            "Exchange",
+            "When buckets leave",
+            [(words, early) for early, words in WHEN.items()],
+            True,
+        ),
+    }
     asked = ipywidgets.HTML()
     rates: Rates = {}
 

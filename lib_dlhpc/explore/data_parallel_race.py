@@ -62,13 +62,25 @@ class Course(NamedTuple):
 def the_race() -> ipywidgets.Box:
     """Return the experiment: loss against time for the three, and how stale the gradients are."""
     controls = {
-        "workers": slider("Workers", "One GPU in a node of its own", [(str(p), p) for p in (1, 2, 4, 8, 16)], 8),
-        "servers": slider("Servers", "They hold the weights, a shard each", [(str(n), n) for n in (1, 2, 4)], 2),
-        "slow": dropdown("Slow worker", "It takes that many times as long",
-                         [("none", 1.0), ("half as fast", 2.0), ("a quarter as fast", 4.0)], 1.0),
-        "local_steps": slider("Local steps", "H, between two averages", [(str(h), h) for h in (1, 2, 4, 8, 16)], 4),
-        "rate": slider("Learning rate", "Of all workers together", [(f"{r:g}", r) for r in RATES], 0.4),
-    }  # fmt: skip
+        "workers": slider(
+            "Workers", "One GPU in a node of its own", [(str(p), p) for p in (1, 2, 4, 8, 16)], 8
+        ),
+        "servers": slider(
+            "Servers", "They hold the weights, a shard each", [(str(n), n) for n in (1, 2, 4)], 2
+        ),
+        "slow": dropdown(
+            "Slow worker",
+            "It takes that many times as long",
+            [("none", 1.0), ("half as fast", 2.0), ("a quarter as fast", 4.0)],
+            1.0,
+        ),
+        "local_steps": slider(
+            "Local steps", "H, between two averages", [(str(h), h) for h in (1, 2, 4, 8, 16)], 4
+        ),
+        "rate": slider(
+            "Learning rate", "Of all workers together", [(f"{r:g}", r) for r in RATES], 0.4
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     race, ages = chart("race"), chart("staleness")
 
@@ -106,9 +118,16 @@ def served(setting: Race) -> AsynchronousRun:
         return served(Race(setting.workers, setting.servers, setting.slow))
     machine = goyal().machine
     return asynchronous_sgd(
-        machine, setting.workers, gradient_bytes(), seconds(), steps=STEPS, servers=setting.servers,
-        jitter=float(machine.jitter), speed=1 / slowness(setting), seed=SEED,
-    )  # fmt: skip
+        machine,
+        setting.workers,
+        gradient_bytes(),
+        seconds(),
+        steps=STEPS,
+        servers=setting.servers,
+        jitter=float(machine.jitter),
+        speed=1 / slowness(setting),
+        seed=SEED,
+    )
 
 
 @lru_cache(maxsize=256)

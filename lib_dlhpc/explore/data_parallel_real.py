@@ -27,10 +27,11 @@ def exchange_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidget
     measured: what does it, in a thread of its own; MpiMissing is told in the place of a result.
     """
     button = ipywidgets.Button(
-        description=f"Exchange on {RANKS} MPI ranks", button_style="primary",
+        description=f"Exchange on {RANKS} MPI ranks",
+        button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Takes some ten seconds; the page stays usable",
-    )  # fmt: skip
+    )
     said = ipywidgets.HTML(
         verdict_html("Not run yet. It takes some ten seconds; the page stays usable.")
     )

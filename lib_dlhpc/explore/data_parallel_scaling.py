@@ -48,14 +48,26 @@ def weak_and_strong() -> ipywidgets.Box:
     """Return the experiment: efficiency and images a second against GPUs, weak and strong."""
     controls = {
         "gpus": slider("GPUs", "To look at", [(f"{p:,}", p) for p in GPUS], 256),
-        "images": slider("Images a GPU", "Weak scaling: they stay the same",
-                         [(str(n), n) for n in (4, 8, 16, 32, 64)], 32),
-        "batch": slider("Images in all", "Strong scaling: they stay the same",
-                        [(f"{n:,}", n) for n in (256, 1024, 2048, 4096, 8192, 16384, 32768)], 8192),
-        "allreduce": dropdown("Allreduce", "How a bucket is summed", [(name, name) for name in ALLREDUCES],
-                              "hierarchical"),
+        "images": slider(
+            "Images a GPU",
+            "Weak scaling: they stay the same",
+            [(str(n), n) for n in (4, 8, 16, 32, 64)],
+            32,
+        ),
+        "batch": slider(
+            "Images in all",
+            "Strong scaling: they stay the same",
+            [(f"{n:,}", n) for n in (256, 1024, 2048, 4096, 8192, 16384, 32768)],
+            8192,
+        ),
+        "allreduce": dropdown(
+            "Allreduce",
+            "How a bucket is summed",
+            [(name, name) for name in ALLREDUCES],
+            "hierarchical",
+        ),
         "nic": slider("NIC", "Of a node", [(f"{r / 1e9:g} Gb/s", r / 8) for r in NICS], 50e9 / 8),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     left, rate = chart("gpu_share"), chart("images_a_second")
 
@@ -110,8 +122,12 @@ def published() -> list[tuple[int, float, str]]:
     told, longer = results()["goyal17-r50-eff"], results()["goyal17-r50-iterinc"]
     return [
         (int(told["count"]), float(told["value"]), "published"),
-        (int(longer["count"]), 1 / (1 + float(longer["value"])), "published, and used to calibrate"),
-    ]  # fmt: skip
+        (
+            int(longer["count"]),
+            1 / (1 + float(longer["value"])),
+            "published, and used to calibrate",
+        ),
+    ]
 
 
 def published_table() -> Table:

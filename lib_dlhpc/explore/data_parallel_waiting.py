@@ -33,13 +33,21 @@ def the_slowest() -> ipywidgets.Box:
     """Return the experiment: who waits in one step, and how the step grows with the ranks."""
     controls = {
         "ranks": slider("GPUs", "p", [(f"{p:,}", p) for p in COUNTS], 256),
-        "jitter": slider("Jitter", "Standard deviation of a step's compute time, of its mean",
-                         [(f"{j:.0%}", j) for j in JITTERS], 0.03),
-        "slow": dropdown("One slow GPU", "It takes that many times as long",
-                         [("none", 1.0), ("10 % slower", 1.1), ("half as fast", 2.0)], 1.0),
+        "jitter": slider(
+            "Jitter",
+            "Standard deviation of a step's compute time, of its mean",
+            [(f"{j:.0%}", j) for j in JITTERS],
+            0.03,
+        ),
+        "slow": dropdown(
+            "One slow GPU",
+            "It takes that many times as long",
+            [("none", 1.0), ("10 % slower", 1.1), ("half as fast", 2.0)],
+            1.0,
+        ),
         "steps": slider("Steps", "To average over", [(str(n), n) for n in (1, 3, 10, 30, 100)], 10),
         "seed": slider("Draw", "Another draw of the jitter", [(str(n), n) for n in range(1, 9)], 1),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     waiting, growth = chart("rank_times"), chart("slowest")
 
@@ -104,7 +112,7 @@ def waiting_wall(setting: Ranks) -> str:
     return (
         f"{who} {setting.ranks:,} GPUs: together they wait as much as {lost:.3g} would work."
         f" {cure}, or stop waiting for everyone (experiment 3)."
-    )  # fmt: skip
+    )
 
 
 def expected_wait(ranks: int, jitter: float) -> float:

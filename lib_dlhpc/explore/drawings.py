@@ -37,9 +37,18 @@ def step_chart() -> dict[str, Any]:
     y = alt.Y("row:N", title=None, sort=None, axis=axis_of(grid=False, ticks=False, domain=False))
     y = y.scale(domain=["predicted", "nothing hidden"], paddingInner=0.3, paddingOuter=0.1)
     legend = alt.Legend(
-        title=None, orient="none", legendX=-100, legendY=-70, direction="horizontal", columns=4,
-        symbolType="square", columnPadding=14, rowPadding=3, labelLimit=0, clipHeight=16,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-100,
+        legendY=-70,
+        direction="horizontal",
+        columns=4,
+        symbolType="square",
+        columnPadding=14,
+        rowPadding=3,
+        labelLimit=0,
+        clipHeight=16,
+    )
     colour = alt.Color("part:N").scale(domain=list(PARTS), range=list(PARTS.values()))
     parts = alt.Chart(alt.NamedData("parts"))
     bars = parts.encode(x=x, x2="stop:Q", y=y)
@@ -74,9 +83,13 @@ def step_chart() -> dict[str, Any]:
     ]
     chart = alt.layer(pale, hatched, sure, ink, plain, may_be, *ends, best, said)
     return finished(
-        chart, "Where the time of one step goes", 92, left=106, top=78,
+        chart,
+        "Where the time of one step goes",
+        92,
+        left=106,
+        top=78,
         table={"parts": {"row": "", "part": "part", "time": "time", "share": "share of the step"}},
-    )  # fmt: skip
+    )
 
 
 def scaling_chart() -> dict[str, Any]:
@@ -87,22 +100,45 @@ def scaling_chart() -> dict[str, Any]:
     band = band.encode(x=x, y=y, y2="high:Q")
     names, styles = list(LINES), list(LINES.values())
     legend = alt.Legend(
-        title=None, orient="none", legendX=-50, legendY=-76, direction="horizontal", columns=2,
-        symbolType="stroke", symbolSize=400, symbolStrokeWidth=2, columnPadding=16, labelLimit=240,
-    )  # fmt: skip
-    lines = alt.Chart(alt.NamedData("lines")).mark_line(strokeWidth=2).encode(
-        x=x, y=y,
-        color=alt.Color("line:N", legend=legend).scale(domain=names, range=[s[0] for s in styles]),
-        strokeDash=alt.StrokeDash("line:N", legend=legend).scale(
-            domain=names, range=[s[1] for s in styles]
-        ),
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-50,
+        legendY=-76,
+        direction="horizontal",
+        columns=2,
+        symbolType="stroke",
+        symbolSize=400,
+        symbolStrokeWidth=2,
+        columnPadding=16,
+        labelLimit=240,
+    )
+    lines = (
+        alt.Chart(alt.NamedData("lines"))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("line:N", legend=legend).scale(
+                domain=names, range=[s[0] for s in styles]
+            ),
+            strokeDash=alt.StrokeDash("line:N", legend=legend).scale(
+                domain=names, range=[s[1] for s in styles]
+            ),
+        )
+    )
     chart = alt.layer(band, lines, *_points(x, y, "drop"))
     return finished(
-        chart, "How much faster more devices are", 250, left=64, top=88, bottom=44,
-        table={"lines": {"line": "", "devices": "devices", "speedup": "speed-up"},
-               "points": {"words": "point", "devices": "devices", "speedup": "speed-up"}},
-    )  # fmt: skip
+        chart,
+        "How much faster more devices are",
+        250,
+        left=64,
+        top=88,
+        bottom=44,
+        table={
+            "lines": {"line": "", "devices": "devices", "speedup": "speed-up"},
+            "points": {"words": "point", "devices": "devices", "speedup": "speed-up"},
+        },
+    )
 
 
 def efficiency_chart() -> dict[str, Any]:
@@ -118,9 +154,14 @@ def efficiency_chart() -> dict[str, Any]:
     ideal = ideal.encode(y=alt.datum(1))
     chart = alt.layer(band, ideal, line, *_points(x, y, "fall"))
     return finished(
-        chart, "What is left of each device", 150, left=64, top=20, bottom=44,
+        chart,
+        "What is left of each device",
+        150,
+        left=64,
+        top=20,
+        bottom=44,
         table={"lines": {"line": "", "devices": "devices", "efficiency": "efficiency"}},
-    )  # fmt: skip
+    )
 
 
 def memory_chart() -> dict[str, Any]:
@@ -147,17 +188,28 @@ def memory_chart() -> dict[str, Any]:
     verdict = verdict.encode(y=alt.value(0), text="words:N")
     chart = alt.layer(beyond, bars, hatched, rule, size, verdict)
     return finished(
-        chart, "What one device must hold", 220, left=150, top=26, right=70, bottom=42,
+        chart,
+        "What one device must hold",
+        220,
+        left=150,
+        top=26,
+        right=70,
+        bottom=42,
         table={"terms": {"term": "", "size": "size"}},
-    )  # fmt: skip
+    )
 
 
 def totals_chart() -> dict[str, Any]:
     """Time, energy and device-hours of the run against devices, relative to the present choice."""
     x = _devices()
     y = alt.Y("relative:Q", title="times what it is now").scale(type="log", base=2, nice=False)
-    y = y.axis(axis_of(labelExpr="(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : "
-                               "format(datum.value, ',.2~f')) + ' ×'", tickCount=6))  # fmt: skip
+    y = y.axis(
+        axis_of(
+            labelExpr="(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : "
+            "format(datum.value, ',.2~f')) + ' ×'",
+            tickCount=6,
+        )
+    )
     names, styles = list(TOTALS), list(TOTALS.values())
     colour = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("quantity:N", legend=None).scale(
@@ -175,9 +227,15 @@ def totals_chart() -> dict[str, Any]:
     said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
     chart = alt.layer(rule, said, lines, dots, words)
     return finished(
-        chart, "What the whole run costs", 220, left=74, right=176, top=24, bottom=44,
+        chart,
+        "What the whole run costs",
+        220,
+        left=74,
+        right=176,
+        top=24,
+        bottom=44,
         table={"curves": {"quantity": "", "devices": "devices", "amount": "amount"}},
-    )  # fmt: skip
+    )
 
 
 def sensitivity_chart() -> dict[str, Any]:
@@ -190,9 +248,15 @@ def sensitivity_chart() -> dict[str, Any]:
     bars = base.mark_bar(color="#0072b2", clip=True).encode(tooltip=tooltip_of("part", "words"))
     text = base.mark_text(align="left", dx=5).encode(text="words:N")
     return finished(
-        alt.layer(bars, text), "What would help most", 200, left=150, right=60, top=6, bottom=44,
+        alt.layer(bars, text),
+        "What would help most",
+        200,
+        left=150,
+        right=60,
+        top=6,
+        bottom=44,
         table={"parts": {"part": "twice as good", "words": "shorter step"}},
-    )  # fmt: skip
+    )
 
 
 def _devices() -> alt.X:
@@ -204,9 +268,14 @@ def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
     """Where the controls stand, with its words."""
     point = alt.Chart(alt.NamedData("points")).encode(x=x, y=y)
     mark = point.mark_point(
-        shape="circle", filled=True, fill="#0072b2", size=110, opacity=1,
-        stroke="white", strokeWidth=1.5,
-    )  # fmt: skip
+        shape="circle",
+        filled=True,
+        fill="#0072b2",
+        size=110,
+        opacity=1,
+        stroke="white",
+        strokeWidth=1.5,
+    )
     mark = mark.encode(tooltip=tooltip_of("words", "devices"))
     words = point.mark_text(
         fontWeight="bold",
@@ -229,9 +298,15 @@ def tooltip_of(*fields: str) -> list[alt.Tooltip]:
 
 
 def finished(
-    chart: Any, title: str, height: int, left: int, top: int, right: int = 24,
-    bottom: int = 42, table: dict[str, dict[str, str]] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    chart: Any,
+    title: str,
+    height: int,
+    left: int,
+    top: int,
+    right: int = 24,
+    bottom: int = 42,
+    table: dict[str, dict[str, str]] | None = None,
+) -> dict[str, Any]:
     """Fixed margins, so that nothing jumps while numbers change; the width comes from the page."""
     chart = chart.properties(title=title, width=600, height=height, autosize="none")
     chart = chart.properties(padding={"left": left, "top": top, "right": right, "bottom": bottom})

@@ -176,9 +176,13 @@ def _controls() -> dict[str, Any]:
             style=style,
         ),
         "seed": ipywidgets.BoundedIntText(
-            description="Seed", tooltip="Of the jitter of the ranks", min=0, max=2**31 - 1, style=style
+            description="Seed",
+            tooltip="Of the jitter of the ranks",
+            min=0,
+            max=2**31 - 1,
+            style=style,
         ),
         "steps": ipywidgets.SelectionSlider(
             description="Steps", tooltip="Played one after another", options=STEPS, style=style
         ),
-    }  # fmt: skip
+    }

@@ -55,7 +55,9 @@ MTBFS = {
 }
 RATES = (1e9, 10e9, 40e9, 95e9, 400e9, 2e12)  # B/s
 RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
-INTERVALS = tuple(MINUTE * m for m in (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 180, 360, 720, 1440))  # fmt: skip
+INTERVALS = tuple(
+    MINUTE * m for m in (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 180, 360, 720, 1440)
+)
 AT = np.unique([*np.geomspace(10, 2 * DAY, 61), *INTERVALS])  # s
 # Steps of some seconds: 128 GPUs hold the network, as most runs of this size have it.
 SPLIT = {
@@ -77,7 +79,7 @@ PUBLISHED = {
     "daly06-opt-15min": ("Daly: the same, a failure in 15 min", "{:.3g} min"),
     "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 G weights", "{:.3g} TiB"),
     "bloom-ckpt-overhead": ("BLOOM, 720 checkpoints of 40 s in 90 days", "{:.3g} h"),
-}  # fmt: skip
+}
 
 
 class Setting(NamedTuple):
@@ -94,20 +96,31 @@ class Setting(NamedTuple):
 def the_interval() -> ipywidgets.Box:
     """Return the experiment: what is lost against the interval, failures played beside it, and a run's days."""
     controls = {
-        "gpus": slider("GPUs", "In nodes of 8; one that fails stops all", [(f"{n:,}", n) for n in GPUS], 16384),
+        "gpus": slider(
+            "GPUs", "In nodes of 8; one that fails stops all", [(f"{n:,}", n) for n in GPUS], 16384
+        ),
         "mtbf": slider("A node fails", "Once in so long, on the mean", MTBFS.items(), LLAMA_MTBF),
-        "model": dropdown("Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE),
-        "rate": slider("Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9),
-        "restart": slider("Restart", "From a failure till the state can be read", told(RESTARTS, "s"), 600.0),
-        "interval": slider("Interval", "Training between two checkpoints", told(INTERVALS, "s"), 300.0),
-    }  # fmt: skip
+        "model": dropdown(
+            "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
+        ),
+        "rate": slider(
+            "Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9
+        ),
+        "restart": slider(
+            "Restart", "From a failure till the state can be read", told(RESTARTS, "s"), 600.0
+        ),
+        "interval": slider(
+            "Interval", "Training between two checkpoints", told(INTERVALS, "s"), 300.0
+        ),
+    }
     verdict, wall, said = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
     losses, phases = chart("failures_loss"), chart("failures_phases")
     button = ipywidgets.Button(
-        description=f"Play {RUNS} runs", button_style="primary",
+        description=f"Play {RUNS} runs",
+        button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="A second or two: at five intervals, with failures drawn at random",
-    )  # fmt: skip
+    )
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
@@ -157,7 +170,7 @@ def experiment(
             "strategy": {"nodes": setting.gpus // PER_NODE, **SPLIT},
             "run": run | own | more,
         }
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=256)

@@ -60,14 +60,26 @@ def loss_state(
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {**ends, "late": late},
-        "marks": {"x": [x for _, x in inside], "words": [f"{name}: {show(x, 's')}" for name, x in inside],
-                  "dy": [-4 - 14 * k for k in range(len(inside))]},
-        "now": {"x": [interval], "y": [max(own, LEAST)], "words": [f"now: {own:.1%} lost"],
-                "side": ["right" if right else "left"], "shift": [-11 if right else 11]},
-        "played": {"x": [p[0] for p in played], "y": [p[1] for p in played],
-                   "low": [max(p[2], LEAST) for p in played], "high": [p[3] for p in played]},
+        "marks": {
+            "x": [x for _, x in inside],
+            "words": [f"{name}: {show(x, 's')}" for name, x in inside],
+            "dy": [-4 - 14 * k for k in range(len(inside))],
+        },
+        "now": {
+            "x": [interval],
+            "y": [max(own, LEAST)],
+            "words": [f"now: {own:.1%} lost"],
+            "side": ["right" if right else "left"],
+            "shift": [-11 if right else 11],
+        },
+        "played": {
+            "x": [p[0] for p in played],
+            "y": [p[1] for p in played],
+            "low": [max(p[2], LEAST) for p in played],
+            "high": [p[3] for p in played],
+        },
         "room": {"y": [LEAST, 1.0], "x": [float(at[0]), float(at[-1])]},
-    }  # fmt: skip
+    }
     named = ", ".join(f"{name} {show(x, 's')}" for name, x in marks.items())
     words = f"With a checkpoint every {show(interval, 's')} {own:.1%} of the time is lost. Best intervals: {named}."
     if played:
@@ -90,9 +102,17 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
                 continue
             stop, high, middle = min(phase.stop, span), PHASES[kind][1], row + 0.5
             sums[kind] += stop - phase.start
-            append(bars, run=name, kind=kind, start=phase.start, stop=stop, top=middle - 0.4 * high,
-                    bottom=middle + 0.4 * high, hatched=PHASES[kind][2],
-                    told=f"{kind}: {show(phase.stop - phase.start, 's')}")  # fmt: skip
+            append(
+                bars,
+                run=name,
+                kind=kind,
+                start=phase.start,
+                stop=stop,
+                top=middle - 0.4 * high,
+                bottom=middle + 0.4 * high,
+                hatched=PHASES[kind][2],
+                told=f"{kind}: {show(phase.stop - phase.start, 's')}",
+            )
             if not phase.ended and phase.stop < span:
                 append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
         count = len(strikes["x"]) - before
@@ -123,17 +143,31 @@ def costs_state(
     points: dict[str, list[Any]] = {name: [] for name in names}
     low = min(blocked for blocked, _ in ways.values())
     high = max(blocked + behind for blocked, behind in ways.values())
-    ends = [low / 3, high * 6] if interval is None else [min(low, interval) / 3, max(high, interval) * 6]  # fmt: skip
+    ends = (
+        [low / 3, high * 6]
+        if interval is None
+        else [min(low, interval) / 3, max(high, interval) * 6]
+    )
     for name, (blocked, behind) in ways.items():
-        append(points, way=name, blocked=blocked, safe=blocked + behind, still=show(blocked, "s"),
-                written=show(blocked + behind, "s"), told=f"{name}: {words[name]}",
-                split=behind > 0, late=behind > 0)  # fmt: skip
+        append(
+            points,
+            way=name,
+            blocked=blocked,
+            safe=blocked + behind,
+            still=show(blocked, "s"),
+            written=show(blocked + behind, "s"),
+            told=f"{name}: {words[name]}",
+            split=behind > 0,
+            late=behind > 0,
+        )
     data: dict[str, dict[str, Any]] = {
         "points": points,
-        "interval": {"x": [] if interval is None else [interval],
-                     "words": [] if interval is None else [f"the next one is due: {show(interval, 's')}"]},
+        "interval": {
+            "x": [] if interval is None else [interval],
+            "words": [] if interval is None else [f"the next one is due: {show(interval, 's')}"],
+        },
         "room": {"x": ends},
-    }  # fmt: skip
+    }
     told = "; ".join(
         f"{name}: training stands still for {still}" + (f", safe after {safe}" if split else "")
         for name, still, safe, split in zip(
@@ -154,8 +188,16 @@ def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
         for part in LOST:
             stop = start + shares[part]
             if shares[part] > 0:
-                append(bars, way=name, part=part, start=start, stop=stop, middle=(start + stop) / 2,
-                        share=f"{shares[part]:.1%}", hatched=part == "work done again")  # fmt: skip
+                append(
+                    bars,
+                    way=name,
+                    part=part,
+                    start=start,
+                    stop=stop,
+                    middle=(start + stop) / 2,
+                    share=f"{shares[part]:.1%}",
+                    hatched=part == "work done again",
+                )
             start = stop
         kept = f"{shares['training']:.1%} left, every {show(interval, 's')}"
         append(ends, way=name, x=start, words=kept)
@@ -169,12 +211,19 @@ def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
     """What each version wrote: (name, B written, B of the whole state, words)."""
     few = len(rows) <= LABELLED
     data: dict[str, dict[str, Any]] = {
-        "bars": {"version": [r[0] for r in rows], "order": list(range(len(rows))), "written": [r[1] for r in rows],
-                 "label": [show(r[1], "B") if few else "" for r in rows], "told": [r[3] for r in rows]},
-        "whole": {"y": [rows[0][2]] if rows else [],
-                  "words": [f"the whole state: {show(rows[0][2], 'B')}"] if rows else []},
+        "bars": {
+            "version": [r[0] for r in rows],
+            "order": list(range(len(rows))),
+            "written": [r[1] for r in rows],
+            "label": [show(r[1], "B") if few else "" for r in rows],
+            "told": [r[3] for r in rows],
+        },
+        "whole": {
+            "y": [rows[0][2]] if rows else [],
+            "words": [f"the whole state: {show(rows[0][2], 'B')}"] if rows else [],
+        },
         "room": {"y": [0.0, 1.4 * rows[0][2] if rows else 1.0]},
-    }  # fmt: skip
+    }
     if not rows:
         return data, "No version yet."
     told = ", ".join(f"{name} {show(written, 'B')}" for name, written, _, _ in rows[-8:])

@@ -16,9 +16,7 @@ TIME = (
     "datum.value >= 120 ? format(datum.value / 60, '.3~r') + ' min' : "
     "datum.value == 0 ? '0' : replace(format(datum.value, '.3~s'), /([a-zµ]?)$/, ' $1') + 's'"
 )
-TIMES = [
-    *(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400,
-]  # fmt: skip
+TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400]
 
 
 def _scales(names: list[str]) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
@@ -59,7 +57,7 @@ def loss_chart() -> dict[str, Any]:
     )
     told = now.mark_text(
         fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
-    )  # fmt: skip
+    )
     played = alt.Chart(alt.NamedData("played")).encode(x=x)
     bars = played.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
     bars = bars.encode(y=alt.Y("low:Q"), y2="high:Q")
@@ -69,16 +67,33 @@ def loss_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0)
     room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     chart = alt.layer(
-        room, rules, named, marker, drawn, symbols.encode(shape=shape), words, early, bars, means,
-        point.encode(y=y), told.encode(y=y, text="words:N"),
-    )  # fmt: skip
+        room,
+        rules,
+        named,
+        marker,
+        drawn,
+        symbols.encode(shape=shape),
+        words,
+        early,
+        bars,
+        means,
+        point.encode(y=y),
+        told.encode(y=y, text="words:N"),
+    )
     return finished(
-        chart, "What is lost, against the interval (crosses: played)", 270, left=70, right=128, top=58,
+        chart,
+        "What is lost, against the interval (crosses: played)",
+        270,
+        left=70,
+        right=128,
+        top=58,
         bottom=44,
-        table={"lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
-               "marks": {"words": "best interval"},
-               "played": {"x": "played at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"}},
-    )  # fmt: skip
+        table={
+            "lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
+            "marks": {"words": "best interval"},
+            "played": {"x": "played at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"},
+        },
+    )
 
 
 def phases_chart() -> dict[str, Any]:
@@ -89,9 +104,16 @@ def phases_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=TIME, grid=False, values=alt.expr(ticks)))
     y = _row("top")
     legend = alt.Legend(
-        title=None, orient="none", legendX=-84, legendY=-52, direction="horizontal", columns=3,
-        symbolType="square", columnPadding=14, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-84,
+        legendY=-52,
+        direction="horizontal",
+        columns=3,
+        symbolType="square",
+        columnPadding=14,
+        labelLimit=0,
+    )
     colour = alt.Color("kind:N", legend=legend)
     colour = colour.scale(domain=kinds, range=[PHASES[k][0] for k in kinds])
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
@@ -107,9 +129,14 @@ def phases_chart() -> dict[str, Any]:
     room = room.encode(x=alt.X("x:Q"), y=_row("y"))
     return finished(
         alt.layer(room, solid, hatched, bolt, sign, names),
-        "What the run does (✕: a failure)", 110, left=92, right=24, top=68, bottom=44,
+        "What the run does (✕: a failure)",
+        110,
+        left=92,
+        right=24,
+        top=68,
+        bottom=44,
         table={"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"}},
-    )  # fmt: skip
+    )
 
 
 def _row(field: str) -> alt.Y:
@@ -140,10 +167,14 @@ def costs_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, rule, due, line, still, safe, said, after),
-        "One checkpoint: ■ training stands still until here, ○ safe from here on", 150,
-        left=110, right=40, top=24, bottom=44,
+        "One checkpoint: ■ training stands still until here, ○ safe from here on",
+        150,
+        left=110,
+        right=40,
+        top=24,
+        bottom=44,
         table={"points": {"way": "way to save", "still": "stands still", "written": "safe after"}},
-    )  # fmt: skip
+    )
 
 
 def ways_chart() -> dict[str, Any]:
@@ -155,9 +186,16 @@ def ways_chart() -> dict[str, Any]:
         paddingInner=0.3
     )
     legend = alt.Legend(
-        title=None, orient="none", legendX=-100, legendY=-30, direction="horizontal", columns=3,
-        symbolType="square", columnPadding=16, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-100,
+        legendY=-30,
+        direction="horizontal",
+        columns=3,
+        symbolType="square",
+        columnPadding=16,
+        labelLimit=0,
+    )
     colour = alt.Color("part:N", legend=legend).scale(domain=list(LOST), range=list(LOST.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(y=y)
     solid = bars.mark_bar().encode(
@@ -172,10 +210,17 @@ def ways_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, solid, hatched, label, ends.encode(text="words:N")),
-        "What each way loses", 170, left=110, right=160, top=46, bottom=44,
-        table={"bars": {"way": "way to save", "part": "lost to", "share": "share of the time"},
-               "ends": {"way": "way to save", "words": "becomes training"}},
-    )  # fmt: skip
+        "What each way loses",
+        170,
+        left=110,
+        right=160,
+        top=46,
+        bottom=44,
+        table={
+            "bars": {"way": "way to save", "part": "lost to", "share": "share of the time"},
+            "ends": {"way": "way to save", "words": "becomes training"},
+        },
+    )
 
 
 def written_chart() -> dict[str, Any]:
@@ -198,10 +243,15 @@ def written_chart() -> dict[str, Any]:
     named = named.encode(x=alt.value(alt.expr("width")), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     return finished(
-        alt.layer(room, solid, rule, said, named), "What each version wrote", 130,
-        left=74, right=24, top=12, bottom=44,
+        alt.layer(room, solid, rule, said, named),
+        "What each version wrote",
+        130,
+        left=74,
+        right=24,
+        top=12,
+        bottom=44,
         table={"bars": {"version": "version", "written": "written (B)", "told": ""}},
-    )  # fmt: skip
+    )
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {

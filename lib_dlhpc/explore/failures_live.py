@@ -53,15 +53,29 @@ def fail_here(
 ) -> ipywidgets.Box:
     """Return controls, a button that starts it, and what came of it. thread: in what it is done."""
     controls = {
-        "often": slider("Failures", "On the mean, in the time of the undisturbed run",
-                        [(f"{n:g}", n) for n in OFTEN], 2.0),
-        "every": slider("Snapshot", "Steps from one to the next", [(f"{n} steps", n) for n in EVERY], 50),
+        "often": slider(
+            "Failures",
+            "On the mean, in the time of the undisturbed run",
+            [(f"{n:g}", n) for n in OFTEN],
+            2.0,
+        ),
+        "every": slider(
+            "Snapshot", "Steps from one to the next", [(f"{n} steps", n) for n in EVERY], 50
+        ),
         "ranks": slider("Ranks", "They share each batch", [(str(n), n) for n in RANKS], 2),
-        "seed": slider("Seed", "Other moments, other ranks",
-                       [(str(n), seed) for n, seed in enumerate(SEEDS, 1)], SEEDS[0]),
-    }  # fmt: skip
-    go = ipywidgets.Button(description="Let it fail", button_style="danger", tooltip="Some ten to twenty seconds",
-                           layout={"width": "auto"})  # fmt: skip
+        "seed": slider(
+            "Seed",
+            "Other moments, other ranks",
+            [(str(n), seed) for n, seed in enumerate(SEEDS, 1)],
+            SEEDS[0],
+        ),
+    }
+    go = ipywidgets.Button(
+        description="Let it fail",
+        button_style="danger",
+        tooltip="Some ten to twenty seconds",
+        layout={"width": "auto"},
+    )
     cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
     asked, said = ipywidgets.HTML(), ipywidgets.HTML(verdict_html("Nothing has failed yet."))
     phases, result, below = chart("failures_phases"), ipywidgets.HTML(), ipywidgets.VBox([])

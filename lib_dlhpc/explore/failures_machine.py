@@ -99,10 +99,14 @@ def experiment(setting: Setting) -> Experiment:
     shared = {"nodes": 1, "devices_per_node": setting.ranks, "batch": BATCH // setting.ranks}
     return read_experiment(
         {
-            "model": "cnn-digits", "dataset": "digits", "machine": "laptop", "strategy": shared,
-            "run": {"epochs": EPOCHS}, "training": {"rate": 0.05},
+            "model": "cnn-digits",
+            "dataset": "digits",
+            "machine": "laptop",
+            "strategy": shared,
+            "run": {"epochs": EPOCHS},
+            "training": {"rate": 0.05},
         }
-    )  # fmt: skip
+    )
 
 
 def undisturbed(setting: Setting, stop: threading.Event, begin: Begin = start) -> Alone:

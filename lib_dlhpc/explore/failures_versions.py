@@ -98,12 +98,18 @@ class Trunk:
 def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:
     """Return controls, the tree, what each version wrote, branches and differences. thread: in what it trains."""
     controls = {
-        "what": dropdown("Train", "What is not trained does not change", [(w, w) for w in WHAT], WHAT[0]),
+        "what": dropdown(
+            "Train", "What is not trained does not change", [(w, w) for w in WHAT], WHAT[0]
+        ),
         "rate": slider("Rate", "Of plain SGD", [(f"{r:g}", r) for r in RATES], 0.1),
         "epochs": slider("Epochs", "Each of them is a version", [(str(n), n) for n in EPOCHS], 4),
-    }  # fmt: skip
-    train_it = ipywidgets.Button(description="Train from here", button_style="primary", tooltip="A second or less",
-                                 layout={"width": "auto"})  # fmt: skip
+    }
+    train_it = ipywidgets.Button(
+        description="Train from here",
+        button_style="primary",
+        tooltip="A second or less",
+        layout={"width": "auto"},
+    )
     cancel = ipywidgets.Button(description="Cancel", tooltip="Ends with this epoch", disabled=True)
     clear = ipywidgets.Button(description="Clear", tooltip="Removes all versions and their files")
     asked, said, wall = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
@@ -252,9 +258,15 @@ def branches_html(trunk: Trunk) -> str:
         own = [v for v in versions if v.branch == name]
         root, best = known.get(own[0].parent), max(own, key=lambda v: v.metrics["accuracy"])
         lines.append(
-            [name, f"version {root.number}" if root else "the first weights", str(len(own)), str(own[-1].number),
-             f"{own[-1].metrics['accuracy']:.1%}", f"{best.metrics['accuracy']:.1%} (version {best.number})"]
-        )  # fmt: skip
+            [
+                name,
+                f"version {root.number}" if root else "the first weights",
+                str(len(own)),
+                str(own[-1].number),
+                f"{own[-1].metrics['accuracy']:.1%}",
+                f"{best.metrics['accuracy']:.1%} (version {best.number})",
+            ]
+        )
     return table_html(lines)
 
 

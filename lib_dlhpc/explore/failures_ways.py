@@ -45,14 +45,24 @@ def four_ways() -> ipywidgets.Box:
     """Return the experiment: one checkpoint of each way, and what each way loses in a long run."""
     intervals = [("each its best", BEST), *told(INTERVALS, "s")]
     controls = {
-        "model": dropdown("Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE),
+        "model": dropdown(
+            "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
+        ),
         "writers": dropdown("Who writes", "To the shared file system", WRITERS.items(), "all"),
         "interval": slider("Interval", "Training between two checkpoints", intervals, 1200.0),
-        "rate": slider("Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9),
-        "memory": slider("Host memory", "Of a node, that training leaves for copies", told(MEMORIES, "B"), 256e9),
-        "changed": slider("Changed", "Share of the state that an incremental one writes",
-                          [(f"{share:.0%}", share) for share in CHANGED], 0.1),
-    }  # fmt: skip
+        "rate": slider(
+            "Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9
+        ),
+        "memory": slider(
+            "Host memory", "Of a node, that training leaves for copies", told(MEMORIES, "B"), 256e9
+        ),
+        "changed": slider(
+            "Changed",
+            "Share of the state that an incremental one writes",
+            [(f"{share:.0%}", share) for share in CHANGED],
+            0.1,
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     costs, ways_chart = chart("failures_costs"), chart("failures_ways")
 

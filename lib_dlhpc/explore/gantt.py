@@ -152,9 +152,24 @@ def _missing(whole: Timeline, part: Timeline, joined: NDArray[np.intp]) -> list[
 
 def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> dict[str, list[Any]]:
     """Return the columns of the bars: one a row, two where an exchange waits for ranks to join."""
-    columns: dict[str, list[Any]] = {name: [] for name in (
-        "rank", "look", "event", "start", "stop", "seconds", "bytes", "top", "bottom", "edge",
-        "words", "told", *Look._fields)}  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "rank",
+            "look",
+            "event",
+            "start",
+            "stop",
+            "seconds",
+            "bytes",
+            "top",
+            "bottom",
+            "edge",
+            "words",
+            "told",
+            *Look._fields,
+        )
+    }
     finest = float(np.ptp(np.append(part.start, part.stop))) / FINEST if len(part) else 0.0
 
     def add(event: Any, look: str, start: float, stop: float, name: str, told: str = "") -> None:
@@ -163,18 +178,29 @@ def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> di
         size = f", {show(event.bytes, 'B')}" if event.bytes else ""
         when = f"{show(stop - start, 's')} from {show(start, 's')} on"
         row = {
-            "rank": event.rank, "look": look, "event": name, "start": start, "stop": stop,
-            "seconds": stop - start, "bytes": event.bytes or None, "top": top, "bottom": bottom,
-            "edge": 0.7 if long else 0.0, "words": name if not LOOKS[look].hatched else "",
-            "told": f"rank {event.rank:,}, {name}: {when}{size}{told}", **LOOKS[look]._asdict(),
-        }  # fmt: skip
+            "rank": event.rank,
+            "look": look,
+            "event": name,
+            "start": start,
+            "stop": stop,
+            "seconds": stop - start,
+            "bytes": event.bytes or None,
+            "top": top,
+            "bottom": bottom,
+            "edge": 0.7 if long else 0.0,
+            "words": name if not LOOKS[look].hatched else "",
+            "told": f"rank {event.rank:,}, {name}: {when}{size}{told}",
+            **LOOKS[look]._asdict(),
+        }
         for column, value in row.items():
             columns[column].append(value)
 
     for event, (until, whom) in _coarse(part, missing, finest):
-        look = "waits for input" if (event.stream, event.kind) == ("compute", "input") else (
-            LOOK_OF.get(event.kind, event.kind)
-        )  # fmt: skip
+        look = (
+            "waits for input"
+            if (event.stream, event.kind) == ("compute", "input")
+            else (LOOK_OF.get(event.kind, event.kind))
+        )
         waited = until - event.start
         if waited > finest:
             told = f"; rank {whom:,} is the last to join, {show(waited, 's')} later"

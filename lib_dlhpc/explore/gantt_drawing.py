@@ -50,11 +50,24 @@ def gantt_chart() -> dict[str, Any]:
         solid, hatched, words, named, noted.encode(text="note:N"), sign, sign_hatched, said
     )
     return finished(
-        chart, "A step, rank by rank: above, what it computes; below, what it exchanges", 90,
-        left=76, top=58, right=24, bottom=44,
-        table={"bars": {"rank": "rank", "event": "event", "look": "", "start": "from (s)",
-                        "seconds": "time (s)", "bytes": "bytes"}},
-    )  # fmt: skip
+        chart,
+        "A step, rank by rank: above, what it computes; below, what it exchanges",
+        90,
+        left=76,
+        top=58,
+        right=24,
+        bottom=44,
+        table={
+            "bars": {
+                "rank": "rank",
+                "event": "event",
+                "look": "",
+                "start": "from (s)",
+                "seconds": "time (s)",
+                "bytes": "bytes",
+            }
+        },
+    )
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {"gantt": gantt_chart}

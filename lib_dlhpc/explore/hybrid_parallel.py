@@ -36,22 +36,31 @@ def comparisons() -> list[tuple[str, str, float, float, str]]:
     told = {row: float(results()[row]["value"]) for row in (cosmos.PUBLISHED, there.row, *DEEP)}
     rows = [
         (
-            "Oyama et al. 2019: cubes of 512³, 4 × 128 V100", "{:.3g} PFlop/s", told[cosmos.PUBLISHED],
-            flop / float(predict(run).step_time) / 1e15, "the roofline of matrix products",
+            "Oyama et al. 2019: cubes of 512³, 4 × 128 V100",
+            "{:.3g} PFlop/s",
+            told[cosmos.PUBLISHED],
+            flop / float(predict(run).step_time) / 1e15,
+            "the roofline of matrix products",
         ),
         (
-            "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100", "{:.3g} TFlop/s a GPU", told[there.row],
-            told[there.row] * ways.published_step(ways.FIRST) / seconds, "their run of 39 B on 512",
+            "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100",
+            "{:.3g} TFlop/s a GPU",
+            told[there.row],
+            told[there.row] * ways.published_step(ways.FIRST) / seconds,
+            "their run of 39 B on 512",
         ),
-    ]  # fmt: skip
+    ]
     for row, side in DEEP.items():
         alone = deep.experiment_of(deep.Deep(side, each=1), 1, 1)
         rows.append(
             (
-                f"Awan et al. 2020: ResNet-1001, one image of {side}²", "{:.3g} GB", told[row],
-                float(predict(alone).memory_total) / 1e9, "the layers, activations in place",
+                f"Awan et al. 2020: ResNet-1001, one image of {side}²",
+                "{:.3g} GB",
+                told[row],
+                float(predict(alone).memory_total) / 1e9,
+                "the layers, activations in place",
             )
-        )  # fmt: skip
+        )
     return rows
 
 

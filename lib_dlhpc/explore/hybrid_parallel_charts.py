@@ -122,8 +122,12 @@ def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> St
     parts, sums = _stacked(rows, "B", HELD, room=capacity)
     totals = {row: sum(held.values()) for row, held in rows.items()}
     end = 1.06 * max([capacity, *totals.values()])
-    wall = {"capacity": [capacity], "end": [end], "words": [f"has {format_quantity(capacity, 'B')}"],
-            "side": ["right" if capacity > 0.6 * end else "left"]}  # fmt: skip
+    wall = {
+        "capacity": [capacity],
+        "end": [end],
+        "words": [f"has {format_quantity(capacity, 'B')}"],
+        "side": ["right" if capacity > 0.6 * end else "left"],
+    }
     for i, row in enumerate(sums["row"]):
         sums["words"][i] += " ✓" if totals[row] <= capacity else " ✗"
     over = [row for row, total in totals.items() if total > capacity]
@@ -155,8 +159,22 @@ def scaling_state(curves: Curves, published: Sequence[tuple[int, float, str]], n
 
 def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]) -> State:
     """The map of all ways; best: the quickest that fits; published: (tensor, pipeline)."""
-    columns: dict[str, list[Any]] = {n: [] for n in (
-        "tensor", "pipeline", "data", "fits", "legal", "words", "short", "told", "mark", "colour", "ink")}  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        n: []
+        for n in (
+            "tensor",
+            "pipeline",
+            "data",
+            "fits",
+            "legal",
+            "words",
+            "short",
+            "told",
+            "mark",
+            "colour",
+            "ink",
+        )
+    }
     fitting = [cell.seconds for cell in cells if cell.fits]
     low, high = (min(fitting), max(fitting)) if fitting else (1.0, 1.0)
     for cell in cells:
@@ -164,11 +182,19 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
         marks = ["best"] * (cell == best) + ["published"] * (cell[:2] == published)
         words, told = _cell_words(cell)
         append(
-            columns, tensor=cell.tensor, pipeline=cell.pipeline, data=cell.data or "",
-            fits=cell.fits, legal=not cell.illegal, words=words, short=words.split()[0] if cell.fits else words[:1],
-            told=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {told}", mark=", ".join(marks),
-            colour=_mixed(shade), ink="#ffffff" if shade > LIGHT else "#000000",
-        )  # fmt: skip
+            columns,
+            tensor=cell.tensor,
+            pipeline=cell.pipeline,
+            data=cell.data or "",
+            fits=cell.fits,
+            legal=not cell.illegal,
+            words=words,
+            short=words.split()[0] if cell.fits else words[:1],
+            told=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {told}",
+            mark=", ".join(marks),
+            colour=_mixed(shade),
+            ink="#ffffff" if shade > LIGHT else "#000000",
+        )
     if best is None and not cells:
         return {"cells": columns}, "Being computed."
     if best is None:
@@ -191,12 +217,28 @@ def _cell_words(cell: Way) -> tuple[str, str]:
 
 
 def _stacked(
-    rows: Mapping[str, Mapping[str, float]], unit: str, looks: Mapping[str, tuple[str, bool]],
+    rows: Mapping[str, Mapping[str, float]],
+    unit: str,
+    looks: Mapping[str, tuple[str, bool]],
     room: float = 0.0,
-) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:  # fmt: skip
-    parts: dict[str, list[Any]] = {n: [] for n in (
-        "row", "part", "start", "stop", "middle", "still", "share", "part_of_axis", "told", "long",
-        "short", "ink")}  # fmt: skip
+) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    parts: dict[str, list[Any]] = {
+        n: []
+        for n in (
+            "row",
+            "part",
+            "start",
+            "stop",
+            "middle",
+            "still",
+            "share",
+            "part_of_axis",
+            "told",
+            "long",
+            "short",
+            "ink",
+        )
+    }
     sums: dict[str, list[Any]] = {n: [] for n in ("row", "stop", "words")}
     longest = max([room, *(sum(values.values()) for values in rows.values())])
     for row, values in rows.items():
@@ -205,12 +247,20 @@ def _stacked(
             if value > 0:
                 share = f"{value / whole:.0%}"
                 append(
-                    parts, row=row, part=part, start=start, stop=start + value,
-                    middle=start + value / 2, still=looks[part][1], share=share,
-                    part_of_axis=value / longest, told=format_quantity(value, unit),
-                    long=f"{part} {share}", short=share,
+                    parts,
+                    row=row,
+                    part=part,
+                    start=start,
+                    stop=start + value,
+                    middle=start + value / 2,
+                    still=looks[part][1],
+                    share=share,
+                    part_of_axis=value / longest,
+                    told=format_quantity(value, unit),
+                    long=f"{part} {share}",
+                    short=share,
                     ink="#ffffff" if part in WHITE else "#000000",
-                )  # fmt: skip
+                )
             start += value
         append(sums, row=row, stop=start, words=format_quantity(whole, unit))
     return parts, sums

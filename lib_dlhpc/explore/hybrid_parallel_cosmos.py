@@ -51,15 +51,26 @@ class Cubes(NamedTuple):
 def the_cubes() -> ipywidgets.Box:
     """Return the experiment: what a GPU holds, what twice the GPUs buy, weak and strong scaling."""
     controls = {
-        "edge": slider("Edge", "Points along an edge of the cube", [(f"{e}³", e) for e in EDGES], 512),
-        "slabs": slider("GPUs a sample", "Slabs into which each cube is cut",
-                        [(str(s), s) for s in SLABS], 4),
+        "edge": slider(
+            "Edge", "Points along an edge of the cube", [(f"{e}³", e) for e in EDGES], 512
+        ),
+        "slabs": slider(
+            "GPUs a sample", "Slabs into which each cube is cut", [(str(s), s) for s in SLABS], 4
+        ),
         "gpus": slider("GPUs", "In nodes of 4", [(f"{p:,}", p) for p in GPUS], 512),
-        "samples": slider("Samples at once", "That the GPUs of one sample take in a step",
-                          [(str(n), n) for n in SAMPLES], 1),
-        "tier": dropdown("Cubes are in", "Where samples are read from",
-                         [(words, tier) for tier, words in TIERS.items()], ""),
-    }  # fmt: skip
+        "samples": slider(
+            "Samples at once",
+            "That the GPUs of one sample take in a step",
+            [(str(n), n) for n in SAMPLES],
+            1,
+        ),
+        "tier": dropdown(
+            "Cubes are in",
+            "Where samples are read from",
+            [(words, tier) for tier, words in TIERS.items()],
+            "",
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     memory, bars, lines = chart("hybrid_memory"), chart("hybrid_terms"), chart("hybrid_scaling")
 
@@ -81,15 +92,21 @@ def the_cubes() -> ipywidgets.Box:
 def cosmos(edge: int = 512) -> Experiment:
     """Return the run of Oyama et al. 2019 with cubes of that edge: a sample on four GPUs, 512 GPUs."""
     samples = UNIVERSES * (512 // edge) ** 3
-    cubes = {"name": "cosmoflow", "samples": samples, "files": samples,
-             "bytes": samples * 4 * edge**3 * POINT, "sample_shape": [4, edge, edge, edge]}  # fmt: skip
+    cubes = {
+        "name": "cosmoflow",
+        "samples": samples,
+        "files": samples,
+        "bytes": samples * 4 * edge**3 * POINT,
+        "sample_shape": [4, edge, edge, edge],
+    }
     return read_experiment(
         {
-            "model": {"name": "cosmoflow-512", "image": edge}, "dataset": cubes,
+            "model": {"name": "cosmoflow-512", "image": edge},
+            "dataset": cubes,
             "machine": {"name": "lassen", "nodes": MOST_NODES},
             "strategy": {"nodes": 512 // PER_NODE, "spatial": 4, "batch": 1, "optimizer": "adam"},
         }
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -52,14 +52,23 @@ def the_deep(
     """Return the experiment. compute, thread: as in the map."""
     controls = {
         "side": slider("Image", "Pixels along its side", [(f"{s} px", s) for s in SIDES], 720),
-        "machine": dropdown("Devices are", "What they hold differs",
-                            [(words, name) for name, words in MACHINES.items()], "lassen"),
+        "machine": dropdown(
+            "Devices are",
+            "What they hold differs",
+            [(words, name) for name, words in MACHINES.items()],
+            "lassen",
+        ),
         "devices": slider("Devices", "In all", [(f"{p:,}", p) for p in DEVICES], 256),
-        "shared": slider("Devices a replica", "That share one network", [(str(n), n) for n in SHARED], 16),
-        "each": slider("Samples a device", "Of the batch: times the devices",
-                       [(str(n), n) for n in EACH], 2),
-        "microbatch": slider("Microbatch", "Samples at once", [(str(n), n) for n in MICROBATCHES], 1),
-    }  # fmt: skip
+        "shared": slider(
+            "Devices a replica", "That share one network", [(str(n), n) for n in SHARED], 16
+        ),
+        "each": slider(
+            "Samples a device", "Of the batch: times the devices", [(str(n), n) for n in EACH], 2
+        ),
+        "microbatch": slider(
+            "Microbatch", "Samples at once", [(str(n), n) for n in MICROBATCHES], 1
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     memory, bars = chart("hybrid_memory"), chart("hybrid_terms")
 
@@ -79,9 +88,7 @@ def the_deep(
 
     note = "what turns into what as stages (bubble) become slabs (halos)."
     results = [verdict, wall, memory, bars]
-    return as_they_come(
-        controls, results, setting, compute or aside("deep"), draw, note, thread
-    )  # fmt: skip
+    return as_they_come(controls, results, setting, compute or aside("deep"), draw, note, thread)
 
 
 def ways_of(setting: Deep) -> Iterator[Way]:
@@ -184,8 +191,10 @@ def deep_wall(ways: Sequence[Way]) -> str:
     need, has = (format_quantity(value, "B") for value in (over[0].memory, over[0].capacity))
     fitting = [name_of(way) for way in ways if way.fits]
     cure = (
-        f"fits: {', '.join(fitting)}" if fitting else "more devices a replica, or fewer samples at once"
-    )  # fmt: skip
+        f"fits: {', '.join(fitting)}"
+        if fitting
+        else "more devices a replica, or fewer samples at once"
+    )
     return (
         f"Memory: {name_of(over[0])} needs {need} a device and has {has}. A pipeline's first stage keeps every"
         f" microbatch under way, slabs keep their share of one; {cure}."

@@ -16,9 +16,15 @@ def terms_chart() -> dict[str, Any]:
     """Stacked bars of a step's seconds: a combination beside two or three others."""
     chart = alt.layer(*_stacks("time of one step", "s", TERMS))
     return finished(
-        chart, "Where the time of one step goes", 190, left=178, top=72, right=70, bottom=44,
+        chart,
+        "Where the time of one step goes",
+        190,
+        left=178,
+        top=72,
+        right=70,
+        bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"}},
-    )  # fmt: skip
+    )
 
 
 def memory_chart() -> dict[str, Any]:
@@ -32,9 +38,15 @@ def memory_chart() -> dict[str, Any]:
     *bars, sums = _stacks("memory of the fullest device", "B", HELD)
     chart = alt.layer(beyond, *bars, rule, sums, said)
     return finished(
-        chart, "What one device must hold", 190, left=178, top=66, right=86, bottom=44,
+        chart,
+        "What one device must hold",
+        190,
+        left=178,
+        top=66,
+        right=86,
+        bottom=44,
         table={"parts": {"row": "", "part": "part", "told": "size", "share": "share"}},
-    )  # fmt: skip
+    )
 
 
 def scaling_chart() -> dict[str, Any]:
@@ -47,15 +59,24 @@ def scaling_chart() -> dict[str, Any]:
         shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1, color="currentColor"
     )
     chart = alt.layer(
-        marker(x), *line_marks(x, y, ("weak", "strong", "ideal")),
-        diamond.encode(tooltip=tooltip_of("words")), *legend_of(x, y),
-    )  # fmt: skip
+        marker(x),
+        *line_marks(x, y, ("weak", "strong", "ideal")),
+        diamond.encode(tooltip=tooltip_of("words")),
+        *legend_of(x, y),
+    )
     return finished(
-        chart, "Weak and strong scaling (diamond: published, and used to calibrate)", 200, left=64,
-        right=70, top=14, bottom=44,
-        table={"lines": {"line": "scaling", "x": "GPUs", "y": "samples a second"},
-               "published": {"words": "published"}},
-    )  # fmt: skip
+        chart,
+        "Weak and strong scaling (diamond: published, and used to calibrate)",
+        200,
+        left=64,
+        right=70,
+        top=14,
+        bottom=44,
+        table={
+            "lines": {"line": "scaling", "x": "GPUs", "y": "samples a second"},
+            "published": {"words": "published"},
+        },
+    )
 
 
 def map_chart() -> dict[str, Any]:
@@ -83,11 +104,22 @@ def map_chart() -> dict[str, Any]:
     name = name.encode(text="mark:N", color=alt.Color("ink:N", scale=None))
     chart = alt.layer(plain, pale, hatched, marked, inked, haloed, name)
     return finished(
-        chart, "Seconds of one step (hatched: does not fit, with what one GPU would need)", 230,
-        left=74, right=14, top=14, bottom=44,
-        table={"cells": {"tensor": "tensor", "pipeline": "pipeline", "data": "data",
-                         "told": "what comes out"}},
-    )  # fmt: skip
+        chart,
+        "Seconds of one step (hatched: does not fit, with what one GPU would need)",
+        230,
+        left=74,
+        right=14,
+        top=14,
+        bottom=44,
+        table={
+            "cells": {
+                "tensor": "tensor",
+                "pipeline": "pipeline",
+                "data": "data",
+                "told": "what comes out",
+            }
+        },
+    )
 
 
 def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> list[alt.Chart]:
@@ -97,10 +129,18 @@ def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> lis
     y = alt.Y("row:N", title=None, sort=None).scale(paddingInner=0.25, paddingOuter=0.1)
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=170))
     legend = alt.Legend(
-        title=None, orient="none", legendX=-170, legendY=-66 if unit == "s" else -60,
-        direction="horizontal", columns=5, symbolType="square", columnPadding=14, rowPadding=3,
-        labelLimit=0, clipHeight=16,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-170,
+        legendY=-66 if unit == "s" else -60,
+        direction="horizontal",
+        columns=5,
+        symbolType="square",
+        columnPadding=14,
+        rowPadding=3,
+        labelLimit=0,
+        clipHeight=16,
+    )
     colours = [colour for colour, _ in looks.values()]
     colour = alt.Color("part:N").scale(domain=list(looks), range=colours).legend(legend)
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)

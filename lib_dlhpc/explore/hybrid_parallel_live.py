@@ -55,12 +55,18 @@ def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> i
     begin: what starts the ranks. thread: in what they are watched.
     """
     controls = {
-        "network": dropdown("Network", "What is trained", [(w, n) for n, w in NAMES.items()], "cubes"),
-        "inside": slider("Ranks a layer", "Slabs, or tensor ranks", [(str(n), n) for n in (1, 2, 4)], 2),
+        "network": dropdown(
+            "Network", "What is trained", [(w, n) for n, w in NAMES.items()], "cubes"
+        ),
+        "inside": slider(
+            "Ranks a layer", "Slabs, or tensor ranks", [(str(n), n) for n in (1, 2, 4)], 2
+        ),
         "stages": slider("Stages", "Of a pipeline", [(str(n), n) for n in (1, 2)], 1),
         "replicas": slider("Replicas", "Data parallelism", [(str(n), n) for n in (1, 2)], 1),
-        "microbatches": slider("Microbatches", "Of a replica's batch", [(str(n), n) for n in (1, 2, 4, 8)], 1),
-    }  # fmt: skip
+        "microbatches": slider(
+            "Microbatches", "Of a replica's batch", [(str(n), n) for n in (1, 2, 4, 8)], 1
+        ),
+    }
     asked, wall = ipywidgets.HTML(), ipywidgets.HTML()
     known: dict[Setting, Ran] = {}
 

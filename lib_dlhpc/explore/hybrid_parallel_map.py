@@ -15,13 +15,7 @@ from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.split_calibration import scale_of
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.hybrid_parallel_aside import Compute, as_they_come, aside
-from lib_dlhpc.explore.hybrid_parallel_charts import (
-    TERMS,
-    Way,
-    map_state,
-    terms_state,
-    way_of,
-)
+from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way, map_state, terms_state, way_of
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html
 from lib_dlhpc.prediction import breakdown
 from lib_dlhpc.prediction.validate import results
@@ -53,15 +47,28 @@ class Publication(NamedTuple):
 
 # Tables 1 and 2 of Narayanan et al. 2021; the split of 18 B and 39 B is recalled, not read.
 RUNS = {
-    "GPT-3, 384 GPUs": Publication("megatron21-ptd-174-384", 96, 12288, 96, 384, 1536, 8, 12, 1,
-                                   (1, 4, 8, 12, 16, 24, 48, 96)),
-    "GPT-3, 1,536 GPUs": Publication("megatron21-ptd-174-1536", 96, 12288, 96, 1536, 1536, 8, 12, 1,
-                                     (1, 4, 8, 12, 16, 24, 48, 96)),
-    "39 B, 512 GPUs": Publication("megatron21-39b", 48, 8192, 64, 512, 1536, 8, 2, 4,
-                                  (1, 2, 4, 8, 16, 32)),
-    "18 B, 256 GPUs": Publication("megatron21-18b", 40, 6144, 48, 256, 1024, 8, 1, 4,
-                                  (1, 2, 4, 8, 16, 32)),
-}  # fmt: skip
+    "GPT-3, 384 GPUs": Publication(
+        "megatron21-ptd-174-384", 96, 12288, 96, 384, 1536, 8, 12, 1, (1, 4, 8, 12, 16, 24, 48, 96)
+    ),
+    "GPT-3, 1,536 GPUs": Publication(
+        "megatron21-ptd-174-1536",
+        96,
+        12288,
+        96,
+        1536,
+        1536,
+        8,
+        12,
+        1,
+        (1, 4, 8, 12, 16, 24, 48, 96),
+    ),
+    "39 B, 512 GPUs": Publication(
+        "megatron21-39b", 48, 8192, 64, 512, 1536, 8, 2, 4, (1, 2, 4, 8, 16, 32)
+    ),
+    "18 B, 256 GPUs": Publication(
+        "megatron21-18b", 40, 6144, 48, 256, 1024, 8, 1, 4, (1, 2, 4, 8, 16, 32)
+    ),
+}
 FIRST = "GPT-3, 384 GPUs"
 CALIBRATES = "39 B, 512 GPUs"  # from here to all others
 
@@ -85,16 +92,28 @@ def the_map(
     """
     controls = {
         "run": dropdown("Run", "Network and GPUs", [(name, name) for name in RUNS], FIRST),
-        "microbatch": slider("Microbatch", "Sequences that go through the stages together",
-                             [(str(n), n) for n in MICROBATCHES], 1),
-        "node": slider("GPUs a node", "Linked inside; each has a NIC of its own",
-                       [(str(n), n) for n in NODES], 8),
-        "recompute": dropdown("Activations", "Kept for backward, or made again",
-                              [("made again", "full"), ("attention made again", "selective"), ("kept", "none")],
-                              "full"),
-        "schedule": dropdown("Schedule", "Of the microbatches",
-                             [("1F1B", "1f1b"), ("GPipe", "gpipe")], "1f1b"),
-    }  # fmt: skip
+        "microbatch": slider(
+            "Microbatch",
+            "Sequences that go through the stages together",
+            [(str(n), n) for n in MICROBATCHES],
+            1,
+        ),
+        "node": slider(
+            "GPUs a node",
+            "Linked inside; each has a NIC of its own",
+            [(str(n), n) for n in NODES],
+            8,
+        ),
+        "recompute": dropdown(
+            "Activations",
+            "Kept for backward, or made again",
+            [("made again", "full"), ("attention made again", "selective"), ("kept", "none")],
+            "full",
+        ),
+        "schedule": dropdown(
+            "Schedule", "Of the microbatches", [("1F1B", "1f1b"), ("GPipe", "gpipe")], "1f1b"
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     ways, bars = chart("hybrid_map"), chart("hybrid_terms")
 
@@ -114,9 +133,7 @@ def the_map(
 
     note = "where the hatching ends (memory), and what gets slower from there to the right and downwards."
     results = [verdict, wall, ways, bars]
-    return as_they_come(
-        controls, results, setting, compute or aside("map"), draw, note, thread
-    )  # fmt: skip
+    return as_they_come(controls, results, setting, compute or aside("map"), draw, note, thread)
 
 
 def experiment_of(setting: Ways, tensor: int, pipeline: int) -> Experiment:
@@ -148,17 +165,30 @@ def experiment_of(setting: Ways, tensor: int, pipeline: int) -> Experiment:
 @lru_cache(maxsize=32)
 def _base(name: str, node: int) -> Experiment:
     run = RUNS[name]
-    network = {"family": "gpt", "layers": run.layers, "hidden": run.hidden, "heads": run.heads,
-               "sequence": 2048, "vocabulary": 51200, "dropout": 0.1}  # fmt: skip
+    network = {
+        "family": "gpt",
+        "layers": run.layers,
+        "hidden": run.hidden,
+        "heads": run.heads,
+        "sequence": 2048,
+        "vocabulary": 51200,
+        "dropout": 0.1,
+    }
     nodes = run.gpus // node
     return read_experiment(
         {
-            "model": network, "dataset": "webtext",
+            "model": network,
+            "dataset": "webtext",
             "machine": {"name": "selene", "devices_per_node": node, "nics": node, "nodes": nodes},
-            "strategy": {"nodes": nodes, "precision": "fp16", "optimizer": "adam", "overlap": False,
-                         "batch": run.batch},
+            "strategy": {
+                "nodes": nodes,
+                "precision": "fp16",
+                "optimizer": "adam",
+                "overlap": False,
+                "batch": run.batch,
+            },
         }
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -243,14 +273,20 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
     gain = there.seconds / best.seconds - 1
     words += (
         f" The published {there.tensor} × {there.pipeline} × {there.data} would take {_time(there.seconds)}"
-        + (f", {gain:.0%} more." if gain > 0 else ", and does not fit." if gain < 0 else ": it is the best.")
-    )  # fmt: skip
+        + (
+            f", {gain:.0%} more."
+            if gain > 0
+            else ", and does not fit."
+            if gain < 0
+            else ": it is the best."
+        )
+    )
     if setting == as_published(setting.run):
         real = published_step(setting.run)
         words += (
             f" It took {_time(real)}: the prediction is off by {there.seconds / real - 1:+.1%}"
             + (", for this run was used to calibrate." if setting.run == CALIBRATES else ".")
-        )  # fmt: skip
+        )
     return words
 
 
@@ -289,9 +325,7 @@ def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
 def tensor_across(node: int = 1) -> float:
     """Return how many times as long the published GPT-3 step takes with `node` GPUs a node."""
     run = RUNS[FIRST]
-    apart, together = (
-        predicted(Ways(node=n), run.tensor, run.pipeline).seconds for n in (node, 8)
-    )  # fmt: skip
+    apart, together = (predicted(Ways(node=n), run.tensor, run.pipeline).seconds for n in (node, 8))
     return apart / together
 
 

@@ -12,19 +12,30 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 MOST = 8  # ranks
 CUBES: dict[str, Any] = {
-    "family": "sequential", "input": [1, 16, 16, 16],
+    "family": "sequential",
+    "input": [1, 16, 16, 16],
     "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+        {"kind": "leaky_relu"},
         {"kind": "max_pool", "kernel": 2},
-        {"kind": "conv", "channels": 16, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2}, {"kind": "flatten"},
-        {"kind": "dense", "features": 32}, {"kind": "leaky_relu"}, {"kind": "dense", "features": 2},
+        {"kind": "conv", "channels": 16, "kernel": 3, "padding": 1},
+        {"kind": "leaky_relu"},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 32},
+        {"kind": "leaky_relu"},
+        {"kind": "dense", "features": 2},
     ],
-}  # fmt: skip
+}
 WORDS: dict[str, Any] = {
-    "family": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32,
+    "family": "gpt",
+    "layers": 2,
+    "hidden": 64,
+    "heads": 4,
+    "sequence": 16,
+    "vocabulary": 32,
     "dropout": 0.0,
-}  # fmt: skip
+}
 # network -> its model, data, global batch, learning rate, epochs, how a layer is split
 NETWORKS: dict[str, tuple[dict[str, Any], str, int, float, float, str]] = {
     "cubes": (CUBES, "densities", 16, 0.001, 0.6, "spatial"),
@@ -72,17 +83,25 @@ def experiment(setting: Setting) -> Experiment:
     """Return the run: the same global batch however it is shared out, in float64."""
     model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
     shared = {
-        "nodes": 1, "devices_per_node": setting.ranks, "precision": "fp64", "bucket": 100e3,
-        inside: setting.inside, "pipeline": setting.stages, "batch": batch // setting.replicas,
+        "nodes": 1,
+        "devices_per_node": setting.ranks,
+        "precision": "fp64",
+        "bucket": 100e3,
+        inside: setting.inside,
+        "pipeline": setting.stages,
+        "batch": batch // setting.replicas,
         "microbatches": setting.microbatches,
-    }  # fmt: skip
+    }
     return read_experiment(
         {
-            "model": model, "dataset": dataset,
-            "machine": {"name": "laptop", "devices_per_node": MOST}, "strategy": shared,
-            "training": {"rate": rate}, "run": {"epochs": epochs},
+            "model": model,
+            "dataset": dataset,
+            "machine": {"name": "laptop", "devices_per_node": MOST},
+            "strategy": shared,
+            "training": {"rate": rate},
+            "run": {"epochs": epochs},
         }
-    )  # fmt: skip
+    )
 
 
 def problem_of(setting: Setting) -> str:
@@ -99,8 +118,11 @@ def problem_of(setting: Setting) -> str:
 def asked_words(setting: Setting) -> str:
     """Say what a click would train."""
     batch, inside = NETWORKS[setting.network][2], {"cubes": "slab", "words": "tensor rank"}
-    parts = [(setting.replicas, "replica"), (setting.stages, "stage"),
-             (setting.inside, inside[setting.network])]  # fmt: skip
+    parts = [
+        (setting.replicas, "replica"),
+        (setting.stages, "stage"),
+        (setting.inside, inside[setting.network]),
+    ]
     named = " × ".join(f"{n} {word}{'s' * (n > 1)}" for n, word in parts)
     several = "s" * (setting.microbatches > 1)
     return (

@@ -72,15 +72,22 @@ class Setting(NamedTuple):
 def the_hours() -> ipywidgets.Box:
     """Return the experiment: samples/s that each limit allows, and what a reader does all day."""
     controls = {
-        "size": slider("A file", "All have that size, and there are as many as before",
-                       [(size_words(b), b) for b in SIZES], IMAGENET),
+        "size": slider(
+            "A file",
+            "All have that size, and there are as many as before",
+            [(size_words(b), b) for b in SIZES],
+            IMAGENET,
+        ),
         "nodes": slider("Nodes", "Of four GPUs each", [(str(n), n) for n in NODES], 16),
-        "readers": slider("Readers", "Processes of each GPU that fetch samples",
-                          [(str(n), n) for n in READERS], 4),
+        "readers": slider(
+            "Readers", "Processes of each GPU that fetch samples", [(str(n), n) for n in READERS], 4
+        ),
         "access": dropdown("Read from", "Where samples lie", PLACES.items(), "stream"),
-        "format": dropdown("Files", "Packed: large files with an index in memory", FORMATS.items(), "files"),
+        "format": dropdown(
+            "Files", "Packed: large files with an index in memory", FORMATS.items(), "files"
+        ),
         "device": dropdown("GPU", "How fast it trains", DEVICES.items(), "gtx1080ti"),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     allowed, day = chart("io_limits"), chart("io_reader")
 
@@ -186,19 +193,34 @@ def profile_table() -> Table:
     hours_said = f"at least {own.time / 3600:.1f} h; {HOURS:.0f} h if servers do {rate / 1e3:.0f} k operations/s"
     lines = [
         ["16 nodes of 4 GPUs, ResNet-50, ImageNet, 90 epochs", "slides", "this library"],
-        ["stat and readdir at the start", f"{_published('stat') / 1e3:.0f} K, 64 at a time",
-         f"{own.listings / 1e3:.0f} K, {own.listers:.0f} at a time"],
-        ["files looked up, opened, closed", f"{_published('open') / 1e6:.0f} M, 256 at a time",
-         f"{own.opened / 1e6:.0f} M, {own.readers:.0f} at a time"],
+        [
+            "stat and readdir at the start",
+            f"{_published('stat') / 1e3:.0f} K, 64 at a time",
+            f"{own.listings / 1e3:.0f} K, {own.listers:.0f} at a time",
+        ],
+        [
+            "files looked up, opened, closed",
+            f"{_published('open') / 1e6:.0f} M, 256 at a time",
+            f"{own.opened / 1e6:.0f} M, {own.readers:.0f} at a time",
+        ],
         ["calls of read", f"about {READ_CALLS / 1e6:.0f} M", f"{own.reads / 1e6:.0f} M (given)"],
         ["duration", f"about {HOURS:.0f} h", hours_said],
-        ["read rate of a node, of a benchmark's peak", "7.8 to 9.5 %",
-         f"{shares[0]:.0%} to {shares[1]:.0%} of its SSD"],
-        ["nodes of 60 GB that hold 455 GB", f"{_published('nodes'):.0f}",
-         f"{nodes_needed(images, NODE_STORAGE):.0f}"],
-        ["FanStore's weak scaling, 512 nodes", f"over {_published('eff'):.0%}",
-         f"{weak_scaling(skylake_run()):.0%}"],
-    ]  # fmt: skip
+        [
+            "read rate of a node, of a benchmark's peak",
+            "7.8 to 9.5 %",
+            f"{shares[0]:.0%} to {shares[1]:.0%} of its SSD",
+        ],
+        [
+            "nodes of 60 GB that hold 455 GB",
+            f"{_published('nodes'):.0f}",
+            f"{nodes_needed(images, NODE_STORAGE):.0f}",
+        ],
+        [
+            "FanStore's weak scaling, 512 nodes",
+            f"over {_published('eff'):.0%}",
+            f"{weak_scaling(skylake_run()):.0%}",
+        ],
+    ]
     return Table(lines)
 
 

@@ -36,8 +36,10 @@ def the_batch() -> ipywidgets.Box:
         "batch": slider("Batch", "Samples of each GPU", [(str(n), n) for n in BATCHES], 64),
         "model": dropdown("Network", "Its weights are what is sent", MODELS.items(), "resnet50"),
         "nodes": slider("Nodes", "Of four GPUs each", [(str(n), n) for n in NODES], 16),
-        "per": dropdown("In", "What is counted", [("one step", "step"), ("one epoch", "epoch")], "step"),
-    }  # fmt: skip
+        "per": dropdown(
+            "In", "What is counted", [("one step", "step"), ("one epoch", "epoch")], "step"
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     moved = chart("io_volume")
 

@@ -44,13 +44,23 @@ class Setting(NamedTuple):
 def the_cache() -> ipywidgets.Box:
     """Return the experiment: what rules find, against the share of the data set that is cached."""
     controls = {
-        "share": slider("Cached", "Share of the data set that a node's cache holds",
-                        [(f"{s:.0%}", float(s)) for s in SHARES], 0.5),
-        "rule": dropdown("Dropped is", "When the cache is full", [(w, n) for n, w in RULES.items()], "lru"),
+        "share": slider(
+            "Cached",
+            "Share of the data set that a node's cache holds",
+            [(f"{s:.0%}", float(s)) for s in SHARES],
+            0.5,
+        ),
+        "rule": dropdown(
+            "Dropped is", "When the cache is full", [(w, n) for n, w in RULES.items()], "lru"
+        ),
         "fresh": dropdown("Order", "In which an epoch reads", ORDERS.items(), True),
-        "nodes": slider("Nodes", "Each reads its part of an epoch, and has a cache",
-                        [(str(n), n) for n in NODES], 1),
-    }  # fmt: skip
+        "nodes": slider(
+            "Nodes",
+            "Each reads its part of an epoch, and has a cache",
+            [(str(n), n) for n in NODES],
+            1,
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     line, bars = chart("io_cache"), chart("io_rules")
 

@@ -40,15 +40,26 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
     for order, (name, rate) in enumerate(rates.items()):
         own = holds and name == least
         told = format_plain(rate) if np.isfinite(rate) else "asked for nothing"
-        append(bars, limit=WORDS[name], start=low, rate=rate if np.isfinite(rate) else low,
-                words=f"{told}: holds" if own else told, holds=own, order=order)  # fmt: skip
+        append(
+            bars,
+            limit=WORDS[name],
+            start=low,
+            rate=rate if np.isfinite(rate) else low,
+            words=f"{told}: holds" if own else told,
+            holds=own,
+            order=order,
+        )
     late = demand > np.sqrt(low * high)
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
-        "demand": {"x": [demand], "words": [f"the GPUs: {format_plain(demand)}"],
-                   "side": ["right" if late else "left"], "shift": [-6 if late else 6]},
+        "demand": {
+            "x": [demand],
+            "words": [f"the GPUs: {format_plain(demand)}"],
+            "side": ["right" if late else "left"],
+            "shift": [-6 if late else 6],
+        },
         "room": {"x": [low, high]},
-    }  # fmt: skip
+    }
     said = ", ".join(f"{WORDS[name]} {format_plain(rate)}" for name, rate in known.items())
     end = f"held up by {WORDS[least]}" if holds else "the GPUs themselves are the limit"
     return data, (f"Samples a second: {said}; the GPUs would train {format_plain(demand)}: {end}.")
@@ -61,8 +72,12 @@ def reader_state(parts: Mapping[str, float]) -> State:
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for name, seconds in parts.items():
         share = seconds / whole if whole else 0.0
-        append(bars, part=name, seconds=seconds,
-                words=f"{show(seconds, 's')}, {share:.0%}" if seconds else "none")  # fmt: skip
+        append(
+            bars,
+            part=name,
+            seconds=seconds,
+            words=f"{show(seconds, 's')}, {share:.0%}" if seconds else "none",
+        )
     most = max(parts, key=lambda name: parts[name])
     data: dict[str, dict[str, Any]] = {"bars": bars, "room": {"x": [0.0, 1.25 * max(whole, 1e-9)]}}
     told = f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most}"
@@ -82,9 +97,14 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {**ends, "place": _spread(ends["place"], 0.09)},
-        "now": {"x": [now], "y": [hit], "words": [f"{hit:.0%} found"],
-                "side": ["right" if late else "left"], "shift": [-11 if late else 11]},
-    }  # fmt: skip
+        "now": {
+            "x": [now],
+            "y": [hit],
+            "words": [f"{hit:.0%} found"],
+            "side": ["right" if late else "left"],
+            "shift": [-11 if late else 11],
+        },
+    }
     return data, f"With {now:.0%} of the data set in the cache, {rule} finds {hit:.0%}."
 
 
@@ -93,14 +113,24 @@ def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
     names = ("rule", "hit", "words", "chosen", "order")
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for order, (name, hit) in enumerate(found.items()):
-        append(bars, rule=name, hit=hit, words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
-                chosen=name == chosen, order=order)  # fmt: skip
+        append(
+            bars,
+            rule=name,
+            hit=hit,
+            words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
+            chosen=name == chosen,
+            order=order,
+        )
     late = share > 0.4
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
-        "share": {"x": [share], "words": [f"cached: {share:.0%}"],
-                  "side": ["right" if late else "left"], "shift": [-6 if late else 6]},
-    }  # fmt: skip
+        "share": {
+            "x": [share],
+            "words": [f"cached: {share:.0%}"],
+            "side": ["right" if late else "left"],
+            "shift": [-6 if late else 6],
+        },
+    }
     told = ", ".join(f"{name} {hit:.0%}" for name, hit in found.items())
     return data, f"{share:.0%} of the data set is cached. Found: {told}."
 
@@ -111,11 +141,19 @@ def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> 
     told = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
-        "ends": {**ends, "place": _spread([float(y[-1]) for _, y in curves.values() if len(y)], 0.09)},
-        "now": value_at({n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"),
-        "published": {"x": [published[0]], "y": [published[1]],
-                      "words": [f"published: over {published[1]:.0%} at {published[0]} nodes"]},
-    }  # fmt: skip
+        "ends": {
+            **ends,
+            "place": _spread([float(y[-1]) for _, y in curves.values() if len(y)], 0.09),
+        },
+        "now": value_at(
+            {n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"
+        ),
+        "published": {
+            "x": [published[0]],
+            "y": [published[1]],
+            "words": [f"published: over {published[1]:.0%} at {published[0]} nodes"],
+        },
+    }
     words = ", ".join(f"{name} {value:.0%}" for name, value in told)
     return data, f"At {now:,} nodes, of a node that never waits: {words}."
 
@@ -129,9 +167,14 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
         "line": {"x": nodes, "y": held},
         "wall": {"y": [room], "top": [high], "words": [f"the SSD of a node: {show(room, 'B')}"]},
         "room": {"y": [low, high]},
-        "now": {"x": [now], "y": [at], "words": [show(at, "B")],
-                "side": ["right" if late else "left"], "shift": [-11 if late else 11]},
-    }  # fmt: skip
+        "now": {
+            "x": [now],
+            "y": [at],
+            "words": [show(at, "B")],
+            "side": ["right" if late else "left"],
+            "shift": [-11 if late else 11],
+        },
+    }
     verdict = "fits" if at <= room else "does not fit"
     return data, (
         f"Each of {now:,} nodes keeps {show(at, 'B')}, which {verdict} into its {show(room, 'B')}."

@@ -40,15 +40,22 @@ def limits_chart() -> dict[str, Any]:
     rule = alt.Chart(alt.NamedData("demand")).encode(x=alt.X("x:Q"))
     line = rule.mark_rule(strokeWidth=2.5, strokeDash=[6, 3])
     said = rule.mark_text(
-        align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4,
+        align=alt.expr("datum.side"),
+        dx=alt.expr("datum.shift"),
+        baseline="bottom",
+        dy=-4,
         fontWeight="bold",
-    ).encode(y=alt.value(0), text="words:N")  # fmt: skip
+    ).encode(y=alt.value(0), text="words:N")
     return finished(
         alt.layer(room, free, held, hatched, line, words, said),
-        "How many samples a second does each limit allow?", 150, left=136, right=60, top=26,
-        bottom=44, table={"bars": {"limit": "limit", "words": "samples/s"},
-                          "demand": {"words": ""}},
-    )  # fmt: skip
+        "How many samples a second does each limit allow?",
+        150,
+        left=136,
+        right=60,
+        top=26,
+        bottom=44,
+        table={"bars": {"limit": "limit", "words": "samples/s"}, "demand": {"words": ""}},
+    )
 
 
 def reader_chart() -> dict[str, Any]:
@@ -61,10 +68,15 @@ def reader_chart() -> dict[str, Any]:
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return finished(
-        alt.layer(room, bars.mark_bar(color=GREEN), words), "What does a reader do all day?", 120,
-        left=100, right=60, top=12, bottom=44,
+        alt.layer(room, bars.mark_bar(color=GREEN), words),
+        "What does a reader do all day?",
+        120,
+        left=100,
+        right=60,
+        top=12,
+        bottom=44,
         table={"bars": {"part": "", "words": "time, share"}},
-    )  # fmt: skip
+    )
 
 
 def cache_chart() -> dict[str, Any]:
@@ -75,9 +87,15 @@ def cache_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=PERCENT, tickCount=5))
     chart = alt.layer(*_lines(x, y, ("cached share", "found")), *_point(x, y))
     return finished(
-        chart, "How much does the rule find?", 220, left=64, right=100, top=14, bottom=44,
+        chart,
+        "How much does the rule find?",
+        220,
+        left=64,
+        right=100,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "", "x": "share cached", "y": "share found"}},
-    )  # fmt: skip
+    )
 
 
 def rules_chart() -> dict[str, Any]:
@@ -93,13 +111,22 @@ def rules_chart() -> dict[str, Any]:
     rule = alt.Chart(alt.NamedData("share")).encode(x=alt.X("x:Q"))
     line = rule.mark_rule(strokeWidth=2.5, strokeDash=[6, 3])
     said = rule.mark_text(
-        align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4,
+        align=alt.expr("datum.side"),
+        dx=alt.expr("datum.shift"),
+        baseline="bottom",
+        dy=-4,
         fontWeight="bold",
-    ).encode(y=alt.value(0), text="words:N")  # fmt: skip
+    ).encode(y=alt.value(0), text="words:N")
     return finished(
-        alt.layer(plain, chosen, line, words, said), "Which rule finds the most?", 170, left=178,
-        right=24, top=26, bottom=44, table={"bars": {"rule": "dropped is", "words": "found"}},
-    )  # fmt: skip
+        alt.layer(plain, chosen, line, words, said),
+        "Which rule finds the most?",
+        170,
+        left=178,
+        right=24,
+        top=26,
+        bottom=44,
+        table={"bars": {"rule": "dropped is", "words": "found"}},
+    )
 
 
 def efficiency_chart() -> dict[str, Any]:
@@ -111,15 +138,26 @@ def efficiency_chart() -> dict[str, Any]:
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
     told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
-    star = points.mark_point(shape="triangle-up", size=130, filled=False, strokeWidth=2.5, opacity=1,
-                             color="currentColor").encode(tooltip=tooltip_of("words"))  # fmt: skip
+    star = points.mark_point(
+        shape="triangle-up",
+        size=130,
+        filled=False,
+        strokeWidth=2.5,
+        opacity=1,
+        color="currentColor",
+    ).encode(tooltip=tooltip_of("words"))
     names = ("never waiting", "shared file system", "FanStore")
     chart = alt.layer(marker, *_lines(x, y, names), star, told.encode(y=y, text="words:N"))
     return finished(
-        chart, "What is left of each node? (triangle: published, over 90 %)", 220, left=64, right=130,
-        top=14, bottom=44,
+        chart,
+        "What is left of each node? (triangle: published, over 90 %)",
+        220,
+        left=64,
+        right=130,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "", "x": "nodes", "y": "left"}, "published": {"words": ""}},
-    )  # fmt: skip
+    )
 
 
 def capacity_chart() -> dict[str, Any]:
@@ -138,10 +176,15 @@ def capacity_chart() -> dict[str, Any]:
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
     chart = alt.layer(room, beyond, hatched, rule, drawn, said, *_point(x, y))
     return finished(
-        chart, "Does its part of the data fit into a node? (hatched: no)", 170, left=74, right=24,
-        top=14, bottom=44,
+        chart,
+        "Does its part of the data fit into a node? (hatched: no)",
+        170,
+        left=74,
+        right=24,
+        top=14,
+        bottom=44,
         table={"line": {"x": "nodes", "y": "in each (B)"}, "wall": {"words": ""}},
-    )  # fmt: skip
+    )
 
 
 def volume_chart() -> dict[str, Any]:
@@ -155,9 +198,15 @@ def volume_chart() -> dict[str, Any]:
     told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     chart = alt.layer(marker, *_lines(x, y, ("read", "sent")), told.encode(y=y, text="words:N"))
     return finished(
-        chart, "What does a device read, and what does it send?", 190, left=74, right=70, top=14,
-        bottom=44, table={"lines": {"line": "", "x": "batch", "y": "bytes"}},
-    )  # fmt: skip
+        chart,
+        "What does a device read, and what does it send?",
+        190,
+        left=74,
+        right=70,
+        top=14,
+        bottom=44,
+        table={"lines": {"line": "", "x": "batch", "y": "bytes"}},
+    )
 
 
 def measured_chart() -> dict[str, Any]:
@@ -171,9 +220,15 @@ def measured_chart() -> dict[str, Any]:
     told = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GREY)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return finished(
-        alt.layer(told, real, words), "The same loader, unmodified", 170, left=182, right=60,
-        top=12, bottom=44, table={"bars": {"row": "", "words": "files/s"}},
-    )  # fmt: skip
+        alt.layer(told, real, words),
+        "The same loader, unmodified",
+        170,
+        left=182,
+        right=60,
+        top=12,
+        bottom=44,
+        table={"bars": {"row": "", "words": "files/s"}},
+    )
 
 
 def _nodes() -> alt.X:

@@ -70,9 +70,13 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
     """Run a program to its end, or until it is cancelled, or too late."""
     with open(folder / "log.txt", "wb") as log:
         process = owned.start(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment(),
             start_new_session=os.name == "posix",
-        )  # fmt: skip
+        )
     waited = 0.0
     while process.poll() is None:
         cancelled = stop.wait(PAUSE)
@@ -96,10 +100,16 @@ def read_them(read: Run = run, thread: Callable[..., Any] = threading.Thread) ->
     controls = {
         "size": slider("A file", f"Of {FILES:,}", [(f"{b >> 10} KiB", b) for b in SIZES], 16 << 10),
         "state": dropdown("Files are", "Before each epoch", states, WARM),
-        "ranks": slider("Ranks", "Each reads its part of an epoch", [(str(n), n) for n in (1, 2, 4)], 2),
-        "copies": dropdown("Store", "On how many ranks a file lies",
-                           [("one copy in all", 1), ("a copy on each rank", 0)], 1),
-    }  # fmt: skip
+        "ranks": slider(
+            "Ranks", "Each reads its part of an epoch", [(str(n), n) for n in (1, 2, 4)], 2
+        ),
+        "copies": dropdown(
+            "Store",
+            "On how many ranks a file lies",
+            [("one copy in all", 1), ("a copy on each rank", 0)],
+            1,
+        ),
+    }
     go = ipywidgets.Button(description="Read", button_style="primary", tooltip="Some 15 seconds")
     cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
     asked, said = ipywidgets.HTML(), ipywidgets.HTML(verdict_html("Nothing read yet."))

@@ -54,12 +54,18 @@ def fanstore() -> ipywidgets.Box:
     """Return the experiment: what is left of each node, and whether its part of the data fits."""
     controls = {
         "nodes": slider("Nodes", "To look at", [(str(n), n) for n in NODES], 512),
-        "data": dropdown("Data set", "What is trained on", [(n, n) for n in DATA], "ImageNet, 140 GB"),
-        "device": dropdown("A node has", "How fast it trains", [(n, n) for n in DEVICES], "two Skylake sockets"),
-        "copies": slider("Copies", "Of the data set, over all nodes", [(str(n), n) for n in COPIES], 1),
+        "data": dropdown(
+            "Data set", "What is trained on", [(n, n) for n in DATA], "ImageNet, 140 GB"
+        ),
+        "device": dropdown(
+            "A node has", "How fast it trains", [(n, n) for n in DEVICES], "two Skylake sockets"
+        ),
+        "copies": slider(
+            "Copies", "Of the data set, over all nodes", [(str(n), n) for n in COPIES], 1
+        ),
         "stored": dropdown("Stored", "Compressed or not", [(n, n) for n in STORED], "as it is"),
         "ssd": slider("SSD", "Of each node", [(show(b, "B"), b) for b in SSDS], 144e9),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     left, held = chart("io_efficiency"), chart("io_capacity")
 

@@ -16,11 +16,7 @@ from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
-WAYS = {
-    "files": "folder",
-    "mounted": "store",
-    "many": f"store, {BATCH} at once",
-}
+WAYS = {"files": "folder", "mounted": "store", "many": f"store, {BATCH} at once"}
 PLAYED = 4000  # samples
 
 

@@ -112,9 +112,13 @@ def jobs_of(own: Cluster) -> tuple[Job, ...]:
 
 
 def experiment_of(
-    own: Cluster, job: Job, ranks: int, nodes: int,
-    fit: Mapping[str, Any] | None = None, surprise: bool = True,
-) -> Experiment:  # fmt: skip
+    own: Cluster,
+    job: Job,
+    ranks: int,
+    nodes: int,
+    fit: Mapping[str, Any] | None = None,
+    surprise: bool = True,
+) -> Experiment:
     """Return a run. fit: in place of the machine's numbers; surprise: whether what two ranks do not show is there."""
     at, each = own.fit if fit is None else fit, ranks // nodes
     slowed = 1 + own.much * (each - 1) * (surprise and own.why == CORES)
@@ -129,14 +133,23 @@ def experiment_of(
             "model": {"family": "mlp", "widths": list(job.widths)},
             "dataset": {"name": "digits"},
             "machine": {
-                "name": "laptop", "nodes": nodes, "devices_per_node": each, "jitter": jitter,
-                "progress": False, "nics": 1 if shared else each,
+                "name": "laptop",
+                "nodes": nodes,
+                "devices_per_node": each,
+                "jitter": jitter,
+                "progress": False,
+                "nics": 1 if shared else each,
                 "device": {"peak": {"fp32": 1e9}, "slowdown": slowed, **exact, **vast},
             },
-            "strategy": {"nodes": nodes, "devices_per_node": each, "batch": job.batch // ranks,
-                         "allreduce": "recursive_doubling", "bucket": 1e12},
+            "strategy": {
+                "nodes": nodes,
+                "devices_per_node": each,
+                "batch": job.batch // ranks,
+                "allreduce": "recursive_doubling",
+                "bucket": 1e12,
+            },
         }
-    )  # fmt: skip
+    )
     machine = bare.machine
     # Ranks speak TCP within a node as well, so that one kind of link is all there is.
     link = replace(machine.intra_node, latency=late, bandwidth=1 / at["beta"], efficiency=1.0)

@@ -82,11 +82,15 @@ def experiment_here(ranks: int) -> Experiment:
             "model": {"family": "mlp", "widths": list(JOB.widths)},
             "dataset": {"name": "digits"},
             "machine": {"name": "laptop", "devices_per_node": ranks},
-            "strategy": {"devices_per_node": ranks, "batch": JOB.batch // ranks,
-                         "allreduce": "recursive_doubling", "bucket": 1e12},
+            "strategy": {
+                "devices_per_node": ranks,
+                "batch": JOB.batch // ranks,
+                "allreduce": "recursive_doubling",
+                "bucket": 1e12,
+            },
             "run": {"epochs": EPOCHS},
         }
-    )  # fmt: skip
+    )
 
 
 def fit_here(points: tuple[Points, Points], given: Given) -> Fit:
@@ -115,8 +119,14 @@ def _rate(beta: float) -> str:
 
 
 def run_here(
-    points: tuple[Points, Points], given: Given, ranks: int, to: str, site: str | None, folder: Path, **more: Any
-) -> ipywidgets.VBox:  # fmt: skip
+    points: tuple[Points, Points],
+    given: Given,
+    ranks: int,
+    to: str,
+    site: str | None,
+    folder: Path,
+    **more: Any,
+) -> ipywidgets.VBox:
     """Return what was foretold, and the run, handed in now or before. Raises LabError, SpecError."""
     words = foretold_here(points, given, ranks)
     run = submitted(experiment_here(ranks), ranks, to, site, folder, **more)

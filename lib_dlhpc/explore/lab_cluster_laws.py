@@ -63,7 +63,9 @@ SPOILT = "At two sizes all nine repeats were disturbed. Does your line follow th
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
 
 
-def numbers(function: Callable[..., Any], names: Iterable[str], *arguments: Any) -> dict[str, float]:  # fmt: skip
+def numbers(
+    function: Callable[..., Any], names: Iterable[str], *arguments: Any
+) -> dict[str, float]:
     """Return the numbers that a learner's function gives by name. Raises LabError where it does not."""
     names = tuple(names)
     found = result(function, *arguments)
@@ -83,7 +85,9 @@ def result(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*deepcopy(arguments))
     except (Exception, SystemExit) as error:
-        raise LabError(f"{function.__name__} stopped with {type(error).__name__}: {error}") from None  # fmt: skip
+        raise LabError(
+            f"{function.__name__} stopped with {type(error).__name__}: {error}"
+        ) from None
 
 
 def fit_of(
@@ -209,7 +213,10 @@ def _slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float
     return {
         "compute": [
             ("Who works on which samples?", (work + many * half) / rate),
-            ("A product of few samples takes as long to begin as one of many.", (work + many * half) / ranks / rate),
+            (
+                "A product of few samples takes as long to begin as one of many.",
+                (work + many * half) / ranks / rate,
+            ),
             ("A small product does not reach the rate of a large one.", work / ranks / rate),
             ("How many products are there to begin?", (work / ranks + half) / rate),
         ],
@@ -220,11 +227,14 @@ def _slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float
             ("In how many rounds have all ranks the sum?", other + each),
             (all_of_it, 2 * (ranks - 1) * pieces),
             (all_of_it, rounds * (late + each / ranks)),
-            ("In each round twice as many ranks have the sum as before.", (ranks - 1) * (late + each)),
+            (
+                "In each round twice as many ranks have the sum as before.",
+                (ranks - 1) * (late + each),
+            ),
             ("In each round twice as many ranks have the sum as before.", ranks * (late + each)),
             ("Each round is a message: it has a latency of its own.", late + rounds * each),
         ],
-    }  # fmt: skip
+    }
 
 
 def band_findings(

@@ -83,7 +83,9 @@ def run_table(own: Cluster, given: Given, ranks: int, nodes: int) -> ipywidgets.
         lines, words = run_lines(own, job, given, ranks, nodes)
         title = f'"{job.name}" on {count(ranks, "rank")} of {count(nodes, "node")}'
         page += f"<p><b>{title}</b></p>{table_html(lines)}<p>{words}</p>"
-    return on_page(page + "<p>off: what was foretold less what was measured, of the measured step.</p>")  # fmt: skip
+    return on_page(
+        page + "<p>off: what was foretold less what was measured, of the measured step.</p>"
+    )
 
 
 def on_page(html: str) -> ipywidgets.HTML:

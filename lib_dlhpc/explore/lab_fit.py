@@ -26,8 +26,15 @@ STATE = "Weights, gradients, optimiser: what a GPU holds"
 KEPT = "Activations: what a block keeps for backward"
 TIME = "Time: how long the GPUs compute, and wait for the pipeline"
 # samples, tensor group, recomputation; the simple ones first
-BLOCKS = ((1, 1, "none"), (3, 1, "none"), (2, 1, "full"), (2, 1, "selective"), (1, 4, "none"),
-          (2, 2, "selective"), (1, 4, "full"))  # fmt: skip
+BLOCKS = (
+    (1, 1, "none"),
+    (3, 1, "none"),
+    (2, 1, "full"),
+    (2, 1, "selective"),
+    (1, 4, "none"),
+    (2, 2, "selective"),
+    (1, 4, "full"),
+)
 # stages, microbatches, recomputation
 STEPS = ((1, 1, "none"), (4, 8, "none"), (1, 1, "full"), (4, 4, "full"), (8, 64, "selective"))
 Slips = Iterable[tuple[str, float]]  # what may have been forgotten, and what comes out then
@@ -117,12 +124,17 @@ def activations_finding(
         slips = [
             ("That is the input of the block alone. What do the layers inside keep?", 2 * area),
             ("That is without the scores of attention, s x s numbers a head.", split * area),
-            ("What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
-             area * (34 + scores) / tensor),
-            ("What lies inside a pair of products, and the scores, is shared out.", area * (34 + scores)),
+            (
+                "What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
+                area * (34 + scores) / tensor,
+            ),
+            (
+                "What lies inside a pair of products, and the scores, is shared out.",
+                area * (34 + scores),
+            ),
             ("Twice as many samples keep twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
-        ]  # fmt: skip
+        ]
         if recompute != "none":
             slips.insert(0, ("What is made again is not kept.", area * (split + scores / tensor)))
         if recompute == "selective":

@@ -82,10 +82,21 @@ def task_of(seed: int) -> InputTask:
     samples += samples % 3 == 0  # three ranks have unequal parts
     faults = tuple(FAULTS[k] for k in sorted(rng.permutation(len(FAULTS))[:3]))
     return InputTask(
-        seed, int(rng.integers(4, 8)), samples, batch, faults,
-        int(rng.choice([8, 16])), one(300, 400, 500), one(80e3, 110e3, 150e3), one(2e-4, 4e-4),
-        one(5e-4, 8e-4), one(1e-3, 2e-3, 5e-3), one(0.8e9, 1e9), one(10e3, 20e3, 40e3), one(10e9, 20e9),
-    )  # fmt: skip
+        seed,
+        int(rng.integers(4, 8)),
+        samples,
+        batch,
+        faults,
+        int(rng.choice([8, 16])),
+        one(300, 400, 500),
+        one(80e3, 110e3, 150e3),
+        one(2e-4, 4e-4),
+        one(5e-4, 8e-4),
+        one(1e-3, 2e-3, 5e-3),
+        one(0.8e9, 1e9),
+        one(10e3, 20e3, 40e3),
+        one(10e9, 20e9),
+    )
 
 
 def decoded(data: bytes) -> np.ndarray:
@@ -133,37 +144,63 @@ def original(own: InputTask) -> str:
     """Return the learner's script."""
     has = own.faults.__contains__
     often = "        " if has("list each batch") else ""
-    listing = ["names = []", "for kind in sorted(os.listdir(target)):",
-               "    if os.path.isdir(os.path.join(target, kind)):",
-               "        for name in sorted(os.listdir(os.path.join(target, kind))):",
-               '            names.append(f"{kind}/{name}")',
-               "random.Random(run.seed + epoch).shuffle(names)",
-               "names = names[run.rank :: run.ranks]"]  # fmt: skip
+    listing = [
+        "names = []",
+        "for kind in sorted(os.listdir(target)):",
+        "    if os.path.isdir(os.path.join(target, kind)):",
+        "        for name in sorted(os.listdir(os.path.join(target, kind))):",
+        '            names.append(f"{kind}/{name}")',
+        "random.Random(run.seed + epoch).shuffle(names)",
+        "names = names[run.rank :: run.ranks]",
+    ]
     body = ["path = os.path.join(target, name)"]
     if has("look twice"):
         body += ["if not os.path.exists(path):", "    raise FileNotFoundError(path)"]
     body += ["size = os.stat(path).st_size"]
     if has("open twice"):
-        body += ['with open(path, "rb") as file:', "    if not file.read(1):",
-                 '        raise ValueError(f"{name} is empty")']  # fmt: skip
+        body += [
+            'with open(path, "rb") as file:',
+            "    if not file.read(1):",
+            '        raise ValueError(f"{name} is empty")',
+        ]
     if has("small reads"):
-        body += ['data = b""', 'with open(path, "rb", buffering=0) as file:',
-                 "    while len(data) < size:", "        data += file.read(256)"]  # fmt: skip
+        body += [
+            'data = b""',
+            'with open(path, "rb", buffering=0) as file:',
+            "    while len(data) < size:",
+            "        data += file.read(256)",
+        ]
     else:
         body += ['with open(path, "rb") as file:', "    data = file.read(size)"]
     if has("decode twice"):
         body += ["if run.decode(data).size == 0:", '    raise ValueError(f"{name} has no pixels")']
     body += ["return run.decode(data)"]
-    lines = ["import os", "import random", "import shutil", "", "", "def prepare(folder, target):",
-             "    shutil.copytree(folder, target)", "", "", "def load(target, name, run):",
-             *(f"    {line}" for line in body), "", "",
-             "def list_names(target, epoch, run):", *(f"    {line}" for line in listing),
-             "    return names", "", "", "def batches(target, run):",
-             "    for epoch in range(run.epochs):",
-             "        names = list_names(target, epoch, run)",
-             "        for first in range(0, len(names), run.batch):",
-             *([f"{often}    names = list_names(target, epoch, run)"] if often else []),
-             "            yield [load(target, name, run) for name in names[first : first + run.batch]]"]  # fmt: skip
+    lines = [
+        "import os",
+        "import random",
+        "import shutil",
+        "",
+        "",
+        "def prepare(folder, target):",
+        "    shutil.copytree(folder, target)",
+        "",
+        "",
+        "def load(target, name, run):",
+        *(f"    {line}" for line in body),
+        "",
+        "",
+        "def list_names(target, epoch, run):",
+        *(f"    {line}" for line in listing),
+        "    return names",
+        "",
+        "",
+        "def batches(target, run):",
+        "    for epoch in range(run.epochs):",
+        "        names = list_names(target, epoch, run)",
+        "        for first in range(0, len(names), run.batch):",
+        *([f"{often}    names = list_names(target, epoch, run)"] if often else []),
+        "            yield [load(target, name, run) for name in names[first : first + run.batch]]",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -238,11 +275,15 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
         ("Who decodes?", many / (one - parts["decoding"])),
         ("Bytes take time, also those of one reader.", many / (one - parts["transfer"])),
         ("That is what the bandwidth of the tier allows.", found.rates["storage bandwidth"]),
-        ("What do all readers together ask of the metadata servers, and what can those do?",
-         min(many / one, found.rates["storage bandwidth"])),
-        ("What do all readers together take of the bandwidth of the tier?",
-         min(many / one, found.rates["metadata servers"])),
-    ]  # fmt: skip
+        (
+            "What do all readers together ask of the metadata servers, and what can those do?",
+            min(many / one, found.rates["storage bandwidth"]),
+        ),
+        (
+            "What do all readers together take of the bandwidth of the tier?",
+            min(many / one, found.rates["metadata servers"]),
+        ),
+    ]
     slips = [(said, wrong) for said, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many

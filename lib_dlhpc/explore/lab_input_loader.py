@@ -96,7 +96,9 @@ def play(
     else:
         second, samples = counts, max(sum(map(len, found)), 1)
     chances = run.epochs * (an_epoch - 1)
-    return Played(found, counts, second, samples, len(decodes), ahead, chances, calls.most_ahead, seconds)  # fmt: skip
+    return Played(
+        found, counts, second, samples, len(decodes), ahead, chances, calls.most_ahead, seconds
+    )
 
 
 def _ended(program: Callable[[], Any]) -> Any:

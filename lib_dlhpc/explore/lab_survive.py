@@ -71,10 +71,18 @@ def task_of(seed: int) -> SurviveTask:
         return float(rng.choice(values))
 
     return SurviveTask(
-        seed, int(one(128, 256)), one(300, 500, 800) * HOUR, one(240, 420, 600), int(one(48, 64, 80)),
-        one(8e9, 16e9, 40e9), one(0.5e9, 1e9, 2e9), one(0.3, 0.6, 0.85), one(0.15, 0.25, 0.4),
-        one(400, 800, 1600), one(1e9, 64e9, 64e9),
-    )  # fmt: skip
+        seed,
+        int(one(128, 256)),
+        one(300, 500, 800) * HOUR,
+        one(240, 420, 600),
+        int(one(48, 64, 80)),
+        one(8e9, 16e9, 40e9),
+        one(0.5e9, 1e9, 2e9),
+        one(0.3, 0.6, 0.85),
+        one(0.15, 0.25, 0.4),
+        one(400, 800, 1600),
+        one(1e9, 64e9, 64e9),
+    )
 
 
 def experiment_of(own: SurviveTask, way: str = "synchronous", interval: Any = HOUR) -> Experiment:
@@ -84,21 +92,41 @@ def experiment_of(own: SurviveTask, way: str = "synchronous", interval: Any = HO
     disk = {"bandwidth": 2 * own.local, "write_bandwidth": own.local, "scope": "node"}
     return read_experiment(
         {
-            "model": {"family": "gpt", "layers": own.layers, "hidden": 8192, "heads": 64, "sequence": 2048,
-                      "vocabulary": 51200},
+            "model": {
+                "family": "gpt",
+                "layers": own.layers,
+                "hidden": 8192,
+                "heads": 64,
+                "sequence": 2048,
+                "vocabulary": 51200,
+            },
             "dataset": {"name": "webtext"},
             "machine": {
-                "name": "selene", "jitter": 0.0, "nodes": own.nodes, "node_mtbf": own.node_mtbf,
-                "restart_time": own.restart, "local_survival": own.survival, "host_memory": own.room,
+                "name": "selene",
+                "jitter": 0.0,
+                "nodes": own.nodes,
+                "node_mtbf": own.node_mtbf,
+                "restart_time": own.restart,
+                "local_survival": own.survival,
+                "host_memory": own.room,
                 "storage": {"shared": shared, "disk": disk | {"capacity": 4e12}},
             },
-            "strategy": {"nodes": own.nodes, "tensor": 8, "pipeline": 8, "batch": 64, "microbatches": 64,
-                         "precision": "bf16", "optimizer": "adam", "recompute": "full",
-                         "sequence_parallel": True, "zero": 1},
+            "strategy": {
+                "nodes": own.nodes,
+                "tensor": 8,
+                "pipeline": 8,
+                "batch": 64,
+                "microbatches": 64,
+                "precision": "bf16",
+                "optimizer": "adam",
+                "recompute": "full",
+                "sequence_parallel": True,
+                "zero": 1,
+            },
             "storage": {"tier": "shared", "local": "disk"},
             "run": run | {"checkpoint_writers": "all"},
         }
-    )  # fmt: skip
+    )
 
 
 def mtbf_of(own: SurviveTask) -> float:
@@ -157,21 +185,35 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         plain, grows = interval + save, np.expm1((interval + save) / mtbf)
         half = plain * (1 + (plain / 2 + restart) / mtbf)
         slips = [
-            ("A machine of many nodes fails when any of them does.",
-             50 * float(expected_cycle(interval, price, float(node)))),
+            (
+                "A machine of many nodes fails when any of them does.",
+                50 * float(expected_cycle(interval, price, float(node))),
+            ),
             ("That is a run in which nothing fails.", 50 * plain),
             ("After a failure there is a restart.", 50 * mtbf * grows),
-            ("A failure may also strike in a restart, which then begins anew.", 50 * (mtbf + restart) * grows),
-            ("Half an interval is lost at each failure, but what is done again may fail as well.", 50 * half),
-            ("A failure may also strike while state is saved.",
-             50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save)),
-            ("Does the run stand still while it saves?",
-             50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf)),
+            (
+                "A failure may also strike in a restart, which then begins anew.",
+                50 * (mtbf + restart) * grows,
+            ),
+            (
+                "Half an interval is lost at each failure, but what is done again may fail as well.",
+                50 * half,
+            ),
+            (
+                "A failure may also strike while state is saved.",
+                50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
+            ),
+            (
+                "Does the run stand still while it saves?",
+                50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
+            ),
             ("There are as many intervals as the work is long.", right / 50),
-        ]  # fmt: skip
+        ]
         near = [(said, float(wrong)) for said, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (interval, work, save, restart, float(node), nodes), right, near))
-    return compared(TIME, expected_time, cases, "As in Daly's complete model, also with many failures.")  # fmt: skip
+    return compared(
+        TIME, expected_time, cases, "As in Daly's complete model, also with many failures."
+    )
 
 
 def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
@@ -190,14 +232,27 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
         words = "The higher order is exact enough, or the lowest of your own formula."
         slips = [
             ("Who fails: one node, or any of them?", float(young(save, float(node)))),
-            ("Who fails: one node, or any of them?", float(best_interval(Saving(0.0, 0.0, save), float(node)))),
-            (f"That is Young's, for state that is saved in next to no time. {words}", float(young(save, mtbf))),
-            ("How long a restart takes is the same after each failure, however often you save.",
-             float(daly_first_order(save, mtbf, restart))),
-            (f"That is the first order, for state that is saved in next to no time. {words}",
-             float(daly_first_order(save, mtbf))),
-            ("On average half an interval is lost, not all of it.", float(young(save, mtbf) / np.sqrt(2))),
-        ]  # fmt: skip
+            (
+                "Who fails: one node, or any of them?",
+                float(best_interval(Saving(0.0, 0.0, save), float(node))),
+            ),
+            (
+                f"That is Young's, for state that is saved in next to no time. {words}",
+                float(young(save, mtbf)),
+            ),
+            (
+                "How long a restart takes is the same after each failure, however often you save.",
+                float(daly_first_order(save, mtbf, restart)),
+            ),
+            (
+                f"That is the first order, for state that is saved in next to no time. {words}",
+                float(daly_first_order(save, mtbf)),
+            ),
+            (
+                "On average half an interval is lost, not all of it.",
+                float(young(save, mtbf) / np.sqrt(2)),
+            ),
+        ]
         near = [(said, wrong) for said, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near))
     return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1 %.")
@@ -251,7 +306,9 @@ def chosen(choice: Callable[[], str], own: SurviveTask) -> Experiment:
     try:
         tables = tomllib.loads(choice())
     except Exception as error:
-        raise LabError(f"choice() returns a [run] as TOML. {type(error).__name__}: {error}") from None  # fmt: skip
+        raise LabError(
+            f"choice() returns a [run] as TOML. {type(error).__name__}: {error}"
+        ) from None
     given = tables.get("run", {})
     if not isinstance(given, dict):
         raise LabError("choice() returns a [run] as TOML, a table.")
@@ -295,7 +352,7 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
         f" for {still:.2%}; failures, work done again and restarts take {1 - share - still:.2%}."
     )
     if share < (1 - MARGIN) * best(own)[0]:
-        ask = " Which of the two is larger, and what makes it smaller: another interval, or another way?"  # fmt: skip
+        ask = " Which of the two is larger, and what makes it smaller: another interval, or another way?"
         return [legal, limits, broken(GOODPUT, words + ask)]
     return [legal, limits, kept(GOODPUT, words)]
 

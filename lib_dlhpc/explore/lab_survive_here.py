@@ -36,8 +36,10 @@ def lives_findings(told: RestartResult, own: RestartTask) -> list[Finding]:
     """Return what holds for what the lives say."""
     errors = [life.error for life in told.alone + told.journey if life.error]
     if errors:
-        return [broken(STATE, f"Not even killed in the middle of a save: {errors[0]}."),
-                *map(later, (WHOLE, LOST, END))]  # fmt: skip
+        return [
+            broken(STATE, f"Not even killed in the middle of a save: {errors[0]}."),
+            *map(later, (WHOLE, LOST, END)),
+        ]
     state = _state(told)
     return [state, _whole(told, bool(state.right)), _lost(told, own), _end(told)]
 

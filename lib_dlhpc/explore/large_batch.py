@@ -27,12 +27,7 @@ from lib_dlhpc.training.large_batch_results import Mean, batches, mean_of, paire
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.weights import Parameter
 
-NAMES = {
-    "linear": "linear scaling",
-    "tuned": "SGD, rate chosen",
-    "lars": "LARS",
-    "lamb": "LAMB",
-}
+NAMES = {"linear": "linear scaling", "tuned": "SGD, rate chosen", "lars": "LARS", "lamb": "LAMB"}
 BATCHES = MNIST.rules["linear"].batches
 COLLAPSED = 0.4  # accuracy at and below which a run has learned next to nothing
 CLOSE = 0.015  # of the base batch's accuracy
@@ -111,8 +106,9 @@ def accuracy_view(batch: int) -> State:
     for rule, name in NAMES.items():
         found = [(size, mean(rule, size)) for size in batches(stored(), rule)]
         series[name] = [
-            Point(size, m.mean, m.deviation, f"{m.mean:.1%} ± {m.deviation:.1%}") for size, m in found
-        ]  # fmt: skip
+            Point(size, m.mean, m.deviation, f"{m.mean:.1%} ± {m.deviation:.1%}")
+            for size, m in found
+        ]
     return accuracy_state(series, batch, MNIST.epochs)
 
 
@@ -182,8 +178,10 @@ def batch_wall(batch: int) -> str:
 
 def growth_table() -> Table:
     """Return a falling rate beside a growing batch: accuracy and steps (Smith et al. 2018)."""
-    rows = [("the rate falls tenfold, twice", mean("decay", MNIST.base_batch)),
-            ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch))]  # fmt: skip
+    rows = [
+        ("the rate falls tenfold, twice", mean("decay", MNIST.base_batch)),
+        ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch)),
+    ]
     lines = [["from batch 32 and rate 0.02", "steps", "right"]]
     lines += [[name, f"{m.steps:,}", f"{m.mean:.1%} ± {m.deviation:.1%}"] for name, m in rows]
     return Table(lines)

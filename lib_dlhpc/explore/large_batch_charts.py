@@ -76,10 +76,14 @@ def accuracy_state(series: Mapping[str, Sequence[Point]], batch: float, epochs: 
     at = {name: p for name, points in series.items() for p in points if p.x == batch}
     data: dict[str, dict[str, Any]] = {
         "points": _points(wrong),
-        "ends": {"line": names, "words": names, "x": [p.x for p in ends],
-                 "place": np.exp(_spread(np.log([p.y for p in ends]), 3.4))},
+        "ends": {
+            "line": names,
+            "words": names,
+            "x": [p.x for p in ends],
+            "place": np.exp(_spread(np.log([p.y for p in ends]), 3.4)),
+        },
         "now": {"x": [batch], "words": [f"batch {batch:,.0f}"]},
-    }  # fmt: skip
+    }
     told = ", ".join(f"{name} {p.y:.1%}" for name, p in at.items())
     return data, f"Batch {batch:,.0f}, right after {epochs} epochs: {told}."
 
@@ -92,10 +96,16 @@ def tuning_state(
     for name, rows in rates.items():
         for rate, mean, low in rows:
             append(points, line=name, x=rate, y=max(1 - mean, LOWEST), low=max(1 - low, LOWEST))
-    best = [(name, rate, max(y for x, y, _ in rates[name] if x == rate))
-            for name, rate in chosen.items() if name in rates]  # fmt: skip
-    marks = {"x": [rate for _, rate, _ in best], "y": [max(1 - y, LOWEST) for *_, y in best],
-             "words": [f"{name.split(',')[0]} {rate:g}" for name, rate, _ in best]}  # fmt: skip
+    best = [
+        (name, rate, max(y for x, y, _ in rates[name] if x == rate))
+        for name, rate in chosen.items()
+        if name in rates
+    ]
+    marks = {
+        "x": [rate for _, rate, _ in best],
+        "y": [max(1 - y, LOWEST) for *_, y in best],
+        "words": [f"{name.split(',')[0]} {rate:g}" for name, rate, _ in best],
+    }
     told = "; ".join(f"{name}: {y:.1%} at rate {rate:g}" for name, rate, y in best)
     words = f"Best on the validation samples: {told}." if best else "No rate was chosen here."
     return {"points": points, "chosen": marks}, words
@@ -132,15 +142,19 @@ def runs_state(curves: Sequence[Curve], epochs: float, target: tuple[float, str]
     return data, f"Right on the test samples: {told}." if told else "Nothing trained yet."
 
 
-def arrival_state(
-    points: Sequence[Point], fewest: float, critical: float, target: float
-) -> State:  # fmt: skip
+def arrival_state(points: Sequence[Point], fewest: float, critical: float, target: float) -> State:
     """Steps to the target accuracy against the batch: measured, and fewest (1 + critical / batch)."""
     size = np.geomspace(points[0].x, points[-1].x, 65)
     measured: dict[str, list[Any]] = {n: [] for n in ("x", "y", "low", "high", "words")}
     for p in points:
-        append(measured, x=p.x, y=p.y, low=max(p.y - p.deviation, 1.0), high=p.y + p.deviation,
-                words=f"batch {p.x:,.0f}: {p.y:.3g} steps")  # fmt: skip
+        append(
+            measured,
+            x=p.x,
+            y=p.y,
+            low=max(p.y - p.deviation, 1.0),
+            high=p.y + p.deviation,
+            words=f"batch {p.x:,.0f}: {p.y:.3g} steps",
+        )
     ideal = points[0].y * points[0].x / size
     kept = ideal > 0.5 * fewest
     data: dict[str, dict[str, Any]] = {
@@ -166,10 +180,15 @@ def time_state(
     data: dict[str, dict[str, Any]] = {
         "line": {"x": gpus, "y": seconds},
         "ideal": {"x": gpus, "y": ideal},
-        "now": {"x": [now[0]], "y": [now[1]], "words": [f"now: {format_quantity(now[1], 's')}"],
-                "side": ["right" if far else "left"], "shift": [-11 if far else 11]},
+        "now": {
+            "x": [now[0]],
+            "y": [now[1]],
+            "words": [f"now: {format_quantity(now[1], 's')}"],
+            "side": ["right" if far else "left"],
+            "shift": [-11 if far else 11],
+        },
         "critical": {"x": [turn] if inside else [], "words": ["critical batch"] if inside else []},
-    }  # fmt: skip
+    }
     best = int(np.argmin(seconds))
     return data, (
         f"On {now[0]:,.0f} GPUs it takes {format_quantity(now[1], 's')}; the shortest there is,"
@@ -182,8 +201,15 @@ def _points(series: Mapping[str, Sequence[Point]]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {n: [] for n in names}
     for name, points in series.items():
         for p in points:
-            append(columns, line=name, x=p.x, y=p.y, low=max(p.y - p.deviation, LOWEST),
-                    high=min(p.y + p.deviation, 1.0), words=p.words)  # fmt: skip
+            append(
+                columns,
+                line=name,
+                x=p.x,
+                y=p.y,
+                low=max(p.y - p.deviation, LOWEST),
+                high=min(p.y + p.deviation, 1.0),
+                words=p.words,
+            )
     return columns
 
 

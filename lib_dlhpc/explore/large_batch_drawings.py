@@ -28,9 +28,13 @@ def error_chart() -> dict[str, Any]:
     return finished(
         alt.layer(*drawn, beside, below),
         "Published: ResNet-50 on ImageNet (square: linear scaling, triangle: LARS, disc: other rules)",
-        190, left=64, right=30, top=14, bottom=44,
+        190,
+        left=64,
+        right=30,
+        top=14,
+        bottom=44,
         table={"points": {"line": "rule", "x": "batch", "y": "error", "words": "who"}},
-    )  # fmt: skip
+    )
 
 
 def accuracy_chart() -> dict[str, Any]:
@@ -43,9 +47,13 @@ def accuracy_chart() -> dict[str, Any]:
     return finished(
         alt.layer(rule, *_measured(x, y, _right("low"), styles), ends),
         "Accuracy against batch (symbol: mean, bar: one standard deviation of the seeds)",
-        230, left=64, right=134, top=14, bottom=44,
+        230,
+        left=64,
+        right=134,
+        top=14,
+        bottom=44,
         table={"points": {"line": "rule", "x": "batch", "words": "right, mean and deviation"}},
-    )  # fmt: skip
+    )
 
 
 def tuning_chart() -> dict[str, Any]:
@@ -67,9 +75,13 @@ def tuning_chart() -> dict[str, Any]:
     return finished(
         alt.layer(lines, low, symbols, ring, said),
         "How rate and warm-up were chosen (long dashes: warm-up of 12 epochs; tick: the worst seed)",
-        160, left=64, right=24, top=22, bottom=44,
+        160,
+        left=64,
+        right=24,
+        top=22,
+        bottom=44,
         table={"points": {"line": "rule", "x": "rate", "y": "wrong, mean", "low": "worst seed"}},
-    )  # fmt: skip
+    )
 
 
 def schedule_chart() -> dict[str, Any]:
@@ -80,9 +92,15 @@ def schedule_chart() -> dict[str, Any]:
         line={"color": BLUE, "strokeWidth": 2}, color=BLUE, fillOpacity=0.12
     )
     return finished(
-        line.encode(x=x, y=y), "The rate that these controls ask for", 90, left=64, right=24, top=12,
-        bottom=44, table={"line": {"x": "epoch", "y": "rate"}},
-    )  # fmt: skip
+        line.encode(x=x, y=y),
+        "The rate that these controls ask for",
+        90,
+        left=64,
+        right=24,
+        top=12,
+        bottom=44,
+        table={"line": {"x": "epoch", "y": "rate"}},
+    )
 
 
 def runs_chart() -> dict[str, Any]:
@@ -101,10 +119,15 @@ def runs_chart() -> dict[str, Any]:
     said = level.mark_text(align="left", baseline="top", dx=6, dy=4, **HALO)
     said = said.encode(x=alt.value(0), text="words:N")
     return finished(
-        alt.layer(room, rule, drawn, symbols, ends, said), "What your runs learn", 210, left=64,
-        right=190, top=14, bottom=44,
+        alt.layer(room, rule, drawn, symbols, ends, said),
+        "What your runs learn",
+        210,
+        left=64,
+        right=190,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "run", "x": "epoch", "y": "right"}},
-    )  # fmt: skip
+    )
 
 
 def arrival_chart() -> dict[str, Any]:
@@ -127,10 +150,15 @@ def arrival_chart() -> dict[str, Any]:
     return finished(
         alt.layer(level, said, *_upright(x), ideal, bars, fit, means),
         "Steps to the target (square: measured, line: fit, dots: steps fall as the batch grows)",
-        190, left=64, right=24, top=22, bottom=44,
-        table={"points": {"x": "batch", "y": "steps", "low": "less one deviation",
-                          "high": "plus one"}},
-    )  # fmt: skip
+        190,
+        left=64,
+        right=24,
+        top=22,
+        bottom=44,
+        table={
+            "points": {"x": "batch", "y": "steps", "low": "less one deviation", "high": "plus one"}
+        },
+    )
 
 
 def time_chart() -> dict[str, Any]:
@@ -144,16 +172,22 @@ def time_chart() -> dict[str, Any]:
     ideal = alt.Chart(alt.NamedData("ideal")).mark_line(strokeWidth=2, strokeDash=[2, 3])
     ideal = ideal.encode(x=x, y=y, color=alt.value("#777777"))
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
-    disc = now.mark_point(shape="circle", filled=True, fill=BLUE, size=110, opacity=1,
-                          stroke="white", strokeWidth=1.5)  # fmt: skip
+    disc = now.mark_point(
+        shape="circle", filled=True, fill=BLUE, size=110, opacity=1, stroke="white", strokeWidth=1.5
+    )
     words = now.mark_text(
         fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
     )
     return finished(
         alt.layer(*_upright(x), ideal, line, disc, words.encode(text="words:N")),
-        "Time to the target (dots: if a larger batch always needed fewer steps)", 200, left=74,
-        right=24, top=22, bottom=44, table={"line": {"x": "GPUs", "y": "time (s)"}},
-    )  # fmt: skip
+        "Time to the target (dots: if a larger batch always needed fewer steps)",
+        200,
+        left=74,
+        right=24,
+        top=22,
+        bottom=44,
+        table={"line": {"x": "GPUs", "y": "time (s)"}},
+    )
 
 
 Styles = Mapping[str, tuple[str, list[int], str]]

@@ -62,12 +62,22 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
     """
     controls = {
         "batch": slider("Batch", "Samples of one step", [(f"{b:,}", b) for b in BATCHES], 128),
-        "rule": dropdown("Rule", "How the rate follows the batch", [(r, r) for r in RULES], RULES[0]),
-        "times": slider("Rate ×", "Times the rate of the rule", [(f"{t:g}", t) for t in TIMES], 1.0),
-        "warm_up": slider("Warm-up", "Epochs in which the rate rises",
-                          [(f"{w} epochs", float(w)) for w in (0, 2, 8, 16)], 8.0),
-        "seed": slider("Seed", "Other first weights, another order", [(str(s), s) for s in range(5)], 0),
-    }  # fmt: skip
+        "rule": dropdown(
+            "Rule", "How the rate follows the batch", [(r, r) for r in RULES], RULES[0]
+        ),
+        "times": slider(
+            "Rate ×", "Times the rate of the rule", [(f"{t:g}", t) for t in TIMES], 1.0
+        ),
+        "warm_up": slider(
+            "Warm-up",
+            "Epochs in which the rate rises",
+            [(f"{w} epochs", float(w)) for w in (0, 2, 8, 16)],
+            8.0,
+        ),
+        "seed": slider(
+            "Seed", "Other first weights, another order", [(str(s), s) for s in range(5)], 0
+        ),
+    }
     asked, wall = ipywidgets.HTML(), ipywidgets.HTML(wall_html("", "Nothing trained yet."))
     rates, runs = chart("rate_schedule"), chart("live_runs", *runs_state([], EPOCHS, None))
     train_it = _button("Train", "Some seconds; the page stays usable", "primary")
@@ -144,9 +154,12 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
 def experiment_of_setting(setting: Setting) -> Experiment:
     """Return the experiment that the controls describe."""
     rule = Rule(
-        (setting.batch,), (RATES[setting.rule] * setting.times,), (setting.warm_up,),
-        "lars" if setting.rule == "LARS" else "momentum", scaled=setting.rule == "linear scaling",
-    )  # fmt: skip
+        (setting.batch,),
+        (RATES[setting.rule] * setting.times,),
+        (setting.warm_up,),
+        "lars" if setting.rule == "LARS" else "momentum",
+        scaled=setting.rule == "linear scaling",
+    )
     study = replace(DIGITS, rules={"live": rule})
     trial = Trial("test", "live", setting.batch, rule.rates[0], setting.warm_up, setting.seed)
     return experiment_of(study, trial)

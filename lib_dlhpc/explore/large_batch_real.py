@@ -48,9 +48,11 @@ def train_here(
     begin: what starts the ranks. thread: in what they are watched.
     """
     train_it = ipywidgets.Button(
-        description=f"Train on {RANKS} MPI ranks", button_style="primary", layout={"width": "auto"},
+        description=f"Train on {RANKS} MPI ranks",
+        button_style="primary",
+        layout={"width": "auto"},
         tooltip="Takes some ten seconds; the page stays usable",
-    )  # fmt: skip
+    )
     cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
     numbers = dropdown(
         "Numbers", "In which ranks compute", [("float32", "fp32"), ("float64", "fp64")], "fp32"
@@ -113,9 +115,10 @@ def curve_of(metrics: list[dict[str, Any]]) -> Curve:
     """Return the accuracy after each epoch that a run has reported."""
     rows = [row for row in metrics if row.get("accuracy") is not None]
     return Curve(
-        f"{RANKS} ranks", [0.0, *(row["epoch"] for row in rows)],
+        f"{RANKS} ranks",
+        [0.0, *(row["epoch"] for row in rows)],
         [CHANCE, *(row["accuracy"] for row in rows)],
-    )  # fmt: skip
+    )
 
 
 def result_words(result: dict[str, Any], alone: float, precision: str) -> str:

@@ -68,14 +68,20 @@ def steps_needed(batch: int) -> float:
 def time_to_accuracy() -> ipywidgets.Box:
     """Return the experiment: time to the target against the GPUs, which the batch grows with."""
     controls = {
-        "machine": dropdown("Machine", "Of the catalog, not calibrated",
-                            [(f"{n}, {device}", n) for n, (device, _) in MACHINES.items()], "bigbasin"),
+        "machine": dropdown(
+            "Machine",
+            "Of the catalog, not calibrated",
+            [(f"{n}, {device}", n) for n, (device, _) in MACHINES.items()],
+            "bigbasin",
+        ),
         "gpus": slider("GPUs", "To look at", [(f"{p:,}", p) for p in GPUS], 256),
-        "images": slider("Images a GPU", "The batch is so many times the GPUs",
-                         [(str(n), n) for n in IMAGES], 32),
-        "critical": slider("Critical batch", "A property of the task",
-                           [(f"{b:,}", b) for b in CRITICAL], 16384),
-    }  # fmt: skip
+        "images": slider(
+            "Images a GPU", "The batch is so many times the GPUs", [(str(n), n) for n in IMAGES], 32
+        ),
+        "critical": slider(
+            "Critical batch", "A property of the task", [(f"{b:,}", b) for b in CRITICAL], 16384
+        ),
+    }
     verdict, wall, curve = ipywidgets.HTML(), ipywidgets.HTML(), chart("time_to_accuracy")
 
     def show() -> None:

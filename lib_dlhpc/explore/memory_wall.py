@@ -44,10 +44,13 @@ PUBLISHED = {
     "zero20-mem-stage1": ("the same, ZeRO 1", "{:.4g} GB"),
     "zero20-mem-stage3": ("the same, ZeRO 3", "{:.3g} GB"),
     "kort22-mem-gpt3-save": ("GPT-3: activations saved by making scores again", "{:.0%}"),
-    "kort22-layer-fullrecompute": ("GPT 22 G, a layer, all made again (19.6 ms if kept)", "{:.3g} ms"),
+    "kort22-layer-fullrecompute": (
+        "GPT 22 G, a layer, all made again (19.6 ms if kept)",
+        "{:.3g} ms",
+    ),
     "kort22-layer-selective": ("the same, scores made again", "{:.3g} ms"),
     "gpipe19-memtr-pipeline-128": ("GPipe, weights and state on 128 stages", "{:.4g} GB"),
-}  # fmt: skip
+}
 
 
 class Setting(NamedTuple):
@@ -65,13 +68,24 @@ def the_ledger() -> ipywidgets.Box:
     controls = {
         "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
         "batch": slider("Batch", "Samples on the GPU", [(f"{n:,}", n) for n in BATCHES], 4),
-        "precision": dropdown("Numbers", "fp16: mixed, with fp32 weights for the update",
-                              [("fp32", "fp32"), ("fp16, mixed", "fp16")], "fp16"),
-        "optimizer": dropdown("Optimiser", "What it remembers of each weight",
-                              [("SGD: nothing", "sgd"), ("momentum: one number", "momentum"),
-                               ("Adam: two numbers", "adam")], "adam"),
+        "precision": dropdown(
+            "Numbers",
+            "fp16: mixed, with fp32 weights for the update",
+            [("fp32", "fp32"), ("fp16, mixed", "fp16")],
+            "fp16",
+        ),
+        "optimizer": dropdown(
+            "Optimiser",
+            "What it remembers of each weight",
+            [
+                ("SGD: nothing", "sgd"),
+                ("momentum: one number", "momentum"),
+                ("Adam: two numbers", "adam"),
+            ],
+            "adam",
+        ),
         "device": dropdown("GPU", "Its memory is the wall", DEVICES.items(), "a100-sxm-40gb"),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     terms, held = chart("memory"), chart("memory_course")
 

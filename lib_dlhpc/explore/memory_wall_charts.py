@@ -46,14 +46,24 @@ def course_state(found: MemoryTimeline, capacity: float) -> State:
     shown = capacity <= top
     data: dict[str, dict[str, Any]] = {
         "held": {"time": times, "bytes": held, "fixed": [found.fixed] * len(times)},
-        "peak": {"time": [float(found.time[at])], "bytes": [float(found.bytes[at])],
-                 "words": [f"{size}: {where}"], "side": ["right" if late else "left"],
-                 "shift": [-10 if late else 10]},
-        "wall": {"y": [capacity] if shown else [], "top": [top] if shown else [],
-                 "words": [f"the GPU has {show(capacity, 'B')}"] if shown else []},
-        "phases": {"time": [float(found.time[k]) for k in starts], "words": [found.what[k] for k in starts]},
+        "peak": {
+            "time": [float(found.time[at])],
+            "bytes": [float(found.bytes[at])],
+            "words": [f"{size}: {where}"],
+            "side": ["right" if late else "left"],
+            "shift": [-10 if late else 10],
+        },
+        "wall": {
+            "y": [capacity] if shown else [],
+            "top": [top] if shown else [],
+            "words": [f"the GPU has {show(capacity, 'B')}"] if shown else [],
+        },
+        "phases": {
+            "time": [float(found.time[k]) for k in starts],
+            "words": [found.what[k] for k in starts],
+        },
         "room": {"y": [0.0, top]},
-    }  # fmt: skip
+    }
     verdict = "below" if fits else "beyond"
     return data, (
         f"{show(found.fixed, 'B')} are there all the time. The peak, {size}, is in {where}, after"
@@ -80,9 +90,19 @@ def ways_state(
     for k, (name, kind, size, took) in enumerate(ways):
         fits = size <= capacity
         told = f"{name}: {show(size, 'B')}, {show(took, 's')}. {words.get(name, '')}".strip()
-        append(points, name=name, kind=kind, memory=size, seconds=took, told=told, fits=fits,
-                label=name if fits else f"({name})", dy=shifts[k], side=sides[k],
-                dx=-9 if sides[k] == "right" else 9)  # fmt: skip
+        append(
+            points,
+            name=name,
+            kind=kind,
+            memory=size,
+            seconds=took,
+            told=told,
+            fits=fits,
+            label=name if fits else f"({name})",
+            dy=shifts[k],
+            side=sides[k],
+            dx=-9 if sides[k] == "right" else 9,
+        )
     data: dict[str, dict[str, Any]] = {
         "ways": points,
         "wall": {"x": [capacity], "end": [high], "words": [f"the GPU has {show(capacity, 'B')}"]},
@@ -148,10 +168,14 @@ def link_state(
         "ends": ends,
         "now": value_at(moving, now, lambda y: show(y, "s")),
         "room": {"y": [lowest / 8]},
-        "required": {"x": [required] * inside, "words": [f"needed: {show(required, 'B/s')}"] * inside,
-                     "side": ["right" if late else "left"] * inside, "shift": [-6 if late else 6] * inside},
+        "required": {
+            "x": [required] * inside,
+            "words": [f"needed: {show(required, 'B/s')}"] * inside,
+            "side": ["right" if late else "left"] * inside,
+            "shift": [-6 if late else 6] * inside,
+        },
         "links": {"x": [b for _, b in there], "words": [name for name, _ in there]},
-    }  # fmt: skip
+    }
     told = [f"{name} {show(float(y[x == now][0]), 's')}" for name, (x, y) in curves.items()]
     return data, (
         f"At {show(now, 'B/s')}: {'; '.join(told)} a step. To hide all of it {show(required, 'B/s')} are needed."

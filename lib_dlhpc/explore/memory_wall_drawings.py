@@ -42,9 +42,13 @@ def course_chart() -> dict[str, Any]:
     return finished(
         alt.layer(room, beyond, moving, fixed, edges, names, rule, said, point, words),
         "Memory in the course of a step (dark: always there; light: comes and goes)",
-        210, left=74, right=24, top=24, bottom=44,
+        210,
+        left=74,
+        right=24,
+        top=24,
+        bottom=44,
         table={"peak": {"words": "peak"}, "phases": {"words": "phase", "time": "begins at (s)"}},
-    )  # fmt: skip
+    )
 
 
 def ways_chart() -> dict[str, Any]:
@@ -57,9 +61,16 @@ def ways_chart() -> dict[str, Any]:
     room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     names = list(KINDS)
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-50, direction="horizontal", columns=3,
-        labelLimit=0, columnPadding=16, symbolSize=90,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-50,
+        direction="horizontal",
+        columns=3,
+        labelLimit=0,
+        columnPadding=16,
+        symbolSize=90,
+    )
     colour = alt.Color("kind:N", legend=legend).scale(
         domain=names, range=[KINDS[n][0] for n in names]
     )
@@ -71,9 +82,13 @@ def ways_chart() -> dict[str, Any]:
         color=colour, shape=shape, tooltip=tooltip_of("told")
     )
     words = ways.mark_text(
-        align=alt.expr("datum.side"), dx=alt.expr("datum.dx"), dy=alt.expr("datum.dy"),
-        baseline="middle", fontSize=11, **HALO,
-    ).encode(text="label:N")  # fmt: skip
+        align=alt.expr("datum.side"),
+        dx=alt.expr("datum.dx"),
+        dy=alt.expr("datum.dy"),
+        baseline="middle",
+        fontSize=11,
+        **HALO,
+    ).encode(text="label:N")
     wall = alt.Chart(alt.NamedData("wall")).encode(x=alt.X("x:Q"))
     beyond = wall.mark_rect(opacity=0.08, color=RED).encode(x2="end:Q")
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.12, tooltip=None).encode(x2="end:Q")
@@ -82,10 +97,14 @@ def ways_chart() -> dict[str, Any]:
     said = said.encode(y=alt.value(0), text="words:N")
     return finished(
         alt.layer(room, beyond, hatched, rule, said, points, words),
-        "What each way costs (in brackets, hatched: does not fit)", int(HIGH), left=74, right=24, top=66,
+        "What each way costs (in brackets, hatched: does not fit)",
+        int(HIGH),
+        left=74,
+        right=24,
+        top=66,
         bottom=44,
         table={"ways": {"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"}},
-    )  # fmt: skip
+    )
 
 
 def link_chart() -> dict[str, Any]:
@@ -115,7 +134,7 @@ def link_chart() -> dict[str, Any]:
     edge = required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=RED)
     said = required.mark_text(
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4
-    ).encode(y=alt.value(0), text="words:N")  # fmt: skip
+    ).encode(y=alt.value(0), text="words:N")
     links = alt.Chart(alt.NamedData("links")).encode(x=x)
     ticks = links.mark_rule(strokeDash=[1, 4], opacity=0.5)
     named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=10)
@@ -125,10 +144,18 @@ def link_chart() -> dict[str, Any]:
         room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, told
     )
     return finished(
-        chart, "How fast must the way out be?", 240, left=74, right=110, top=24, bottom=44,
-        table={"lines": {"line": "way", "x": "bandwidth (B/s)", "y": "step (s)"},
-               "required": {"words": ""}},
-    )  # fmt: skip
+        chart,
+        "How fast must the way out be?",
+        240,
+        left=74,
+        right=110,
+        top=24,
+        bottom=44,
+        table={
+            "lines": {"line": "way", "x": "bandwidth (B/s)", "y": "step (s)"},
+            "required": {"words": ""},
+        },
+    )
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {

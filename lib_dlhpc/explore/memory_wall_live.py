@@ -78,10 +78,7 @@ def run(setting: Setting) -> Came:
 def disk_rates() -> tuple[float, float]:
     """Return the B/s at which pieces leave memory for a file, and come back, as a run does it."""
     array, found = np.ones(PIECE, np.uint8), []
-    with (
-        temporary_folder("dlhpc-disk-") as folder,
-        Disk(folder, "rate") as disk,
-    ):
+    with temporary_folder("dlhpc-disk-") as folder, Disk(folder, "rate") as disk:
         for move in (disk.write, disk.write, disk.read):  # places that were written before
             begin = time.perf_counter()
             for number in range(PIECES):
@@ -96,11 +93,19 @@ def train_under_a_cap(
     """Return controls, a button that trains, and what came of it. thread: in what it is done."""
     controls = {
         "cap": slider("Cap", "The system refuses more", [(show(c, "B"), c) for c in CAPS], 40e6),
-        "batch": slider("Batch", "More samples, more activations",
-                        [(str(n), n) for n in (64, 256, 512, 1024)], 512),
-        "what": dropdown("On disk", "What waits there, out of core",
-                         [(words, name) for name, words in WAYS.items()], "all"),
-    }  # fmt: skip
+        "batch": slider(
+            "Batch",
+            "More samples, more activations",
+            [(str(n), n) for n in (64, 256, 512, 1024)],
+            512,
+        ),
+        "what": dropdown(
+            "On disk",
+            "What waits there, out of core",
+            [(words, name) for name, words in WAYS.items()],
+            "all",
+        ),
+    }
     train_it = ipywidgets.Button(
         description="Train", button_style="primary", tooltip="Some ten seconds"
     )
@@ -192,7 +197,9 @@ def calibrated(setting: Setting, came: Came, offload: str = "none") -> Experimen
 
 def result_html(setting: Setting, came: Came) -> str:
     """Return peak and time of each run beside ledger, prediction and simulation, with errors, and why they part."""
-    lines = [["", "ledger", "measured peak", "error", "step predicted", "simulated", "measured", "error"]]  # fmt: skip
+    lines = [
+        ["", "ledger", "measured peak", "error", "step predicted", "simulated", "measured", "error"]
+    ]
     for words, told, offload in (
         ("in core", came.inside, "none"),
         (f"{WAYS[setting.what]} on disk", came.outside, setting.what),
@@ -204,7 +211,12 @@ def result_html(setting: Setting, came: Came) -> str:
             lines.append([*row, "refused", "", show(step, "s"), "", "refused", ""])
             continue
         played = breakdown(simulate(known)).step_time
-        row += [show(told.peak, "B"), f"{held / told.peak - 1:+.0%}", show(step, "s"), show(played, "s")]  # fmt: skip
+        row += [
+            show(told.peak, "B"),
+            f"{held / told.peak - 1:+.0%}",
+            show(step, "s"),
+            show(played, "s"),
+        ]
         off = "calibrates" if offload == "none" else f"{step / told.seconds - 1:+.0%}"
         lines.append([*row, show(told.seconds, "s"), off])
     out, back = (show(rate, "B/s") for rate in came.disk)

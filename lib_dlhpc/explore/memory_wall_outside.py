@@ -60,11 +60,15 @@ def out_of_core() -> ipywidgets.Box:
     controls = {
         "model": dropdown("Network", "Trained on one A100 of 40 GB", MODELS.items(), "gpt2-1.5b"),
         "batch": slider("Batch", "Samples on the GPU", [(str(n), n) for n in BATCHES], 4),
-        "what": dropdown("Outside", "What waits there, until it is used again",
-                         [("activations", "activations"), ("weights and state too", "all")], "activations"),
+        "what": dropdown(
+            "Outside",
+            "What waits there, until it is used again",
+            [("activations", "activations"), ("weights and state too", "all")],
+            "activations",
+        ),
         "link": slider("Way out", "To what waits outside", LINKS.items(), LINKS["PCIe 4"]),
         "page": slider("Page", "What one page fault brings", PAGES.items(), PAGE),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     picture = chart("memory_link")
 

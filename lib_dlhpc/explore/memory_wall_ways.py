@@ -81,18 +81,27 @@ def four_ways() -> ipywidgets.Box:
     controls = {
         "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
         "gpus": slider("GPUs", "In nodes of 8", [(str(n), n) for n in (8, 16, 32, 64)], 16),
-        "batch": slider("Batch", "Samples of a step, all GPUs together",
-                        [(str(n), n) for n in (64, 128, 256)], 64),
+        "batch": slider(
+            "Batch",
+            "Samples of a step, all GPUs together",
+            [(str(n), n) for n in (64, 128, 256)],
+            64,
+        ),
         "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
-        "network": dropdown("Out of node", "Between nodes; inside a node it is NVLink", [(n, n) for n in NETWORKS],
-                            "two 25 Gb/s Ethernet"),
-    }  # fmt: skip
+        "network": dropdown(
+            "Out of node",
+            "Between nodes; inside a node it is NVLink",
+            [(n, n) for n in NETWORKS],
+            "two 25 Gb/s Ethernet",
+        ),
+    }
     verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
     look = ipywidgets.Button(
-        description="Let the library look", button_style="primary",
+        description="Let the library look",
+        button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Tries what fits, also two ways at once",
-    )  # fmt: skip
+    )
     picture = chart("memory_ways")
 
     def chosen() -> Setting:
@@ -130,11 +139,13 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     }
     return read_experiment(
         {
-            "model": {"name": setting.model}, "dataset": {"name": "webtext"}, "machine": machine,
+            "model": {"name": setting.model},
+            "dataset": {"name": "webtext"},
+            "machine": machine,
             "storage": {"tier": ""},
             "strategy": {**fixed, "precision": "bf16", "optimizer": "adam", **strategy},
         }
-    )  # fmt: skip
+    )
 
 
 def _tried(setting: Setting) -> list[tuple[str, str, dict[str, Any]]]:

@@ -30,8 +30,12 @@ MEMORY = {"weights and their state": "#0072b2", "kept for backward": "#e69f00"}
 STAGE = {"forward": "#56b4e9", "backward": "#0072b2", "message on": "#d55e00"}
 BYTES = 2  # of an element in bf16
 WORDS = {
-    "all_reduce": "sum", "all_gather": "gather", "reduce_scatter": "sum and cut", "slice": "cut", "none": "",
-}  # fmt: skip
+    "all_reduce": "sum",
+    "all_gather": "gather",
+    "reduce_scatter": "sum and cut",
+    "slice": "cut",
+    "none": "",
+}
 Floats = NDArray[Any]
 
 
@@ -45,8 +49,13 @@ def parts_state(
     layers = [{layer.name: layer for layer in own} for own in every]
     ranks, first = len(layers), every[0]
     one, two = (layer for layer in first if layer.kind == "dense")
-    sizes = (("X", rows, width), ("A", width, 4 * width), ("Y", rows, 4 * width),
-             ("B", 4 * width, width), ("Z", rows, width))  # fmt: skip
+    sizes = (
+        ("X", rows, width),
+        ("A", width, 4 * width),
+        ("Y", rows, 4 * width),
+        ("B", 4 * width, width),
+        ("Z", rows, width),
+    )
     holds = [
         _reads([own[one.name] for own in layers], width),
         _weights([own[one.name] for own in layers], sizes[1][1:]),
@@ -54,8 +63,10 @@ def parts_state(
         _weights([own[two.name] for own in layers], sizes[3][1:]),
         (1, []),
     ]
-    parts: dict[str, list[Any]] = {n: [] for n in (
-        "left", "right", "top", "bottom", "rank", "mine", "words", "ink", "told", "flat")}  # fmt: skip
+    parts: dict[str, list[Any]] = {
+        n: []
+        for n in ("left", "right", "top", "bottom", "rank", "mine", "words", "ink", "told", "flat")
+    }
     names: dict[str, list[Any]] = {"x": [], "words": [], "size": []}
     said = []
     for number, ((name, height, across), (axis, ranges)) in enumerate(
@@ -69,12 +80,19 @@ def parts_state(
             mine = rank == 0
             word = str(rank) if ranges and ranks > 1 else "all"
             append(
-                parts, left=left + 0.72 * a * axis, right=left + 0.72 * (b if axis else 1),
-                top=0.0 if axis else a, bottom=1.0 if axis else b, rank=word, mine=mine, words=word,
-                ink="#ffffff" if mine else "currentColor", flat=not axis,
+                parts,
+                left=left + 0.72 * a * axis,
+                right=left + 0.72 * (b if axis else 1),
+                top=0.0 if axis else a,
+                bottom=1.0 if axis else b,
+                rank=word,
+                mine=mine,
+                words=word,
+                ink="#ffffff" if mine else "currentColor",
+                flat=not axis,
                 told=f"{name}: {'rank ' + word if ranges else 'every rank'} has"
                 f" {'columns' if axis else 'rows'} {start:,} to {stop - 1:,}",
-            )  # fmt: skip
+            )
         what = "all of it on every GPU" if not ranges else ("by columns" if axis else "by rows")
         said.append(f"{name} {what}")
     sent = _messages(first, again)
@@ -104,8 +122,9 @@ def _weights(each: Sequence[Layer], size: tuple[int, ...]) -> tuple[int, list[tu
 
 def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[Any]]:
     """Return the exchanges of a rank: the gap in the drawing at which they are, and what goes which way."""
-    columns: dict[str, list[Any]] = {n: [] for n in (
-        "x", "line", "words", "said", "size", "before", "after")}  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        n: [] for n in ("x", "line", "words", "said", "size", "before", "after")
+    }
     products = [k for k, layer in enumerate(layers) if layer.kind == "dense"]
     for k, layer in enumerate(layers):
         if layer.kind != "exchange":
@@ -117,8 +136,10 @@ def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[
         if gap == 3 and not of_next:
             gap = 2
         gap = 4 if gap == 5 else gap
-        both = [(way, arrow, WORDS[layer.attributes[way]]) for way, arrow in
-                (("forward", "→"), ("backward", "←"))]  # fmt: skip
+        both = [
+            (way, arrow, WORDS[layer.attributes[way]])
+            for way, arrow in (("forward", "→"), ("backward", "←"))
+        ]
         if layer.name in again:
             both.append(("backward once more", "←", "gather"))
         for line, (way, arrow, word) in enumerate(both):
@@ -127,10 +148,15 @@ def _messages(layers: Sequence[Layer], again: Container[str]) -> dict[str, list[
             size = max(prod(layer.input_shape), prod(layer.output_shape)) * BYTES
             sent = 0 if word == "cut" else size
             append(
-                columns, x=float(gap), line=line, words=f"{arrow} {word}", size=sent,
+                columns,
+                x=float(gap),
+                line=line,
+                words=f"{arrow} {word}",
+                size=sent,
                 said=f"{way} {word}{', ' + show(sent, 'B') if sent else ', which is free'}",
-                before="XAYBZ"[gap - 1], after="XAYBZ"[gap],
-            )  # fmt: skip
+                before="XAYBZ"[gap - 1],
+                after="XAYBZ"[gap],
+            )
     return columns
 
 
@@ -177,8 +203,15 @@ def kept_state(
     tops: dict[str, list[Any]] = {n: [] for n in ("rank", "y", "words")}
     for rank, (fixed, own, many) in enumerate(zip(rest, kept, microbatches, strict=True)):
         for term, start, stop in zip(MEMORY, (0.0, fixed), (fixed, fixed + own), strict=True):
-            append(bars, rank=rank, term=term, start=start, stop=stop, size=show(stop - start, "B"),
-                    told=f"rank {rank}, {term}: {show(stop - start, 'B')}")  # fmt: skip
+            append(
+                bars,
+                rank=rank,
+                term=term,
+                start=start,
+                stop=stop,
+                size=show(stop - start, "B"),
+                told=f"rank {rank}, {term}: {show(stop - start, 'B')}",
+            )
         if fixed + own > capacity:
             append(over, rank=rank, start=capacity, stop=fixed + own)
         append(tops, rank=rank, y=fixed + own, words=f"{many:.3g}")
@@ -220,8 +253,9 @@ def bubble_state(lines: Curves, now: int, simulated: float) -> State:
 
 def stages_state(forward: Floats, backward: Floats, sends: Floats, layers: Sequence[str]) -> State:
     """Seconds of each stage for a microbatch, and of its message to the next."""
-    bars: dict[str, list[Any]] = {n: [] for n in (
-        "stage", "term", "start", "stop", "seconds", "layers", "told")}  # fmt: skip
+    bars: dict[str, list[Any]] = {
+        n: [] for n in ("stage", "term", "start", "stop", "seconds", "layers", "told")
+    }
     notes: dict[str, list[Any]] = {n: [] for n in ("stage", "stop", "words")}
     work = forward + backward
     slow, mean = int(work.argmax()), float(work.mean())
@@ -229,9 +263,16 @@ def stages_state(forward: Floats, backward: Floats, sends: Floats, layers: Seque
         edges = np.append(0.0, np.cumsum([forward[stage], backward[stage], sends[stage]]))
         for term, start, stop in zip(STAGE, edges[:-1], edges[1:], strict=True):
             if stop > start:
-                append(bars, stage=f"stage {stage}", term=term, start=start, stop=stop,
-                        seconds=stop - start, layers=words,
-                        told=f"stage {stage} ({words}), {term}: {show(float(stop - start), 's')}")  # fmt: skip
+                append(
+                    bars,
+                    stage=f"stage {stage}",
+                    term=term,
+                    start=start,
+                    stop=stop,
+                    seconds=stop - start,
+                    layers=words,
+                    told=f"stage {stage} ({words}), {term}: {show(float(stop - start), 's')}",
+                )
         if stage == slow:
             append(notes, stage=f"stage {stage}", stop=edges[-1], words="sets the pace")
     data: dict[str, dict[str, Any]] = {
@@ -250,13 +291,18 @@ def cuts_state(places: tuple[Floats, Floats], cuts: Sequence[int], layers: Seque
     """Bytes that each possible cut would send, by its place among the layers; and where it is cut."""
     at, size = places
     chosen = [int(cut) in set(cuts) for cut in at]
-    words = [f"before {layers[int(cut)]}: {show(float(b), 'B')}" for cut, b in zip(at, size, strict=True)]  # fmt: skip
+    words = [
+        f"before {layers[int(cut)]}: {show(float(b), 'B')}" for cut, b in zip(at, size, strict=True)
+    ]
     data: dict[str, dict[str, Any]] = {
         "places": {"x": at, "y": size, "chosen": chosen, "words": words, "floor": [0.0] * len(at)},
-        "cuts": {"x": [int(c) for c in at[chosen]], "y": [float(b) for b in size[chosen]],
-                 "words": [show(float(b), "B") for b in size[chosen]]},
+        "cuts": {
+            "x": [int(c) for c in at[chosen]],
+            "y": [float(b) for b in size[chosen]],
+            "words": [show(float(b), "B") for b in size[chosen]],
+        },
         "room": {"x": [0, len(layers)], "y": [0.0, 1.2 * float(size.max())]},
-    }  # fmt: skip
+    }
     sent = ", ".join(show(float(b), "B") for b in size[chosen])
     return data, (
         f"The cuts send {sent} a microbatch. The least that any cut would send is {show(float(size.min()), 'B')},"

@@ -70,12 +70,21 @@ def where_to_cut() -> ipywidgets.Box:
     """Return the experiment: the stages' times, and what a cut at each place would send."""
     controls = {
         "network": dropdown("Network", "What is cut", [(n, n) for n in NETWORKS], "ResNet-50"),
-        "stages": slider("Stages", "One GPU each, in a node of its own", [(str(n), n) for n in STAGES], 4),
+        "stages": slider(
+            "Stages", "One GPU each, in a node of its own", [(str(n), n) for n in STAGES], 4
+        ),
         "way": dropdown("Cut into", "What the stages have alike", [(n, n) for n in WAYS], WAYS[2]),
-        "shift": slider("Move first cut", "By so many places", [(f"{n:+d}" if n else "0", n) for n in range(-2, 3)], 0),
-        "microbatches": slider("Microbatches", "1F1B", [(str(n), n) for n in (1, 2, 4, 8, 16, 32, 64)], 16),
+        "shift": slider(
+            "Move first cut",
+            "By so many places",
+            [(f"{n:+d}" if n else "0", n) for n in range(-2, 3)],
+            0,
+        ),
+        "microbatches": slider(
+            "Microbatches", "1F1B", [(str(n), n) for n in (1, 2, 4, 8, 16, 32, 64)], 16
+        ),
         "link": slider("Link", "Between two stages", list(LINKS.items()), 200e9),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     times, places, picture = chart("stage_times"), chart("cut_bytes"), chart("gantt")
 
@@ -101,18 +110,26 @@ def experiment(setting: Cut) -> Experiment:
     model, dataset, samples = NETWORKS[setting.network]
     return read_experiment(
         {
-            "model": model, "dataset": dataset, "storage": {"tier": ""},
+            "model": model,
+            "dataset": dataset,
+            "storage": {"tier": ""},
             "machine": {
-                "name": "selene", "jitter": 0.0, "nics": 1,
+                "name": "selene",
+                "jitter": 0.0,
+                "nics": 1,
                 "inter_node": {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.link / 8},
             },
             "strategy": {
-                "nodes": setting.stages, "devices_per_node": 1, "pipeline": setting.stages,
-                "batch": samples * setting.microbatches, "microbatches": setting.microbatches,
-                "schedule": "1f1b", "precision": "bf16",
+                "nodes": setting.stages,
+                "devices_per_node": 1,
+                "pipeline": setting.stages,
+                "batch": samples * setting.microbatches,
+                "microbatches": setting.microbatches,
+                "schedule": "1f1b",
+                "precision": "bf16",
             },
         }
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=256)
@@ -124,8 +141,10 @@ def stages(setting: Cut) -> Stages:
     )
     sizes = _alive(setting)[list(ends[:-1])]
     ways = [wire(e, k, k + 1, 1).cost(size) for k, size in enumerate(sizes)]
-    latency, transfer = (np.array([float(f) for f in each]) for each in (
-        [way.total for way in ways], [way.bandwidth for way in ways]))  # fmt: skip
+    latency, transfer = (
+        np.array([float(f) for f in each])
+        for each in ([way.total for way in ways], [way.bandwidth for way in ways])
+    )
     return Stages(ends, forward, backward, sizes, latency, transfer)
 
 

@@ -60,11 +60,18 @@ def parts_chart() -> dict[str, Any]:
     )
     chart = alt.layer(pale.encode(tooltip=told), strong, words, named, size, said)
     return finished(
-        chart, "Who has what of X A = Y, Y B = Z (dark: GPU 0; below: what is sent, → forward, ← backward)",
-        HIGH, left=12, top=36, right=12, bottom=58,
-        table={"messages": {"before": "between", "after": "and", "said": "message", "size": "bytes"},
-               "parts": {"told": "who has what"}},
-    )  # fmt: skip
+        chart,
+        "Who has what of X A = Y, Y B = Z (dark: GPU 0; below: what is sent, → forward, ← backward)",
+        HIGH,
+        left=12,
+        top=36,
+        right=12,
+        bottom=58,
+        table={
+            "messages": {"before": "between", "after": "and", "said": "message", "size": "bytes"},
+            "parts": {"told": "who has what"},
+        },
+    )
 
 
 def time_chart() -> dict[str, Any]:
@@ -74,9 +81,15 @@ def time_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_MACHINE), *_told(x, y))
     return finished(
-        chart, "How long do the products take?", 190, left=74, right=130, top=14, bottom=44,
+        chart,
+        "How long do the products take?",
+        190,
+        left=74,
+        right=130,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "GPUs", "x": "how many", "y": "time (s)"}},
-    )  # fmt: skip
+    )
 
 
 def bytes_chart() -> dict[str, Any]:
@@ -86,9 +99,15 @@ def bytes_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=SI.format("B"), values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_SPLIT), *_told(x, y))
     return finished(
-        chart, "How much does each GPU send?", 160, left=74, right=130, top=14, bottom=44,
+        chart,
+        "How much does each GPU send?",
+        160,
+        left=74,
+        right=130,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "split", "x": "GPUs", "y": "bytes"}},
-    )  # fmt: skip
+    )
 
 
 def kept_chart() -> dict[str, Any]:
@@ -98,15 +117,22 @@ def kept_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=4))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", labelLimit=0,
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-34,
+        direction="horizontal",
+        labelLimit=0,
         symbolType="square",
-    )  # fmt: skip
+    )
     colour = alt.Color("term:N", legend=legend).scale(
         domain=list(MEMORY), range=list(MEMORY.values())
     )
-    bars = alt.Chart(alt.NamedData("bars")).mark_bar().encode(
-        x=x, y=y, y2="stop:Q", color=colour, tooltip=tooltip_of("told")
-    )  # fmt: skip
+    bars = (
+        alt.Chart(alt.NamedData("bars"))
+        .mark_bar()
+        .encode(x=x, y=y, y2="stop:Q", color=colour, tooltip=tooltip_of("told"))
+    )
     over = alt.Chart(alt.NamedData("over")).mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     over = over.encode(x=x, y=y, y2="stop:Q")
     tops = alt.Chart(alt.NamedData("tops")).mark_text(baseline="bottom", dy=-3, **HALO)
@@ -117,11 +143,17 @@ def kept_chart() -> dict[str, Any]:
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
     return finished(
         alt.layer(room, bars, over, rule, said, tops),
-        "What each GPU holds (above the bars: microbatches kept at once)", 150,
-        left=74, right=24, top=46, bottom=44,
-        table={"bars": {"rank": "rank", "term": "", "size": "bytes"},
-               "tops": {"rank": "rank", "words": "microbatches kept"}},
-    )  # fmt: skip
+        "What each GPU holds (above the bars: microbatches kept at once)",
+        150,
+        left=74,
+        right=24,
+        top=46,
+        bottom=44,
+        table={
+            "bars": {"rank": "rank", "term": "", "size": "bytes"},
+            "tops": {"rank": "rank", "words": "microbatches kept"},
+        },
+    )
 
 
 def bubble_chart() -> dict[str, Any]:
@@ -131,10 +163,15 @@ def bubble_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=PERCENT, values=DECADES, labelOverlap=True))
     chart = alt.layer(_marker(x), *_curves(x, y, PER_SCHEDULE), *_told(x, y, "diamond"))
     return finished(
-        chart, "How large is the bubble? (lines: predicted, diamond: simulated)", 170,
-        left=64, right=150, top=14, bottom=44,
+        chart,
+        "How large is the bubble? (lines: predicted, diamond: simulated)",
+        170,
+        left=64,
+        right=150,
+        top=14,
+        bottom=44,
         table={"lines": {"line": "schedule", "x": "microbatches", "y": "bubble over work"}},
-    )  # fmt: skip
+    )
 
 
 def stages_chart() -> dict[str, Any]:
@@ -143,9 +180,14 @@ def stages_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
     y = alt.Y("stage:N", title=None, sort=None, axis=axis_of(grid=False, ticks=False, domain=False))
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-34, direction="horizontal", labelLimit=0,
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-34,
+        direction="horizontal",
+        labelLimit=0,
         symbolType="square",
-    )  # fmt: skip
+    )
     colour = alt.Color("term:N", legend=legend).scale(
         domain=list(STAGE), range=list(STAGE.values())
     )
@@ -163,9 +205,14 @@ def stages_chart() -> dict[str, Any]:
     said = mean.mark_text(baseline="bottom", dy=-3, **HALO).encode(y=alt.value(0), text="words:N")
     return finished(
         alt.layer(room, drawn, hatched, rule, said, notes),
-        "How long does each stage take?", 190, left=74, right=24, top=58, bottom=44,
+        "How long does each stage take?",
+        190,
+        left=74,
+        right=24,
+        top=58,
+        bottom=44,
         table={"bars": {"stage": "stage", "layers": "layers", "term": "", "seconds": "time (s)"}},
-    )  # fmt: skip
+    )
 
 
 def cuts_chart() -> dict[str, Any]:
@@ -188,9 +235,14 @@ def cuts_chart() -> dict[str, Any]:
     )
     return finished(
         alt.layer(room, stems, heads, marks, said),
-        "What would a cut send? (diamonds: where it is cut)", 150, left=74, right=24, top=14,
-        bottom=44, table={"places": {"x": "layers before", "words": "cut", "y": "bytes"}},
-    )  # fmt: skip
+        "What would a cut send? (diamonds: where it is cut)",
+        150,
+        left=74,
+        right=24,
+        top=14,
+        bottom=44,
+        table={"places": {"x": "layers before", "words": "cut", "y": "bytes"}},
+    )
 
 
 def _by_two(title: str) -> alt.X:
@@ -220,8 +272,9 @@ def _marker(x: alt.X) -> alt.Chart:
 def _told(x: alt.X, y: alt.Y, shape: str = "circle") -> list[alt.Chart]:
     """Where the controls stand, with its words."""
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
-    mark = now.mark_point(shape=shape, filled=True, fill=ORANGE, size=110, opacity=1, stroke="white",
-                          strokeWidth=1.5)  # fmt: skip
+    mark = now.mark_point(
+        shape=shape, filled=True, fill=ORANGE, size=110, opacity=1, stroke="white", strokeWidth=1.5
+    )
     words = now.mark_text(fontWeight="bold", align="center", dy=alt.expr("datum.dy"), **HALO)
     return [mark, words.encode(text="words:N")]
 

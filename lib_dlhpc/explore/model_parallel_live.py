@@ -63,16 +63,26 @@ def experiment(setting: Setting) -> Experiment:
     """Return the run: a perceptron on digits, the same global batch in float64 however it is shared out."""
     whole = setting.ranks == 1
     shared: dict[str, Any] = {
-        "nodes": 1, "devices_per_node": setting.ranks, "allreduce": "ring", "precision": "fp64",
-        "schedule": "1f1b", "microbatches": 1 if whole else setting.microbatches,
+        "nodes": 1,
+        "devices_per_node": setting.ranks,
+        "allreduce": "ring",
+        "precision": "fp64",
+        "schedule": "1f1b",
+        "microbatches": 1 if whole else setting.microbatches,
         "batch": BATCH // setting.ranks if setting.way == "data" else BATCH,
-    }  # fmt: skip
+    }
     if setting.way != "data":
         shared[setting.way] = setting.ranks
     return read_experiment(
-        {"model": {"family": "mlp", "widths": WIDTHS}, "dataset": "digits", "machine": "laptop",
-         "strategy": shared, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05}}
-    )  # fmt: skip
+        {
+            "model": {"family": "mlp", "widths": WIDTHS},
+            "dataset": "digits",
+            "machine": "laptop",
+            "strategy": shared,
+            "run": {"epochs": EPOCHS},
+            "training": {"rate": 0.05},
+        }
+    )
 
 
 def quickest(setting: Setting) -> str:
@@ -88,12 +98,17 @@ def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
     begin: what starts the ranks. thread: in what they are watched.
     """
     controls = {
-        "way": dropdown("Share out", "What the ranks divide among them",
-                        [(words, name) for name, words in WAYS.items()], "pipeline"),
+        "way": dropdown(
+            "Share out",
+            "What the ranks divide among them",
+            [(words, name) for name, words in WAYS.items()],
+            "pipeline",
+        ),
         "ranks": slider("Ranks", "One has it all", [(str(n), n) for n in RANKS], 1),
-        "microbatches": slider("Microbatches", "Parts of a rank's batch",
-                               [(str(n), n) for n in MICROBATCHES], 4),
-    }  # fmt: skip
+        "microbatches": slider(
+            "Microbatches", "Parts of a rank's batch", [(str(n), n) for n in MICROBATCHES], 4
+        ),
+    }
     asked = ipywidgets.HTML()
     runs: Runs = {}
 
@@ -127,7 +142,7 @@ def asked_words(setting: Setting) -> str:
         "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
         "tensor": f"{setting.ranks} ranks, each with a part of every layer; all see all {BATCH} samples, in {parts}.",
         "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
-    }[setting.way]  # fmt: skip
+    }[setting.way]
 
 
 def came_out(setting: Setting, runs: Runs) -> str:

@@ -51,13 +51,22 @@ def a_pipeline() -> ipywidgets.Box:
     """Return the experiment: one step as a picture, the memory of each rank, the bubble."""
     controls = {
         "ranks": slider("GPUs", "p: each has a stage, or several", [(str(n), n) for n in RANKS], 4),
-        "microbatches": slider("Microbatches", "m: parts of the batch",
-                               [(str(n), n) for n in MICROBATCHES], 8),
-        "schedule": dropdown("Schedule", "Who computes what when", [(n, n) for n in SCHEDULES], "GPipe"),
-        "batch": slider("Batch", "Samples of a step", [(str(n), n) for n in (8, 16, 32, 64, 128)], 16),
-        "recompute": dropdown("Activations", "What a forward pass leaves for the backward pass",
-                              [("kept", "none"), ("made again", "full")], "none"),
-    }  # fmt: skip
+        "microbatches": slider(
+            "Microbatches", "m: parts of the batch", [(str(n), n) for n in MICROBATCHES], 8
+        ),
+        "schedule": dropdown(
+            "Schedule", "Who computes what when", [(n, n) for n in SCHEDULES], "GPipe"
+        ),
+        "batch": slider(
+            "Batch", "Samples of a step", [(str(n), n) for n in (8, 16, 32, 64, 128)], 16
+        ),
+        "recompute": dropdown(
+            "Activations",
+            "What a forward pass leaves for the backward pass",
+            [("kept", "none"), ("made again", "full")],
+            "none",
+        ),
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     picture, held, bubbles = chart("gantt"), chart("pipeline_memory"), chart("pipeline_bubble")
 
@@ -88,18 +97,35 @@ def pipeline(setting: Pipe) -> Experiment:
     schedule, chunks = SCHEDULES[setting.schedule]
     per = min(setting.ranks, 8)
     network = {
-        "family": "gpt", "layers": LAYERS, "hidden": 2048, "heads": 32, "sequence": 1024,
-        "vocabulary": 64, "dropout": 0.1,
-    }  # fmt: skip
+        "family": "gpt",
+        "layers": LAYERS,
+        "hidden": 2048,
+        "heads": 32,
+        "sequence": 1024,
+        "vocabulary": 64,
+        "dropout": 0.1,
+    }
     shared: dict[str, Any] = {
-        "nodes": setting.ranks // per, "devices_per_node": per, "pipeline": setting.ranks,
-        "batch": setting.batch, "microbatches": setting.microbatches, "schedule": schedule,
-        "chunks": chunks, "recompute": setting.recompute, "precision": "bf16", "optimizer": "adam",
-    }  # fmt: skip
+        "nodes": setting.ranks // per,
+        "devices_per_node": per,
+        "pipeline": setting.ranks,
+        "batch": setting.batch,
+        "microbatches": setting.microbatches,
+        "schedule": schedule,
+        "chunks": chunks,
+        "recompute": setting.recompute,
+        "precision": "bf16",
+        "optimizer": "adam",
+    }
     return read_experiment(
-        {"model": network, "dataset": "webtext", "machine": {"name": "selene", "jitter": 0.0},
-         "strategy": shared, "storage": {"tier": ""}}
-    )  # fmt: skip
+        {
+            "model": network,
+            "dataset": "webtext",
+            "machine": {"name": "selene", "jitter": 0.0},
+            "strategy": shared,
+            "storage": {"tier": ""},
+        }
+    )
 
 
 @lru_cache(maxsize=256)
@@ -128,8 +154,15 @@ def formula(setting: Pipe) -> float:
 def alone(setting: Pipe) -> float:
     """Return the seconds of a step on one GPU, the whole batch at once, as if it fitted."""
     e = pipeline(setting)
-    one = {"nodes": 1, "devices_per_node": 1, "pipeline": 1, "microbatches": 1, "chunks": 1,
-           "schedule": "gpipe", "recompute": "none"}  # fmt: skip
+    one = {
+        "nodes": 1,
+        "devices_per_node": 1,
+        "pipeline": 1,
+        "microbatches": 1,
+        "chunks": 1,
+        "schedule": "gpipe",
+        "recompute": "none",
+    }
     return float(
         predict(e.set({f"strategy.{name}": value for name, value in one.items()})).step_time
     )

@@ -47,16 +47,30 @@ class Products(NamedTuple):
 def split_products() -> ipywidgets.Box:
     """Return the experiment: who holds what, how long it takes, how much is sent."""
     controls = {
-        "split": dropdown("Split", "How the weights are shared out",
-                          [(words, name) for name, words in SPLITS.items()], "paired"),
+        "split": dropdown(
+            "Split",
+            "How the weights are shared out",
+            [(words, name) for name, words in SPLITS.items()],
+            "paired",
+        ),
         "gpus": slider("GPUs", "t: they share every product", [(str(n), n) for n in GPUS], 16),
-        "width": slider("Width", "Columns of X; A makes four times as many",
-                        [(f"{n:,}", n) for n in (1024, 2048, 4096, 8192, 16384)], 4096),
-        "tokens": slider("Rows", "Rows of X: the words that a step looks at",
-                         [(f"{n:,}", n) for n in (256, 512, 1024, 2048, 4096, 8192)], 2048),
-        "node": slider("GPUs a node", "They have NVLink among them", [(str(n), n) for n in NODES], 8),
+        "width": slider(
+            "Width",
+            "Columns of X; A makes four times as many",
+            [(f"{n:,}", n) for n in (1024, 2048, 4096, 8192, 16384)],
+            4096,
+        ),
+        "tokens": slider(
+            "Rows",
+            "Rows of X: the words that a step looks at",
+            [(f"{n:,}", n) for n in (256, 512, 1024, 2048, 4096, 8192)],
+            2048,
+        ),
+        "node": slider(
+            "GPUs a node", "They have NVLink among them", [(str(n), n) for n in NODES], 8
+        ),
         "nic": slider("NIC", "Of a node, for all its GPUs", list(NICS.items()), 200e9),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     picture, curve, sent = chart("product_parts"), chart("product_time"), chart("product_bytes")
 
@@ -87,16 +101,23 @@ def products(setting: Products) -> Experiment:
             "model": network,
             "dataset": "webtext",
             "machine": {
-                "name": "selene", "jitter": 0.0, "devices_per_node": GPUS[-1], "nics": 1,
+                "name": "selene",
+                "jitter": 0.0,
+                "devices_per_node": GPUS[-1],
+                "nics": 1,
                 "inter_node": {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.nic / 8},
             },
             "strategy": {
-                "nodes": setting.gpus // per, "devices_per_node": per, "tensor": setting.gpus,
-                "batch": 1, "split": setting.split, "precision": "bf16",
+                "nodes": setting.gpus // per,
+                "devices_per_node": per,
+                "tensor": setting.gpus,
+                "batch": 1,
+                "split": setting.split,
+                "precision": "bf16",
             },
             "storage": {"tier": ""},
         }
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=1024)

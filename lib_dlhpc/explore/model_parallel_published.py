@@ -33,9 +33,14 @@ def hypar(nodes: int) -> Experiment:
     shared = {"nodes": nodes, "pipeline": 2, "batch": 128, "microbatches": 8, "schedule": "gpipe"}
     shared |= {"precision": "fp32", "optimizer": "momentum"}
     return read_experiment(
-        {"model": "resnet1001", "dataset": "imagenet", "machine": "frontera", "storage": {"tier": ""},
-         "strategy": shared}
-    )  # fmt: skip
+        {
+            "model": "resnet1001",
+            "dataset": "imagenet",
+            "machine": "frontera",
+            "storage": {"tier": ""},
+            "strategy": shared,
+        }
+    )
 
 
 @cache

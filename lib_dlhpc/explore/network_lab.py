@@ -30,16 +30,25 @@ def network_lab(
     measured: what does it, in a thread of its own. reason: why there is no laboratory here, or an empty text.
     """
     controls = {
-        "bandwidth": slider("Bandwidth", "Of each rank's link, each way",
-                            [(f"{rate / 1e6:g} Mbit/s", rate / 8) for rate in RATES], 100e6 / 8),
-        "latency": slider("Latency", "From rank to rank, one way",
-                          [(format_quantity(delay, "s"), delay) for delay in DELAYS], 1e-3),
-    }  # fmt: skip
+        "bandwidth": slider(
+            "Bandwidth",
+            "Of each rank's link, each way",
+            [(f"{rate / 1e6:g} Mbit/s", rate / 8) for rate in RATES],
+            100e6 / 8,
+        ),
+        "latency": slider(
+            "Latency",
+            "From rank to rank, one way",
+            [(format_quantity(delay, "s"), delay) for delay in DELAYS],
+            1e-3,
+        ),
+    }
     button = ipywidgets.Button(
-        description=f"Measure on {RANKS} ranks", button_style="primary",
+        description=f"Measure on {RANKS} ranks",
+        button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Takes about half a minute; the page stays usable",
-    )  # fmt: skip
+    )
     said, figure = ipywidgets.HTML(), chart("slow_network")
     now: dict[str, Any] = {"busy": False, "off": reason()}
 
@@ -78,9 +87,11 @@ def network_lab(
 
     button.on_click(start)
     return workbench(
-        controls, [button, said, figure],
-        show, "the size at which one algorithm overtakes another, and what moves it.",
-    )  # fmt: skip
+        controls,
+        [button, said, figure],
+        show,
+        "the size at which one algorithm overtakes another, and what moves it.",
+    )
 
 
 def sizes(bandwidth: float) -> list[int]:
@@ -104,9 +115,16 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
             for size, seconds in zip(fine, curve, strict=True):
                 append(lines, algorithm=name, way=way, size=size, seconds=seconds)
     for row in found.rows if found else ():
-        append(points, algorithm=row.algorithm, name=name_of(row.algorithm), size=row.size,
-                seconds=row.measured, told=format_quantity(row.measured, "s"),
-                foretold=format_quantity(row.predicted, "s"), error=_percent(row.error))  # fmt: skip
+        append(
+            points,
+            algorithm=row.algorithm,
+            name=name_of(row.algorithm),
+            size=row.size,
+            seconds=row.measured,
+            told=format_quantity(row.measured, "s"),
+            foretold=format_quantity(row.predicted, "s"),
+            error=_percent(row.error),
+        )
     data = {"lines": lines, "points": points}
     if not found:
         return data, "Nothing measured yet; lines by the textbook."

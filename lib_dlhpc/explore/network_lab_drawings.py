@@ -23,9 +23,16 @@ def slow_network_chart() -> dict[str, Any]:
     y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False, padding=6)
     y = y.axis(axis_of(labelExpr=SECONDS, tickCount=6))
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-28, direction="horizontal",
-        columnPadding=16, symbolSize=110, symbolOpacity=1, labelExpr=NAMES,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-28,
+        direction="horizontal",
+        columnPadding=16,
+        symbolSize=110,
+        symbolOpacity=1,
+        labelExpr=NAMES,
+    )
     looks = [LINES[name] for name in ALGORITHMS]
     colour = alt.Color("algorithm:N", legend=legend).scale(
         domain=list(ALGORITHMS), range=[look[0] for look in looks]
@@ -44,10 +51,20 @@ def slow_network_chart() -> dict[str, Any]:
     return finished(
         alt.layer(textbook, predicted, points),
         "Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)",
-        300, left=74, top=56, bottom=44,
-        table={"points": {"name": "", "size": "message (B)", "seconds": "measured (s)",
-                          "foretold": "predicted", "error": "error"}},
-    )  # fmt: skip
+        300,
+        left=74,
+        top=56,
+        bottom=44,
+        table={
+            "points": {
+                "name": "",
+                "size": "message (B)",
+                "seconds": "measured (s)",
+                "foretold": "predicted",
+                "error": "error",
+            }
+        },
+    )
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {"slow_network": slow_network_chart}

@@ -17,9 +17,14 @@ WIDEST = (0.02, 20_000.0)  # FLOP/B of the picture: no layer of the sliders is b
 
 
 def roofline_state(
-    path: Sequence["Point"], batches: Sequence[int], here: "Point", batch: int, peak: float,
-    ridge: float, efficiency: float,
-) -> State:  # fmt: skip
+    path: Sequence["Point"],
+    batches: Sequence[int],
+    here: "Point",
+    batch: int,
+    peak: float,
+    ridge: float,
+    efficiency: float,
+) -> State:
     """FLOP/s against FLOP a byte: the roof, the layer at every batch, and where it stands."""
     slope = [(x, min(peak, peak * x / ridge)) for x in (WIDEST[0], ridge, WIDEST[1])]
     points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "told", "batch")}
@@ -29,14 +34,22 @@ def roofline_state(
     lowest = min(each.rate for each in path)
     data: dict[str, dict[str, Any]] = {
         "roof": {"x": [x for x, _ in slope], "y": [y for _, y in slope]},
-        "reached": {"y": [efficiency * peak], "x": [ridge], "end": [WIDEST[1]],
-                    "words": ["large products"]},
+        "reached": {
+            "y": [efficiency * peak],
+            "x": [ridge],
+            "end": [WIDEST[1]],
+            "words": ["large products"],
+        },
         "path": points,
-        "now": {"x": [here.intensity], "y": [here.rate], "roof": [min(peak, peak * here.intensity / ridge)],
-                "words": [f"batch {batch:,}: {show(here.rate, 'FLOP/s')}"]},
+        "now": {
+            "x": [here.intensity],
+            "y": [here.rate],
+            "roof": [min(peak, peak * here.intensity / ridge)],
+            "words": [f"batch {batch:,}: {show(here.rate, 'FLOP/s')}"],
+        },
         "names": {"x": [WIDEST[1]], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
         "room": {"x": list(WIDEST), "y": [min(lowest / 3, peak * WIDEST[0] / ridge) / 2, 3 * peak]},
-    }  # fmt: skip
+    }
     below = data["now"]["roof"][0] / here.rate
     return data, (
         f"Batch {batch:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')}, {plain(below)} times"
@@ -46,8 +59,9 @@ def roofline_state(
 
 def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
     """Seconds of each layer by pass; rows: name, seconds by pass, what bounds it."""
-    parts: dict[str, list[Any]] = {n: [] for n in (
-        "row", "order", "part", "start", "stop", "told", "ink")}  # fmt: skip
+    parts: dict[str, list[Any]] = {
+        n: [] for n in ("row", "order", "part", "start", "stop", "told", "ink")
+    }
     ends: dict[str, list[Any]] = {n: [] for n in ("row", "order", "stop", "words")}
     whole = sum(sum(seconds.values()) for _, seconds, _ in rows)
     for order, (name, passes, bound) in enumerate(rows):
@@ -55,8 +69,16 @@ def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
         for part, seconds in passes.items():
             if seconds > 0:
                 told = f"{name}, {part}: {show(seconds, 's')}, {seconds / whole:.1%}"
-                append(parts, row=name, order=order, part=part, start=start, stop=start + seconds,
-                        told=told, ink="#ffffff" if part in LIGHT_INK else "#000000")  # fmt: skip
+                append(
+                    parts,
+                    row=name,
+                    order=order,
+                    part=part,
+                    start=start,
+                    stop=start + seconds,
+                    told=told,
+                    ink="#ffffff" if part in LIGHT_INK else "#000000",
+                )
                 start += seconds
         words = f"{start / whole:.0%}{', ' + bound if bound else ''}"
         append(ends, row=name, order=order, stop=start, words=words)
@@ -82,11 +104,18 @@ def batch_state(
     data: dict[str, dict[str, Any]] = {
         "lines": lines,
         "now": {"x": [now], "y": [took], "words": [f"batch {now:,}: {words}"]},
-        "wall": {name: [value] * bool(beyond) for name, value in (
-                 ("x", beyond[0] if beyond else 0), ("end", batches[-1]), ("words", "does not fit"),
-                 ("side", "right" if late else "left"), ("shift", -6 if late else 6))},
+        "wall": {
+            name: [value] * bool(beyond)
+            for name, value in (
+                ("x", beyond[0] if beyond else 0),
+                ("end", batches[-1]),
+                ("words", "does not fit"),
+                ("side", "right" if late else "left"),
+                ("shift", -6 if late else 6),
+            )
+        },
         "room": {"y": [min(seconds[0], seconds[-1] / batches[-1]) / 1.5, 2 * seconds[-1]]},
-    }  # fmt: skip
+    }
     return data, (
         f"Batch {now:,}: {words}; at the largest batch {show(one, 's')} a sample, so that"
         f" {max(0.0, 1 - one * now / took):.0%} of this step is not in proportion to its samples."
@@ -127,11 +156,17 @@ def measured_state(
         "points": points,
         "fit": dict(zip(("x", "low", "y", "high"), map(list, fitted), strict=True)),
         "now": {"x": [x], "y": [measured], "words": ["\n".join(words)]},
-        "step": {name: [value] * bool(step) for name, value in (
-                 ("x", step), ("words", f"another way from {show(step, units[0])}"),
-                 ("side", "right" if late else "left"), ("shift", -6 if late else 6))},
+        "step": {
+            name: [value] * bool(step)
+            for name, value in (
+                ("x", step),
+                ("words", f"another way from {show(step, units[0])}"),
+                ("side", "right" if late else "left"),
+                ("shift", -6 if late else 6),
+            )
+        },
         "room": {"y": [min(every) / 1.5, 2.2 * max(every)]},
-    }  # fmt: skip
+    }
     return data, (
         f"At {show(x, units[0])}: {', '.join(words)}, the fit {value / measured - 1:+.0%} off. {said}"
     )

@@ -14,8 +14,12 @@ DECADES = [10.0**k for k in range(-12, 18)]
 POWERS = [2**k for k in range(3, 13)]
 SECONDS = [d * 10.0**k for k in range(-9, 6) for d in (1, 2, 5)]
 LINES = {"a step": (BLUE, [1, 0]), "in proportion": ("#777777", [4, 3])}
-KINDS = {"products": (BLUE, "circle"), "messages": (BLUE, "circle"), "sums": (BLUE, "circle"),
-         "copies": (ORANGE, "triangle-down")}  # fmt: skip
+KINDS = {
+    "products": (BLUE, "circle"),
+    "messages": (BLUE, "circle"),
+    "sums": (BLUE, "circle"),
+    "copies": (ORANGE, "triangle-down"),
+}
 
 
 def roofline_chart() -> dict[str, Any]:
@@ -41,14 +45,28 @@ def roofline_chart() -> dict[str, Any]:
     words = _corner(now, low=True)
     return finished(
         alt.layer(
-            room, roof.encode(x=x, y=y), rule, gap, line, dots.encode(tooltip=tooltip_of("told")), named,
-            large, here, words,
+            room,
+            roof.encode(x=x, y=y),
+            rule,
+            gap,
+            line,
+            dots.encode(tooltip=tooltip_of("told")),
+            named,
+            large,
+            here,
+            words,
         ),
-        "The roof of the device, and a layer at batches 1 to 4,096", 280, left=84, right=24, top=20,
+        "The roof of the device, and a layer at batches 1 to 4,096",
+        280,
+        left=84,
+        right=24,
+        top=20,
         bottom=44,
-        table={"path": {"batch": "batch", "x": "FLOP a byte", "y": "FLOP/s"},
-               "now": {"words": "now"}},
-    )  # fmt: skip
+        table={
+            "path": {"batch": "batch", "x": "FLOP a byte", "y": "FLOP/s"},
+            "now": {"words": "now"},
+        },
+    )
 
 
 def layers_chart() -> dict[str, Any]:
@@ -58,9 +76,17 @@ def layers_chart() -> dict[str, Any]:
     y = alt.Y("row:N", title=None, sort=alt.EncodingSortField("order", "min"))
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=120))
     legend = alt.Legend(
-        title=None, orient="none", legendX=-110, legendY=-46, direction="horizontal", columns=4,
-        symbolType="square", columnPadding=12, labelLimit=0, clipHeight=16,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-110,
+        legendY=-46,
+        direction="horizontal",
+        columns=4,
+        symbolType="square",
+        columnPadding=12,
+        labelLimit=0,
+        clipHeight=16,
+    )
     colour = alt.Color("part:N", legend=legend).scale(
         domain=list(PASSES), range=list(PASSES.values())
     )
@@ -69,11 +95,18 @@ def layers_chart() -> dict[str, Any]:
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y, x=alt.X("stop:Q", title="time of one step"))
     words = ends.mark_text(align="left", dx=6, fontSize=11, **HALO).encode(text="words:N")
     return finished(
-        alt.layer(drawn, words), "Where the time of one step goes, and what bounds it", 270, left=122,
-        right=130, top=54, bottom=44,
-        table={"ends": {"row": "", "words": "share, and what bounds it"},
-               "parts": {"told": "time"}},
-    )  # fmt: skip
+        alt.layer(drawn, words),
+        "Where the time of one step goes, and what bounds it",
+        270,
+        left=122,
+        right=130,
+        top=54,
+        bottom=44,
+        table={
+            "ends": {"row": "", "words": "share, and what bounds it"},
+            "parts": {"told": "time"},
+        },
+    )
 
 
 def batch_chart() -> dict[str, Any]:
@@ -84,17 +117,33 @@ def batch_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
     legend = alt.Legend(
-        title=None, orient="none", legendX=0, legendY=-28, direction="horizontal", columns=2,
-        symbolType="stroke", symbolSize=400, symbolStrokeWidth=2, columnPadding=16, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=0,
+        legendY=-28,
+        direction="horizontal",
+        columns=2,
+        symbolType="stroke",
+        symbolSize=400,
+        symbolStrokeWidth=2,
+        columnPadding=16,
+        labelLimit=0,
+    )
     names, styles = list(LINES), list(LINES.values())
-    lines = alt.Chart(alt.NamedData("lines")).mark_line(strokeWidth=2.5, clip=True).encode(
-        x=x, y=y,
-        color=alt.Color("line:N", legend=legend).scale(domain=names, range=[s[0] for s in styles]),
-        strokeDash=alt.StrokeDash("line:N", legend=legend).scale(
-            domain=names, range=[s[1] for s in styles]
-        ),
-    )  # fmt: skip
+    lines = (
+        alt.Chart(alt.NamedData("lines"))
+        .mark_line(strokeWidth=2.5, clip=True)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("line:N", legend=legend).scale(
+                domain=names, range=[s[0] for s in styles]
+            ),
+            strokeDash=alt.StrokeDash("line:N", legend=legend).scale(
+                domain=names, range=[s[1] for s in styles]
+            ),
+        )
+    )
     wall = alt.Chart(alt.NamedData("wall")).encode(x=x)
     beyond = wall.mark_rect(opacity=0.08, color=RED).encode(x2="end:Q")
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.14, tooltip=None).encode(x2="end:Q")
@@ -108,9 +157,14 @@ def batch_chart() -> dict[str, Any]:
     words = _corner(now, low=False)
     return finished(
         alt.layer(room, beyond, hatched, edge, said, lines, here, words),
-        "How a step grows with its batch", 200, left=74, right=24, top=36, bottom=44,
+        "How a step grows with its batch",
+        200,
+        left=74,
+        right=24,
+        top=36,
+        bottom=44,
         table={"lines": {"line": "", "x": "batch", "y": "time (s)"}, "now": {"words": "now"}},
-    )  # fmt: skip
+    )
 
 
 def measured_chart(
@@ -131,10 +185,16 @@ def measured_chart(
     names = list(KINDS)
     points = alt.Chart(alt.NamedData("points")).mark_point(size=44, opacity=0.7, strokeWidth=1.5)
     points = points.encode(
-        x=x, y=y, tooltip=tooltip_of("told"),
-        color=alt.Color("kind:N", legend=None).scale(domain=names, range=[KINDS[n][0] for n in names]),
-        shape=alt.Shape("kind:N", legend=None).scale(domain=names, range=[KINDS[n][1] for n in names]),
-    )  # fmt: skip
+        x=x,
+        y=y,
+        tooltip=tooltip_of("told"),
+        color=alt.Color("kind:N", legend=None).scale(
+            domain=names, range=[KINDS[n][0] for n in names]
+        ),
+        shape=alt.Shape("kind:N", legend=None).scale(
+            domain=names, range=[KINDS[n][1] for n in names]
+        ),
+    )
     step = alt.Chart(alt.NamedData("step")).encode(x=x)
     rule = step.mark_rule(strokeDash=[6, 3], strokeWidth=2, color=RED)
     other = step.mark_text(
@@ -146,19 +206,31 @@ def measured_chart(
     words = _corner(now, low=y_unit != "s")  # rates rise and stay, times stay and rise
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
     return finished(
-        alt.layer(room, marker, band, line, rule, points, other, here, words), title, 190, left=84,
-        right=24, top=14, bottom=44,
+        alt.layer(room, marker, band, line, rule, points, other, here, words),
+        title,
+        190,
+        left=84,
+        right=24,
+        top=14,
+        bottom=44,
         table={"now": {"words": "at the slider"}, "step": {"words": ""}},
-    )  # fmt: skip
+    )
 
 
 def _corner(now: alt.Chart, low: bool) -> alt.Chart:
     """Return the words of `now` where no line comes: low at the right, or high at the left."""
     edge = "height" if low else "0"
     return now.mark_text(
-        align="right" if low else "left", baseline="line-bottom" if low else "line-top",
-        dx=-8 if low else 8, dy=-20 if low else 4, lineBreak="\n", fontWeight="bold", **HALO,
-    ).encode(x=alt.value(alt.expr("width" if low else "0")), y=alt.value(alt.expr(edge)), text="words:N")  # fmt: skip
+        align="right" if low else "left",
+        baseline="line-bottom" if low else "line-top",
+        dx=-8 if low else 8,
+        dy=-20 if low else 4,
+        lineBreak="\n",
+        fontWeight="bold",
+        **HALO,
+    ).encode(
+        x=alt.value(alt.expr("width" if low else "0")), y=alt.value(alt.expr(edge)), text="words:N"
+    )
 
 
 def _room(x: alt.X, y: alt.Y) -> alt.Chart:
@@ -170,15 +242,27 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "one_step_layers": layers_chart,
     "one_step_batch": batch_chart,
     "one_step_products": partial(
-        measured_chart, "Products of square matrices (points: each repeat; line and band: the fit)",
-        "edge of the matrices", "rate", "", "FLOP/s",
+        measured_chart,
+        "Products of square matrices (points: each repeat; line and band: the fit)",
+        "edge of the matrices",
+        "rate",
+        "",
+        "FLOP/s",
     ),
     "one_step_messages": partial(
-        measured_chart, "A message between two ranks, one way (line and band: the fit)",
-        "size of the message", "time", "B", "s",
+        measured_chart,
+        "A message between two ranks, one way (line and band: the fit)",
+        "size of the message",
+        "time",
+        "B",
+        "s",
     ),
     "one_step_sums": partial(
-        measured_chart, "Arrays added up (circles) and copied (triangles)", "size of an array",
-        "bytes moved a second", "B", "B/s",
+        measured_chart,
+        "Arrays added up (circles) and copied (triangles)",
+        "size of an array",
+        "bytes moved a second",
+        "B",
+        "B/s",
     ),
-}  # fmt: skip
+}

@@ -41,7 +41,7 @@ def run_one_step(
         "model": dropdown("Network", "It learns digits", MODELS.items(), "mlp-digits"),
         "batch": slider("Batch", "Samples on each rank", [(str(n), n) for n in BATCHES], 8),
         "ranks": slider("Ranks", "One process each", [(str(n), n) for n in RANKS], 2),
-    }  # fmt: skip
+    }
     here = RunHere(None, mine.own, SECONDS, begin, thread)
     known = ipywidgets.HTML()
 

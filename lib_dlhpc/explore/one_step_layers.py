@@ -68,7 +68,7 @@ def step_by_layers(mine: Mine) -> ipywidgets.Box:
         "device": dropdown("Device", "What computes", DEVICES.items(), "laptop-core"),
         "batch": slider("Batch", "Samples of a step", [(f"{n:,}", n) for n in BATCHES], 8),
         "faster": slider("Arithmetic", "What if it were faster", FASTER, 1.0),
-    }  # fmt: skip
+    }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     layers, grown = chart("one_step_layers"), chart("one_step_batch")
 

@@ -71,8 +71,10 @@ def calibrate_here(
         "edge": slider("Edge", "Of square matrices", _sizes(told, GEMM, ""), 64),
         "message": slider("Message", "From one rank to the other", _sizes(told, MESSAGE, "B"), 8),
         "array": slider("Array", "Two of them are added up", _sizes(told, SUM, "B"), 4**8),
-        "seconds": slider("Seconds", "How long to measure, about", [(f"{s} s", s) for s in SECONDS], 8),
-    }  # fmt: skip
+        "seconds": slider(
+            "Seconds", "How long to measure, about", [(f"{s} s", s) for s in SECONDS], 8
+        ),
+    }
     measure_it = ipywidgets.Button(
         description="Measure", button_style="primary", tooltip="Takes some seconds"
     )

@@ -26,9 +26,13 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
             try:
                 process = owned.start(
-                    words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    env=mpi.environment(), start_new_session=os.name == "posix",
-                )  # fmt: skip
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env=mpi.environment(),
+                    start_new_session=os.name == "posix",
+                )
             except OSError as error:
                 raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None
             try:

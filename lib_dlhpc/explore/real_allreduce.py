@@ -23,10 +23,11 @@ def run_here(measured: Callable[[], dict[str, Any]] = measure) -> ipywidgets.VBo
     measured: what does it, in a thread of its own; MpiMissing is told in the place of a result.
     """
     button = ipywidgets.Button(
-        description=f"Run on {RANKS} MPI ranks", button_style="primary",
+        description=f"Run on {RANKS} MPI ranks",
+        button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Takes a few seconds; the page stays usable",
-    )  # fmt: skip
+    )
     said = ipywidgets.HTML(
         verdict_html("Not run yet. It takes a few seconds; everything else stays usable.")
     )

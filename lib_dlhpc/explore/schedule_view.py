@@ -110,10 +110,14 @@ def rounds_and_chunks() -> ipywidgets.Box:
     """Return the experiment of rounds: choose an algorithm, see its messages, and chunks that move."""
     names = list(COLLECTIVES["allreduce"])
     controls = {
-        "algorithm": dropdown("Algorithm", "Who sends what to whom", [(_named(n), n) for n in names], "ring"),
+        "algorithm": dropdown(
+            "Algorithm", "Who sends what to whom", [(_named(n), n) for n in names], "ring"
+        ),
         "ranks": slider("Ranks", "p", [(str(p), p) for p in range(2, MOST_RANKS + 1)], 8),
-        "elements": slider("Elements", "n, of each buffer", [(str(n), n) for n in (1, 2, 4, 8, 12, 16, 32)], 8),
-    }  # fmt: skip
+        "elements": slider(
+            "Elements", "n, of each buffer", [(str(n), n) for n in (1, 2, 4, 8, 12, 16, 32)], 8
+        ),
+    }
     facts, wall = ipywidgets.HTML(), ipywidgets.HTML()
     figure, chunks = chart("messages"), Chunks()
 

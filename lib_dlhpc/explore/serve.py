@@ -157,12 +157,7 @@ def _prepare_environment() -> None:
 
 
 def voila_configuration(
-    path: Path,
-    port: int,
-    ip: str,
-    preheat: int,
-    token: str = "",
-    allow_hosts: Sequence[str] = (),
+    path: Path, port: int, ip: str, preheat: int, token: str = "", allow_hosts: Sequence[str] = ()
 ) -> Any:
     """Return the configuration of a Voila server of this notebook or folder."""
     from traitlets.config import Config
@@ -264,9 +259,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-browser", action="store_true")
     given = parser.parse_args(arguments)
     serve(
-        given.target, given.port, given.ip, not given.no_browser, given.preheat,
-        token=given.token or "", allow_hosts=given.allow_host,
-    )  # fmt: skip
+        given.target,
+        given.port,
+        given.ip,
+        not given.no_browser,
+        given.preheat,
+        token=given.token or "",
+        allow_hosts=given.allow_host,
+    )
 
 
 if __name__ == "__main__":

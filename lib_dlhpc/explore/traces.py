@@ -56,9 +56,13 @@ def read_it() -> ipywidgets.Box:
         "how": dropdown("It", "What the trouble is", [(n, n) for n in KINDS], "computes longer"),
         "late": slider("By", "Of a step's work", [(f"{x:.0%}", x) for x in LATE], 0.5),
         "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 1e6),
-        "network": slider("Network", "Each link, each way", [(f"{b / 1e9:g} Gbit/s", b) for b in NETWORKS], 10e9),
-        "share": slider("Link 1–2", "Of the bandwidth of the others", [(f"{s:g}×", s) for s in SHARES], 1.0),
-    }  # fmt: skip
+        "network": slider(
+            "Network", "Each link, each way", [(f"{b / 1e9:g} Gbit/s", b) for b in NETWORKS], 10e9
+        ),
+        "share": slider(
+            "Link 1–2", "Of the bandwidth of the others", [(f"{s:g}×", s) for s in SHARES], 1.0
+        ),
+    }
     wall, panel = ipywidgets.HTML(), TracePanel()
 
     def update() -> None:

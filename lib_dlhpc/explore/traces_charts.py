@@ -84,26 +84,39 @@ def trace_state(
     bars = bars_of(timeline)
     zero = float(timeline.start.min(initial=0.0))
     low, high = window or (zero, float(timeline.stop.max(initial=0.0)))
-    columns: dict[str, list[Any]] = {name: [] for name in (
-        "rank", "what", "start", "stop", "seconds", "top", "bottom", "hatched", "told")}  # fmt: skip
+    columns: dict[str, list[Any]] = {
+        name: []
+        for name in ("rank", "what", "start", "stop", "seconds", "top", "bottom", "hatched", "told")
+    }
     for bar in bars:
         start, stop = max(bar.start, low), min(bar.stop, high)
         if stop <= start:
             continue
         _, tall, hatched = LOOKS[bar.what]
         lasts = show(bar.stop - bar.start, "s")
-        append(columns, rank=f"rank {bar.rank}", what=bar.what, start=start - zero, stop=stop - zero,
-                seconds=bar.stop - bar.start, top=bar.rank + 0.5 - 0.4 * tall,
-                bottom=bar.rank + 0.5 + 0.4 * tall, hatched=hatched,
-                told=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}")  # fmt: skip
+        append(
+            columns,
+            rank=f"rank {bar.rank}",
+            what=bar.what,
+            start=start - zero,
+            stop=stop - zero,
+            seconds=bar.stop - bar.start,
+            top=bar.rank + 0.5 - 0.4 * tall,
+            bottom=bar.rank + 0.5 + 0.4 * tall,
+            hatched=hatched,
+            told=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}",
+        )
     ranks = timeline.ranks
     data: dict[str, dict[str, Any]] = {
         "bars": columns,
         "messages": _messages(timeline, low, high, zero),
         "mark": _mark(mark, low, high, zero),
-        "rows": {"name": [f"rank {r}" for r in range(ranks)], "middle": [r + 0.5 for r in range(ranks)]},
+        "rows": {
+            "name": [f"rank {r}" for r in range(ranks)],
+            "middle": [r + 0.5 for r in range(ranks)],
+        },
         "room": {"x": [low - zero, high - zero], "y": [0.0, float(ranks)]},
-    }  # fmt: skip
+    }
     return data, _trace_words(bars, ranks, mark, zero)
 
 
@@ -120,10 +133,18 @@ def ranks_state(analysis: Analysis) -> State:
             lasts = float(seconds[rank])
             if lasts > 0:
                 tall = LOOKS[what][1]
-                append(columns, rank=f"rank {rank}", what=what, start=start, stop=start + lasts,
-                        seconds=lasts, hatched=LOOKS[what][2], top=rank + 0.5 - 0.4 * tall,
-                        bottom=rank + 0.5 + 0.4 * tall,
-                        told=f"rank {rank}: {what}, {show(lasts, 's')}")  # fmt: skip
+                append(
+                    columns,
+                    rank=f"rank {rank}",
+                    what=what,
+                    start=start,
+                    stop=start + lasts,
+                    seconds=lasts,
+                    hatched=LOOKS[what][2],
+                    top=rank + 0.5 - 0.4 * tall,
+                    bottom=rank + 0.5 + 0.4 * tall,
+                    told=f"rank {rank}: {what}, {show(lasts, 's')}",
+                )
             start += lasts
     ranks = analysis.ranks
     rows = {"name": [f"rank {r}" for r in range(ranks)], "middle": [r + 0.5 for r in range(ranks)]}
@@ -137,12 +158,7 @@ def rank_parts(analysis: Analysis) -> dict[str, Any]:
     """Return the s of each rank by what it does, (ranks,) each."""
     waited = {OF_WAIT[kind]: seconds for kind, seconds in analysis.waits.items()}
     moves = np.maximum(analysis.exposed - sum(waited.values()), 0.0)
-    return {
-        "works": analysis.compute,
-        "reads": analysis.stalled,
-        **waited,
-        "moves data": moves,
-    }
+    return {"works": analysis.compute, "reads": analysis.stalled, **waited, "moves data": moves}
 
 
 def efficiency_state(before: Analysis) -> State:
@@ -173,8 +189,15 @@ def coupled_state(ways: Sequence[tuple[str, Mapping[str, float]]], now: str) -> 
         start = 0.0
         for term, seconds in terms.items():
             if seconds > 0:
-                append(columns, way=name, term=term, start=start, stop=start + seconds, seconds=seconds,
-                        hatched=term.startswith("wait") or term == "idle")  # fmt: skip
+                append(
+                    columns,
+                    way=name,
+                    term=term,
+                    start=start,
+                    stop=start + seconds,
+                    seconds=seconds,
+                    hatched=term.startswith("wait") or term == "idle",
+                )
             start += seconds
         words = f"{show(start, 's')}{'  ◀ chosen' if name == now else ''}"
         append(ends, way=name, x=start, words=words)
@@ -208,8 +231,14 @@ def _mark(mark: Place | None, low: float, high: float, zero: float) -> dict[str,
     columns: dict[str, list[Any]] = {n: [] for n in ("x", "x2", "top", "bottom", "words")}
     if mark is not None and mark.stop >= low and mark.start <= high:
         start, stop = max(mark.start, low), min(mark.stop, high)
-        append(columns, x=start - zero, x2=stop - zero, top=mark.rank + 0.04, bottom=mark.rank + 0.96,
-                words=f"▼ here: {mark.name}")  # fmt: skip
+        append(
+            columns,
+            x=start - zero,
+            x2=stop - zero,
+            top=mark.rank + 0.04,
+            bottom=mark.rank + 0.96,
+            words=f"▼ here: {mark.name}",
+        )
     return columns
 
 

@@ -124,12 +124,22 @@ def couple() -> ipywidgets.Box:
     who = [("all, in turn", SHARED), *((f"{n} of {RANKS}", n) for n in range(1, RANKS))]
     controls = {
         "simulating": slider("Simulate", "Ranks that do; the others train", who, 1),
-        "sampling": slider("A sample", "How far the simulation goes for one",
-                           [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING], 4),
-        "depth": slider("Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2),
-        "jitter": slider("Varies", "Standard deviation of a rank's time for a batch",
-                         [(f"{x:.0%}", x) for x in JITTERS], 0.1),
-    }  # fmt: skip
+        "sampling": slider(
+            "A sample",
+            "How far the simulation goes for one",
+            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
+            4,
+        ),
+        "depth": slider(
+            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
+        ),
+        "jitter": slider(
+            "Varies",
+            "Standard deviation of a rank's time for a batch",
+            [(f"{x:.0%}", x) for x in JITTERS],
+            0.1,
+        ),
+    }
     wall, said, bars = ipywidgets.HTML(), ipywidgets.HTML(), chart("traces_coupled")
     terms = ipywidgets.HTML()
 

@@ -68,11 +68,17 @@ def couple_here(
     starts = [("one simulates", 1), ("all, in turn", SHARED)]
     controls = {
         "ranks": slider("Ranks", "Of this machine", [(str(n), n) for n in RANKS], 2),
-        "sampling": slider("A sample", "How far the simulation goes for one",
-                           [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING], 16),
-        "depth": slider("Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2),
+        "sampling": slider(
+            "A sample",
+            "How far the simulation goes for one",
+            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
+            16,
+        ),
+        "depth": slider(
+            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
+        ),
         "simulating": dropdown("Begin with", "The placement that is run first", starts, 1),
-    }  # fmt: skip
+    }
     question, bars, result = ipywidgets.HTML(), chart("traces_coupled"), ipywidgets.HTML()
 
     def chosen() -> Setting:

@@ -33,9 +33,16 @@ def gantt_chart() -> dict[str, Any]:
     said = said.encode(text="words:N")
     return finished(
         alt.layer(_room(), solid, hatched, lines, box, said, _names()),
-        "Who does what, and when (hatched: waits; lines: messages)", 200, left=56, right=20, top=74, bottom=44,
-        table={"bars": {"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"}},
-    )  # fmt: skip
+        "Who does what, and when (hatched: waits; lines: messages)",
+        200,
+        left=56,
+        right=20,
+        top=74,
+        bottom=44,
+        table={
+            "bars": {"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"}
+        },
+    )
 
 
 def ranks_chart() -> dict[str, Any]:
@@ -43,9 +50,14 @@ def ranks_chart() -> dict[str, Any]:
     solid, hatched = _bars("bars", _time("start", "time of the rank"), _lane("top"))
     return finished(
         alt.layer(_room(), solid, hatched, _names()),
-        "What becomes of each rank's time (hatched: waits)", 120, left=56, right=20, top=74, bottom=44,
+        "What becomes of each rank's time (hatched: waits)",
+        120,
+        left=56,
+        right=20,
+        top=74,
+        bottom=44,
         table={"bars": {"rank": "rank", "what": "what", "seconds": "time (s)"}},
-    )  # fmt: skip
+    )
 
 
 def efficiency_chart() -> dict[str, Any]:
@@ -58,9 +70,15 @@ def efficiency_chart() -> dict[str, Any]:
     drawn = bars.mark_bar(color="#0072b2", height=14)
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
     return finished(
-        alt.layer(drawn, words), "Efficiencies, as POP defines them", 120, left=104, right=44, top=8,
-        bottom=44, table={"bars": {"name": "efficiency", "value": "of 1"}},
-    )  # fmt: skip
+        alt.layer(drawn, words),
+        "Efficiencies, as POP defines them",
+        120,
+        left=104,
+        right=44,
+        top=8,
+        bottom=44,
+        table={"bars": {"name": "efficiency", "value": "of 1"}},
+    )
 
 
 def coupled_chart() -> dict[str, Any]:
@@ -68,9 +86,16 @@ def coupled_chart() -> dict[str, Any]:
     x = _time("start", "time of the run")
     y = alt.Y("way:N", title=None, sort=None).axis(axis_of(grid=False, ticks=False, domain=False))
     legend = alt.Legend(
-        title=None, orient="none", legendX=-110, legendY=-46, direction="horizontal", columns=3,
-        symbolType="square", columnPadding=12, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-110,
+        legendY=-46,
+        direction="horizontal",
+        columns=3,
+        symbolType="square",
+        columnPadding=12,
+        labelLimit=0,
+    )
     colour = alt.Color("term:N", legend=legend)
     colour = colour.scale(domain=list(TERMS), range=list(TERMS.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y)
@@ -82,16 +107,28 @@ def coupled_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, solid, hatched, words),
-        "Time of the mean rank, by placement of the ranks", 190, left=118, right=24, top=54, bottom=44,
+        "Time of the mean rank, by placement of the ranks",
+        190,
+        left=118,
+        right=24,
+        top=54,
+        bottom=44,
         table={"bars": {"way": "placement", "term": "term", "seconds": "time (s)"}},
-    )  # fmt: skip
+    )
 
 
 def _bars(name: str, x: alt.X, y: alt.Y) -> tuple[Any, Any]:
     legend = alt.Legend(
-        title=None, orient="none", legendX=-50, legendY=-68, direction="horizontal", columns=2,
-        symbolType="square", columnPadding=14, labelLimit=0,
-    )  # fmt: skip
+        title=None,
+        orient="none",
+        legendX=-50,
+        legendY=-68,
+        direction="horizontal",
+        columns=2,
+        symbolType="square",
+        columnPadding=14,
+        labelLimit=0,
+    )
     colour = alt.Color("what:N", legend=legend)
     colour = colour.scale(domain=list(LOOKS), range=[look[0] for look in LOOKS.values()])
     bars = alt.Chart(alt.NamedData(name)).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")

@@ -141,8 +141,12 @@ def ways(setting: Setting, came: Came) -> Ways:
 def cost_of(setting: Setting, analysis: Analysis) -> float:
     """Return the s that the analysis says the late rank costs; 0: it has not found it."""
     found = analysis.findings
-    own = (f.seconds for kind in FOUND_AS[setting.how] for f in found
-           if f.kind == kind and f.rank == setting.rank)  # fmt: skip
+    own = (
+        f.seconds
+        for kind in FOUND_AS[setting.how]
+        for f in found
+        if f.kind == kind and f.rank == setting.rank
+    )
     return next(own, 0.0)
 
 

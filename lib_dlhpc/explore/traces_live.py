@@ -103,7 +103,7 @@ def trace_here(
         "how": dropdown("It", "What it does", [(n, n) for n in FOUND_AS], "computes longer"),
         "by": slider("By", "In each step", [(show(s, "s"), s) for s in BY], 0.04),
         "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 100_000),
-    }  # fmt: skip
+    }
     question, panel, result = ipywidgets.HTML(), TracePanel(), ipywidgets.HTML()
     saved = ipywidgets.HTML()
 

@@ -56,8 +56,10 @@ class TracePanel:
         self.analysed.children = self.all if wanted else ()
         assert self.found is not None
         words = (
-            limit(self.found) if wanted else f"A run of {show(self.found.span, 's')}: who waits for whom?"
-        )  # fmt: skip
+            limit(self.found)
+            if wanted
+            else f"A run of {show(self.found.span, 's')}: who waits for whom?"
+        )
         self.verdict.value = verdict_html(f"<b>{escape(words)}</b>")
 
     def point(self, finding: Finding | None) -> None:

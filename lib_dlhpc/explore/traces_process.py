@@ -30,9 +30,13 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
     output, log = folder / "output.txt", folder / "log.txt"
     with open(output, "wb") as out, open(log, "wb") as errors:
         process = owned.start(
-            [*DLHPC, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-            env={**environment(), "TMPDIR": str(folder)}, start_new_session=os.name == "posix",
-        )  # fmt: skip
+            [*DLHPC, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            env={**environment(), "TMPDIR": str(folder)},
+            start_new_session=os.name == "posix",
+        )
     try:
         waited = 0.0
         while process.poll() is None:

@@ -21,19 +21,43 @@ LEAST, MOST = 0.3, 0.9  # of a step's work
 SIZE, NETWORK = 2e6, 10e9  # B of a message; bit/s
 # What somebody has in mind who answers with the one where it is the other: (answered, planted).
 MISTAKES = {
-    ("computes longer", "sends late"): "Each rank has as much work as the others; look at when it sends.",
-    ("sends late", "computes longer"): "Nobody waits for its messages: the others wait where all meet.",
-    ("slow link", "sends late"): "A message is not slow that has not been sent: the receive is hatched, so it waits.",
-    ("slow link", "reads slowly"): "The wait for a message begins before it is sent. What does its sender do then?",
-    ("slow link", "computes longer"): "Messages take equally long everywhere; one rank comes late to the allreduce.",
-    ("sends late", "slow link"): "It sends in time: where the data are under way, the receive is not hatched.",
+    (
+        "computes longer",
+        "sends late",
+    ): "Each rank has as much work as the others; look at when it sends.",
+    (
+        "sends late",
+        "computes longer",
+    ): "Nobody waits for its messages: the others wait where all meet.",
+    (
+        "slow link",
+        "sends late",
+    ): "A message is not slow that has not been sent: the receive is hatched, so it waits.",
+    (
+        "slow link",
+        "reads slowly",
+    ): "The wait for a message begins before it is sent. What does its sender do then?",
+    (
+        "slow link",
+        "computes longer",
+    ): "Messages take equally long everywhere; one rank comes late to the allreduce.",
+    (
+        "sends late",
+        "slow link",
+    ): "It sends in time: where the data are under way, the receive is not hatched.",
     ("computes longer", "slow link"): "All work alike. Who moves data for longer than the others?",
     ("reads slowly", "slow link"): "All read alike. Who moves data for longer than the others?",
-    ("computes longer", "reads slowly"): "It works no longer than the others: its work begins late.",
-    ("sends late", "reads slowly"): "It does send late, and not by its own choice: what came before its work?",
+    (
+        "computes longer",
+        "reads slowly",
+    ): "It works no longer than the others: its work begins late.",
+    (
+        "sends late",
+        "reads slowly",
+    ): "It does send late, and not by its own choice: what came before its work?",
     ("reads slowly", "sends late"): "All read alike; look at what this rank does before it sends.",
     ("reads slowly", "computes longer"): "All read alike; look at the length of the work.",
-}  # fmt: skip
+}
 
 
 class Planted(NamedTuple):
@@ -95,9 +119,13 @@ def find_it() -> ipywidgets.Box:
     controls = {
         "number": slider("Puzzle", "Each has one trouble", [(str(n), n) for n in PUZZLES], 1),
         "trouble": dropdown("Trouble", "What is wrong", kinds, ""),
-        "rank": slider("Rank", "Whose doing it is; of a link, either end",
-                       [(f"rank {r}", r) for r in range(RANKS)], 0),
-    }  # fmt: skip
+        "rank": slider(
+            "Rank",
+            "Whose doing it is; of a link, either end",
+            [(f"rank {r}", r) for r in range(RANKS)],
+            0,
+        ),
+    }
     answer = ipywidgets.Button(
         description="Answer", button_style="primary", tooltip="Opens the analysis if it is right"
     )

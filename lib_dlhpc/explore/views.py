@@ -136,10 +136,6 @@ def _headline(
             f"{float(prediction.speedup):,.1f} times one device, on {int(e.devices):,}",
         ),
         ("Time to train", time, remark),
-        (
-            "Energy (modelled)",
-            show(float(prediction.energy_to_train) / 3600, "Wh"),
-            "PUE included",
-        ),
+        ("Energy (modelled)", show(float(prediction.energy_to_train) / 3600, "Wh"), "PUE included"),
         ("Cost", f"{format_plain(float(prediction.device_hours))} h", "device-hours"),
     )

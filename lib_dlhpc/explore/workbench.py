@@ -15,17 +15,26 @@ _STYLE = {"description_width": "7.5em"}
 def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
     """Return a slider over `options` (text, value)."""
     return ipywidgets.SelectionSlider(
-        description=label, tooltip=tooltip, options=list(options), value=value, layout=_FULL,
-        style=_STYLE, continuous_update=True,
-    )  # fmt: skip
+        description=label,
+        tooltip=tooltip,
+        options=list(options),
+        value=value,
+        layout=_FULL,
+        style=_STYLE,
+        continuous_update=True,
+    )
 
 
 def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
     """Return a list to choose from."""
     return ipywidgets.Dropdown(
-        description=label, tooltip=tooltip, options=list(options), value=value, layout=_FULL,
+        description=label,
+        tooltip=tooltip,
+        options=list(options),
+        value=value,
+        layout=_FULL,
         style=_STYLE,
-    )  # fmt: skip
+    )
 
 
 def workbench(
@@ -52,9 +61,11 @@ def workbench(
 
 def wall_html(wall: str, fine: str) -> str:
     """Return the limit that is hit, or the quiet line that says there is none."""
-    return problem_html(f"✕ Wall. {wall}") if wall else (
-        f'<div class="dlhpc-walls" role="status"><p>✓ {fine}</p></div>'
-    )  # fmt: skip
+    return (
+        problem_html(f"✕ Wall. {wall}")
+        if wall
+        else (f'<div class="dlhpc-walls" role="status"><p>✓ {fine}</p></div>')
+    )
 
 
 def verdict_html(text: str) -> str:

@@ -78,9 +78,12 @@ def main(folder: Path, token: str) -> int:
     kills, task = _memory_kills(), read_task(folder)
     process = owned.start(
         [*_words(ticket, task), str(folder), str(ticket.ranks)],
-        stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environment(),
         start_new_session=os.name == "posix",
-    )  # fmt: skip
+    )
     status = _run(process, stop, Overdue(folder))
     owned.ended(process)
     if status == 0 and task is not None and task.kind == "program":

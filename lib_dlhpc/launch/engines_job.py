@@ -101,9 +101,7 @@ def _engines(ticket: Ticket, folder: Path) -> list[str]:
 
 def _start(words: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "MPLBACKEND": "agg"},
+        words, stdin=subprocess.DEVNULL, env={**os.environ, "MPLBACKEND": "agg"}
     )
 
 

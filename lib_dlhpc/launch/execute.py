@@ -48,9 +48,14 @@ def execute(folder: Path) -> int:
 
     keep()
     client = NotebookClient(
-        node, timeout=None, kernel_name="python3", extra_arguments=["--log-level=ERROR"],
-        resources={"metadata": {"path": str(source.parent)}}, on_cell_start=begins, on_cell_executed=keep,
-    )  # fmt: skip
+        node,
+        timeout=None,
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(source.parent)}},
+        on_cell_start=begins,
+        on_cell_executed=keep,
+    )
     try:
         client.execute()
     except (CellExecutionError, DeadKernelError) as error:

@@ -167,10 +167,25 @@ def write(path: Path, table: dict[str, Any], private: bool = False) -> None:
 
 # Fields of [strategy] for the parallel layout: a snapshot holds unsharded tensors, so any of them may change.
 LAYOUT = (
-    "nodes", "devices_per_node", "batch", "data", "tensor", "pipeline", "spatial", "microbatches",
-    "schedule", "chunks", "split", "sequence_parallel", "zero", "recompute", "offload", "allreduce",
-    "overlap", "bucket",
-)  # fmt: skip
+    "nodes",
+    "devices_per_node",
+    "batch",
+    "data",
+    "tensor",
+    "pipeline",
+    "spatial",
+    "microbatches",
+    "schedule",
+    "chunks",
+    "split",
+    "sequence_parallel",
+    "zero",
+    "recompute",
+    "offload",
+    "allreduce",
+    "overlap",
+    "bucket",
+)
 
 
 def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:

@@ -15,9 +15,17 @@ from lib_dlhpc.spec.units import format_quantity as show
 CHECKED = ("slurm", "local")  # schedulers with a check of requests
 # Slurm's reasons for a job that can never start (man squeue, "Job reason codes").
 EXCEEDED = (
-    "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "TimeLimit",
-    "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "QOSTimeLimit",
-)  # fmt: skip
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "BadConstraints",
+    "TimeLimit",
+    "AccountNotAllowed",
+    "InvalidAccount",
+    "InvalidQOS",
+    "QOSNotAllowed",
+    "QOSTimeLimit",
+)
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,13 @@ def start(
         raise SpecError(f"{folder}: {error.strerror}.") from None
     with log:
         process = owned.start(
-            [*worker, str(folder), str(ranks), f"{beside:g}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env=place.environment(), start_new_session=os.name == "posix",
-        )  # fmt: skip
+            [*worker, str(folder), str(ranks), f"{beside:g}"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=place.environment(),
+            start_new_session=os.name == "posix",
+        )
     if made is not None:
         owned.keep_folder(made)
     return Job(folder, process, ranks)

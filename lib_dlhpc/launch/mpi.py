@@ -99,8 +99,14 @@ def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.Compl
     words = command(ranks, *arguments)
     try:
         return owned.run(
-            words, patience, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=environment(), start_new_session=os.name == "posix",
-        )  # fmt: skip
+            words,
+            patience,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            start_new_session=os.name == "posix",
+        )
     except OSError as error:
         raise SpecError(f"{words[0]} could not be started: {error.strerror}.") from None

@@ -60,8 +60,13 @@ def with_parameters(table: dict[str, Any], given: Mapping[str, Any], name: str) 
                 f"{suggest(key, legal)}"
             )
         lines.append(f"{key} = {_literal(value, key)}\n")
-    new = {"cell_type": "code", "execution_count": None, "metadata": {"tags": [INJECTED]},
-           "outputs": [], "source": lines}  # fmt: skip
+    new = {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {"tags": [INJECTED]},
+        "outputs": [],
+        "source": lines,
+    }
     if (table["nbformat"], table.get("nbformat_minor", 0)) >= (4, 5):
         new["id"] = INJECTED
     return {**table, "cells": [*cells[: at + 1], new, *cells[at + 1 :]]}

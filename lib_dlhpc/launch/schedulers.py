@@ -141,12 +141,7 @@ def ask(scheduler: str, native: str) -> Answer:
     """Return the scheduler's state of a job."""
     try:
         return ASK[scheduler](native)
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:  # unknown format
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # unknown format
         return Answer(None, f"{scheduler} gives an unknown answer: {error!r}")
 
 

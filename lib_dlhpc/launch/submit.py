@@ -149,10 +149,15 @@ def submit_sweep(
         for place, experiment in runs.items():
             jobs.append(
                 submit(
-                    experiment, ranks, None, site, place,
-                    time_limit=limit, snapshot_every=snapshot_every,
+                    experiment,
+                    ranks,
+                    None,
+                    site,
+                    place,
+                    time_limit=limit,
+                    snapshot_every=snapshot_every,
                 )
-            )  # fmt: skip
+            )
     except BaseException:
         for job in jobs:
             job.cancel()

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib_dlhpc.launch.mpi import check_here, command, environment
-from lib_dlhpc.launch.traced import (
-    EXITED,
-    INTERRUPTED,
-    INTERRUPTED_STATUS,
-    RAISED_STATUS,
-    part_of,
-)
+from lib_dlhpc.launch.traced import EXITED, INTERRUPTED, INTERRUPTED_STATUS, RAISED_STATUS, part_of
 from lib_dlhpc.lifetime import owned, signals
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part

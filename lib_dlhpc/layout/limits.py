@@ -30,9 +30,7 @@ def untrained(experiment: Experiment) -> str:
             " step; the legal value is 'synchronous'."
         )
     if strategy.precision == "fp16":
-        return (
-            "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."
-        )  # fmt: skip
+        return "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."
     if training.sparsity:
         return (
             f"training.sparsity = {training.sparsity}: the gradients of a network that is shared out travel"

@@ -65,9 +65,14 @@ class _Guard:
         nothing = subprocess.DEVNULL
         env = {name: value for name, value in os.environ.items() if name != guard.MARK}
         return subprocess.Popen(
-            GUARD, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, env=env,
-            cwd=os.path.abspath(os.sep), start_new_session=os.name == "posix",
-        )  # fmt: skip
+            GUARD,
+            stdin=subprocess.PIPE,
+            stdout=nothing,
+            stderr=nothing,
+            env=env,
+            cwd=os.path.abspath(os.sep),
+            start_new_session=os.name == "posix",
+        )
 
 
 _guard = _Guard()

@@ -66,10 +66,7 @@ def fed_step(records: int, record: float, files: int, batch: int, bandwidth: flo
                 "files": files,
                 "bytes": files * records * record,
             },
-            "machine": {
-                "name": "h100-pod",
-                "storage": {"under-test": {"bandwidth": bandwidth}},
-            },
+            "machine": {"name": "h100-pod", "storage": {"under-test": {"bandwidth": bandwidth}}},
             "strategy": {"devices_per_node": 1, "batch": batch},
             "storage": {"tier": "under-test"},
         }

@@ -225,16 +225,24 @@ def _speedup(p: Breakdown) -> Explanation:
         "throughput over that of one device with the unsplit network: replicas × single device / step;"
         " efficiency = speed-up / devices",
         (
-            ("replicas", f"{int(e.devices) // int(e.strategy.replica):,}", "devices / devices of a replica"),
+            (
+                "replicas",
+                f"{int(e.devices) // int(e.strategy.replica):,}",
+                "devices / devices of a replica",
+            ),
             ("batch of a replica", f"{e.strategy.batch}", "given"),
-            ("single device", show(float(p.single_device), "s"), "roofline of the unsplit network, for that batch"),
+            (
+                "single device",
+                show(float(p.single_device), "s"),
+                "roofline of the unsplit network, for that batch",
+            ),
             ("step", show(float(p.step_time), "s"), "sum of the terms"),
             ("efficiency", f"{float(p.efficiency):.1%}", "computed"),
         ),
         "definition",
         "The single device never waits for data, other devices or checkpoints."
         + " It may lack the memory for the unsplit network: then this cannot be measured." * split,
-    )  # fmt: skip
+    )
 
 
 def _energy(p: Breakdown) -> Explanation:

@@ -45,10 +45,18 @@ def _samples(p: Breakdown) -> list[tuple[str, str, str]]:
     e = p.experiment
     found = [
         ("access", f"{e.storage.access}, {e.storage.format}", "given"),
-        ("stored bytes a sample", show(float(costs.stored_bytes(e)), "B"), "data set / compression"),
-        ("metadata operations a sample", f"{float(costs.operations(e)):g}", "files × operations a file"),
+        (
+            "stored bytes a sample",
+            show(float(costs.stored_bytes(e)), "B"),
+            "data set / compression",
+        ),
+        (
+            "metadata operations a sample",
+            f"{float(costs.operations(e)):g}",
+            "files × operations a file",
+        ),
         ("read calls a sample", f"{float(costs.reads(e)):g}", "given"),
-    ]  # fmt: skip
+    ]
     if e.storage.cache:
         missed = f"{float(costs.miss_share(e)):.1%}"
         found.append(("not in the cache", missed, "1 - cached share × share of later epochs"))

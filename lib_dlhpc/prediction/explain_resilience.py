@@ -1,13 +1,6 @@
 """Checkpoints and failures explained: the cost of a checkpoint, the interval, the expected time by cause."""
 
-from lib_dlhpc.costs.checkpoints import (
-    HASH_RATE,
-    Saving,
-    saving,
-    write_rate,
-    writers,
-    written_at,
-)
+from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.resilience import in_words, resilience

@@ -236,10 +236,7 @@ def _sent(experiment: Experiment, chain: Chain, batch: float) -> Cost:
 
 
 def _gradients(
-    experiment: Experiment,
-    chain: Chain,
-    costs: list[list[StageCost]],
-    ranks: Ranks,
+    experiment: Experiment, chain: Chain, costs: list[list[StageCost]], ranks: Ranks
 ) -> Exchange:
     """Return cost and exposed seconds of the sums over data.
 

@@ -39,40 +39,54 @@ def lines(columns: Table, x: str, y: str, series: str, title: str, unit: str) ->
     names = list(dict.fromkeys(columns[series]))
     colors = [SERIES[at % len(SERIES)] for at in range(len(names))]
     legend = alt.Legend(title=None, labelLimit=300) if len(names) > 1 else None
-    return _chart(columns, title).mark_line(point=True).encode(
-        x=alt.X(**_field(x, columns), title=x, sort=None),
-        y=alt.Y(f"{y}:Q", title=y.replace("_", " "), axis=_axis(unit)),
-        color=alt.Color(f"{series}:N", sort=names, legend=legend).scale(domain=names, range=colors),
-        strokeDash=alt.StrokeDash(f"{series}:N", sort=names, legend=legend).scale(domain=names),
-        tooltip=_tooltip(columns),
-    )  # fmt: skip
+    return (
+        _chart(columns, title)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X(**_field(x, columns), title=x, sort=None),
+            y=alt.Y(f"{y}:Q", title=y.replace("_", " "), axis=_axis(unit)),
+            color=alt.Color(f"{series}:N", sort=names, legend=legend).scale(
+                domain=names, range=colors
+            ),
+            strokeDash=alt.StrokeDash(f"{series}:N", sort=names, legend=legend).scale(domain=names),
+            tooltip=_tooltip(columns),
+        )
+    )
 
 
 def gantt(columns: Table, title: str) -> alt.Chart:
     """Return a row for each `rank`, with a lane for each `stream`, and a bar for each event."""
     names = [kind for kind in KINDS if kind in columns["kind"]]
     colors = [KINDS[name] for name in names]
-    return _chart(columns, title).mark_bar().encode(
-        x=alt.X("start:Q", title="time", axis=_axis("s")),
-        x2="stop:Q",
-        y=alt.Y("rank:O", title="rank"),
-        yOffset=alt.YOffset("stream:N", sort=list(dict.fromkeys(columns["stream"]))),
-        color=alt.Color("kind:N", title=None, sort=names).scale(domain=names, range=colors),
-        tooltip=_tooltip(columns, "rank", "stream", "kind", "name", "start", "seconds"),
-    )  # fmt: skip
+    return (
+        _chart(columns, title)
+        .mark_bar()
+        .encode(
+            x=alt.X("start:Q", title="time", axis=_axis("s")),
+            x2="stop:Q",
+            y=alt.Y("rank:O", title="rank"),
+            yOffset=alt.YOffset("stream:N", sort=list(dict.fromkeys(columns["stream"]))),
+            color=alt.Color("kind:N", title=None, sort=names).scale(domain=names, range=colors),
+            tooltip=_tooltip(columns, "rank", "stream", "kind", "name", "start", "seconds"),
+        )
+    )
 
 
 def points(columns: Table, x: str, y: str, kind: str, title: str) -> alt.Chart:
     """Return a point for each row, at the fraction `x` in row `y`; `kind` is its color and its shape."""
     names = list(dict.fromkeys(columns[kind]))
     color = alt.Color(f"{kind}:N", sort=names)
-    return _chart(columns, title).mark_point(size=60).encode(
-        x=alt.X(f"{x}:Q", axis=alt.Axis(labelExpr=PERCENT)),
-        y=alt.Y(f"{y}:N", title=None, sort=None),
-        color=color.scale(domain=names, range=list(SERIES[: len(names)])),
-        shape=alt.Shape(f"{kind}:N", sort=names).scale(domain=names),
-        tooltip=_tooltip(columns),
-    )  # fmt: skip
+    return (
+        _chart(columns, title)
+        .mark_point(size=60)
+        .encode(
+            x=alt.X(f"{x}:Q", axis=alt.Axis(labelExpr=PERCENT)),
+            y=alt.Y(f"{y}:N", title=None, sort=None),
+            color=color.scale(domain=names, range=list(SERIES[: len(names)])),
+            shape=alt.Shape(f"{kind}:N", sort=names).scale(domain=names),
+            tooltip=_tooltip(columns),
+        )
+    )
 
 
 def intervals(columns: Table, name: str, title: str) -> alt.LayerChart:
@@ -82,8 +96,7 @@ def intervals(columns: Table, name: str, title: str) -> alt.LayerChart:
         lower="datum.low / datum.value - 1", upper="datum.high / datum.value - 1", middle="0"
     )
     base = base.encode(
-        y=alt.Y(f"{name}:N", title=None, sort=None).axis(labelLimit=300),
-        tooltip=_tooltip(columns),
+        y=alt.Y(f"{name}:N", title=None, sort=None).axis(labelLimit=300), tooltip=_tooltip(columns)
     )
     x = alt.X("lower:Q", title="interval over value", axis=alt.Axis(labelExpr=PERCENT))
     rule = base.mark_rule(strokeWidth=3, color=SERIES[0]).encode(x=x, x2="upper:Q")

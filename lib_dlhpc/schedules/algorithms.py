@@ -48,9 +48,7 @@ COLLECTIVES: dict[str, Mapping[str, Algorithm]] = {
     ),
     "reduce": _named(trees.BINOMIAL_REDUCE),
     "reduce_scatter": _named(
-        rings.RING_REDUCE_SCATTER,
-        levels.HIERARCHICAL_REDUCE_SCATTER,
-        levels.HALVING_REDUCE_SCATTER,
+        rings.RING_REDUCE_SCATTER, levels.HIERARCHICAL_REDUCE_SCATTER, levels.HALVING_REDUCE_SCATTER
     ),
     "allgather": _named(
         rings.RING_ALLGATHER,

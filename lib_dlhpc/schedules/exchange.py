@@ -63,11 +63,7 @@ def bruck_allgather(ranks: int, elements: int) -> Iterator[Round]:
 
 
 def halo_exchange(
-    ranks: int,
-    elements: int,
-    dimensions: int = 2,
-    grid: Sequence[int] = (),
-    periodic: bool = False,
+    ranks: int, elements: int, dimensions: int = 2, grid: Sequence[int] = (), periodic: bool = False
 ) -> Iterator[Round]:
     """Halo exchange on a grid of ranks: each rank exchanges a face with each neighbor, in one round.
 

@@ -13,13 +13,7 @@ from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.network import Array, Cost, Network, depth, slowest
-from lib_dlhpc.schedules.rings import (
-    cuts,
-    ring,
-    ring_allgather,
-    ring_cost,
-    ring_reduce_scatter,
-)
+from lib_dlhpc.schedules.rings import cuts, ring, ring_allgather, ring_cost, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Round
 from lib_dlhpc.schedules.trees import binomial_gather, binomial_scatter
 from lib_dlhpc.spec.errors import SpecError

@@ -23,10 +23,7 @@ class Span(NamedTuple):
 
 
 def timetable(
-    pipeline: Pipeline,
-    forward: Seconds = 1.0,
-    backward: Seconds = 2.0,
-    transfer: Seconds = 0.0,
+    pipeline: Pipeline, forward: Seconds = 1.0, backward: Seconds = 2.0, transfer: Seconds = 0.0
 ) -> list[Span]:
     """Return the timeline of all ranks, in s.
 

@@ -36,12 +36,7 @@ class Round:
     reduce: NDArray[np.bool_]  # True: the target combines; False: it overwrites
 
     def __init__(
-        self,
-        source: Ints,
-        target: Ints,
-        offset: Ints,
-        count: Ints,
-        reduce: NDArray[np.bool_],
+        self, source: Ints, target: Ints, offset: Ints, count: Ints, reduce: NDArray[np.bool_]
     ) -> None:
         # Faster than the __init__ of a frozen dataclass, for long schedules.
         own = self.__dict__

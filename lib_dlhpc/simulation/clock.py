@@ -103,10 +103,7 @@ def clock(load: Load, step: int, start: Floats, joined: Floats, exchanged: Float
 
 
 def simulate_rounds(
-    load: Load,
-    exchange: Exchange,
-    messages: Sequence[int],
-    progress: StepProgress | None = None,
+    load: Load, exchange: Exchange, messages: Sequence[int], progress: StepProgress | None = None
 ) -> Iterator[Clock]:
     """Yield the steps; `exchange` simulates each bucket. `messages`: the count of each bucket that is sent.
 

@@ -365,11 +365,7 @@ class _Wire:
             yield self._free
 
     def _queue(
-        self,
-        goal: str,
-        size: float,
-        word: str,
-        summed: Sequence[tuple[str, float]] = (),
+        self, goal: str, size: float, word: str, summed: Sequence[tuple[str, float]] = ()
     ) -> Event:
         """Exchange once all before is done; return what happens then.
 

@@ -150,9 +150,6 @@ def _walk(start: Any, stop: Any, size: int) -> list[tuple[Any, Any]]:
     steps = np.where(up, ahead, size - ahead)
     direction = np.where(up, 1, -1)
     return [
-        (
-            (start + k * direction) % size,
-            np.where(k < steps, np.where(up, 0, 1), NO_LINK),
-        )
+        ((start + k * direction) % size, np.where(k < steps, np.where(up, 0, 1), NO_LINK))
         for k in range(int(steps.max(initial=0)))
     ]

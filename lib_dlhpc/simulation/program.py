@@ -8,13 +8,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.costs.stage import (
-    halo_elements,
-    recomputed,
-    regathered,
-    routed_elements,
-    stage_cost,
-)
+from lib_dlhpc.costs.stage import halo_elements, recomputed, regathered, routed_elements, stage_cost
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
@@ -77,9 +71,7 @@ def program(experiment: Experiment, part: Part, scale: float) -> Program:
     ):
         again += _communication(experiment, layer, "forward", size) if twice else []
     return Program(
-        tuple(forward),
-        (*again, *reversed(backward)),
-        float(part.elements(part.sends) * size),
+        tuple(forward), (*again, *reversed(backward)), float(part.elements(part.sends) * size)
     )
 
 

@@ -126,8 +126,16 @@ class Experiment:
         warnings: tuple[str, ...] = (),
     ) -> None:
         """Build from sections; the default `dataset` has samples of the model's shape. Raises SpecError."""
-        given = {"model": model, "dataset": dataset, "machine": machine, "strategy": strategy,
-                 "storage": storage, "calibration": calibration, "run": run, "training": training}  # fmt: skip
+        given = {
+            "model": model,
+            "dataset": dataset,
+            "machine": machine,
+            "strategy": strategy,
+            "storage": storage,
+            "calibration": calibration,
+            "run": run,
+            "training": training,
+        }
         read = False
         for section, value in given.items():
             if not isinstance(value, _NOUNS[section]):

@@ -11,16 +11,7 @@ import numpy as np
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
-from lib_dlhpc.spec.schema import (
-    check_keys,
-    choice,
-    flag,
-    number,
-    read_table,
-    resolve,
-    text,
-    whole,
-)
+from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, resolve, text, whole
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")

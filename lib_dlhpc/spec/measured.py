@@ -244,13 +244,21 @@ def slowed(machine: "Machine", work: float, calls: float) -> "Machine":
         for kind, each in device.layers.items()
     }
     device = replace(
-        device, slowdown=device.slowdown * work, layers=layers,
-        launch=device.launch * small, overhead=device.overhead * small,
-    )  # fmt: skip
+        device,
+        slowdown=device.slowdown * work,
+        layers=layers,
+        launch=device.launch * small,
+        overhead=device.overhead * small,
+    )
     link = replace(link, latency=link.latency * calls, bandwidth=link.bandwidth / work)
     if measured is not None:
-        factors = {"device.slowdown": work, "device.launch": small, "device.overhead": small,
-                   "intra_node.latency": calls, "intra_node.bandwidth": 1 / work}  # fmt: skip
+        factors = {
+            "device.slowdown": work,
+            "device.launch": small,
+            "device.overhead": small,
+            "intra_node.latency": calls,
+            "intra_node.bandwidth": 1 / work,
+        }
         intervals = {
             key: (low * factors.get(key, 1.0), high * factors.get(key, 1.0))
             for key, (low, high) in measured.intervals.items()

@@ -43,7 +43,5 @@ class Training:
     shift: int = whole(default=0, least=0, run_only="ranks shift images while loading a batch")
     # which allreduce synchronizes the gradients
     collective: str = choice(
-        COLLECTIVES,
-        default="schedule",
-        run_only={"mpi": "MPI_Allreduce chooses its own algorithm"},
+        COLLECTIVES, default="schedule", run_only={"mpi": "MPI_Allreduce chooses its own algorithm"}
     )

@@ -177,9 +177,11 @@ def read_workflow(tables: Mapping[str, Any]) -> Workflow:
     tables["dataset"]["bytes"] = float(size * simulation.samples)
     tables.setdefault("machine", {"name": "laptop"})
     workflow = Workflow(
-        read_experiment(tables), simulation, coupling,
+        read_experiment(tables),
+        simulation,
+        coupling,
         None if costs is None else read_table(Costs, costs, "costs"),
-    )  # fmt: skip
+    )
     _check(workflow)
     return workflow
 

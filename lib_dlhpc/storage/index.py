@@ -23,9 +23,14 @@ from lib_dlhpc.storage.names import check_all, to_bytes, to_text
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
 COLUMNS = {  # of a file; B, ns since 1970
-    "partition": np.int32, "offset": np.int64, "stored": np.int64, "size": np.int64,
-    "codec": np.uint8, "checksum": np.uint64, "mtime": np.int64,
-}  # fmt: skip
+    "partition": np.int32,
+    "offset": np.int64,
+    "stored": np.int64,
+    "size": np.int64,
+    "codec": np.uint8,
+    "checksum": np.uint64,
+    "mtime": np.int64,
+}
 
 
 class PartitionFile(NamedTuple):
@@ -104,9 +109,13 @@ def save(index: Index, folder: Path) -> str:
     path = folder / INDEX
     with open(path, "wb") as file:
         np.savez(
-            file, allow_pickle=False, names=_blob(index.names), folders=_blob(index.folders[1:]),
-            folder_mtime=index.folder_mtime, **index.columns,
-        )  # fmt: skip
+            file,
+            allow_pickle=False,
+            names=_blob(index.names),
+            folders=_blob(index.folders[1:]),
+            folder_mtime=index.folder_mtime,
+            **index.columns,
+        )
         file.flush()
         os.fsync(file.fileno())
     return sha256(path)

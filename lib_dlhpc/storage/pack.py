@@ -11,14 +11,7 @@ import numpy as np
 from lib_dlhpc.storage.checksum import checksum
 from lib_dlhpc.storage.codecs import code_of, compress
 from lib_dlhpc.storage.errors import AlreadyThere, StoreError
-from lib_dlhpc.storage.index import (
-    COLUMNS,
-    Index,
-    Manifest,
-    PartitionFile,
-    save,
-    save_manifest,
-)
+from lib_dlhpc.storage.index import COLUMNS, Index, Manifest, PartitionFile, save, save_manifest
 from lib_dlhpc.storage.names import Found, walk
 from lib_dlhpc.storage.unfinished import unfinished
 
@@ -87,14 +80,21 @@ def _write(
         written.append(_write_partition(folder, part, numbers, files, columns, code))
     columns["partition"][:] = parts
     index = Index(
-        tuple(file.name for file in files), columns, tuple(found.name for found in folders),
+        tuple(file.name for file in files),
+        columns,
+        tuple(found.name for found in folders),
         np.array([found.mtime for found in folders], np.int64),
-    )  # fmt: skip
+    )
     try:
         manifest = Manifest(
-            len(files), len(folders) - 1, int(columns["size"].sum()), int(columns["stored"].sum()),
-            codec, tuple(written), save(index, folder),
-        )  # fmt: skip
+            len(files),
+            len(folders) - 1,
+            int(columns["size"].sum()),
+            int(columns["stored"].sum()),
+            codec,
+            tuple(written),
+            save(index, folder),
+        )
         save_manifest(manifest, folder)
     except OSError as error:
         raise StoreError(f"The index of the store cannot be written: {error.strerror}.") from None

@@ -54,9 +54,15 @@ class Reader:
     """Reads files of a store by number, for any thread of this rank, and serves requests of other ranks."""
 
     def __init__(
-        self, target: Path, manifest: Manifest, index: Index, held: dict[int, Partition], place: Holders,
-        rank: int, loading: Loading,
-    ) -> None:  # fmt: skip
+        self,
+        target: Path,
+        manifest: Manifest,
+        index: Index,
+        held: dict[int, Partition],
+        place: Holders,
+        rank: int,
+        loading: Loading,
+    ) -> None:
         self.index = index
         self.peers: Peers | None = None
         self._target, self._manifest = target, manifest

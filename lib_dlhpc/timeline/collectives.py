@@ -13,22 +13,48 @@ from lib_dlhpc.timeline.sizes import size_of
 
 # Where the root stands among the arguments; None: there is no root.
 BUFFERS: dict[str, int | None] = {
-    "Barrier": None, "Bcast": 1, "Reduce": 3, "Allreduce": None, "Gather": 2, "Gatherv": 2,
-    "Scatter": 2, "Scatterv": 2, "Allgather": None, "Allgatherv": None, "Alltoall": None,
-    "Alltoallv": None, "Alltoallw": None, "Reduce_scatter": None, "Reduce_scatter_block": None,
-    "Scan": None, "Exscan": None,
-}  # fmt: skip
+    "Barrier": None,
+    "Bcast": 1,
+    "Reduce": 3,
+    "Allreduce": None,
+    "Gather": 2,
+    "Gatherv": 2,
+    "Scatter": 2,
+    "Scatterv": 2,
+    "Allgather": None,
+    "Allgatherv": None,
+    "Alltoall": None,
+    "Alltoallv": None,
+    "Alltoallw": None,
+    "Reduce_scatter": None,
+    "Reduce_scatter_block": None,
+    "Scan": None,
+    "Exscan": None,
+}
 PICKLED: dict[str, int | None] = {
-    "barrier": None, "bcast": 1, "reduce": 2, "allreduce": None, "gather": 1, "scatter": 1,
-    "allgather": None, "alltoall": None, "scan": None, "exscan": None,
-}  # fmt: skip
+    "barrier": None,
+    "bcast": 1,
+    "reduce": 2,
+    "allreduce": None,
+    "gather": 1,
+    "scatter": 1,
+    "allgather": None,
+    "alltoall": None,
+    "scan": None,
+    "exscan": None,
+}
 # Ranks wait for their neighbors alone: calls of all ranks are not one, and match nothing.
 NEIGHBOURS: dict[str, int | None] = dict.fromkeys(
     (
-        "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv",
-        "Neighbor_alltoallw", "neighbor_allgather", "neighbor_alltoall",
+        "Neighbor_allgather",
+        "Neighbor_allgatherv",
+        "Neighbor_alltoall",
+        "Neighbor_alltoallv",
+        "Neighbor_alltoallw",
+        "neighbor_allgather",
+        "neighbor_alltoall",
     )
-)  # fmt: skip
+)
 APART = -1  # the order of a call that matches nothing
 
 

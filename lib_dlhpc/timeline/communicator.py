@@ -43,12 +43,18 @@ METHODS: tuple[tuple[Callable[[Call, str, Any, Recorder], Call], str], ...] = (
     (isendrecv, "Sendrecv_replace Isendrecv Isendrecv_replace"),
 )
 MAKERS = {
-    "Dup": "Comm_dup", "Dup_with_info": "Comm_dup", "Clone": "Comm_dup",
-    "Split": "Comm_split", "Split_type": "Comm_split_type", "Create": "Comm_create",
-    "Create_cart": "Cart_create", "Create_graph": "Graph_create", "Sub": "Cart_sub",
+    "Dup": "Comm_dup",
+    "Dup_with_info": "Comm_dup",
+    "Clone": "Comm_dup",
+    "Split": "Comm_split",
+    "Split_type": "Comm_split_type",
+    "Create": "Comm_create",
+    "Create_cart": "Cart_create",
+    "Create_graph": "Graph_create",
+    "Sub": "Cart_sub",
     "Create_dist_graph": "Dist_graph_create",
     "Create_dist_graph_adjacent": "Dist_graph_create_adjacent",
-}  # fmt: skip
+}
 _CLASSES: dict[tuple[type, Recorder], type] = {}
 
 

@@ -9,9 +9,15 @@ from typing import Any
 
 # Of OTF2_ErrorCallback: user data, file, line, function, code, format, va_list; it returns the code.
 _TOLD = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
-    ctypes.c_char_p, ctypes.c_void_p,
-)  # fmt: skip
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_uint64,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
+)
 
 
 @contextmanager

@@ -55,8 +55,16 @@ def isend(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
         add(event, start, stop, size, peer, self._number, tag, start)
         request = traced_request(request)
         request.opened = (
-            "send", recorder, event, self._number, self._ranks, start, size, peer, tag,
-        )  # fmt: skip
+            "send",
+            recorder,
+            event,
+            self._number,
+            self._ranks,
+            start,
+            size,
+            peer,
+            tag,
+        )
         return request
 
     return traced
@@ -106,9 +114,7 @@ def irecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
     ) -> Any:
         posted = perf_counter_ns()
         request = traced_request(call(self, buf, source, tag))
-        request.opened = (
-            "receive", recorder, event, self._number, self._ranks, posted, 0, -1, 0,
-        )  # fmt: skip
+        request.opened = ("receive", recorder, event, self._number, self._ranks, posted, 0, -1, 0)
         return request
 
     return traced
@@ -132,9 +138,16 @@ def sendrecv(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
     add, pickled, any_source, any_tag = recorder.add, name.islower(), mpi.ANY_SOURCE, mpi.ANY_TAG
 
     def traced(
-        self: Any, sendbuf: Any = None, dest: int = -1, sendtag: int = 0, recvbuf: Any = None,
-        source: int = any_source, recvtag: int = any_tag, status: Any = None, **named: Any,
-    ) -> Any:  # fmt: skip
+        self: Any,
+        sendbuf: Any = None,
+        dest: int = -1,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = any_source,
+        recvtag: int = any_tag,
+        status: Any = None,
+        **named: Any,
+    ) -> Any:
         if named:
             sendbuf = named.pop("sendobj")
         if status is None:

@@ -97,9 +97,16 @@ class Recorder:
         self._tell(clock=self.clocks[-1])
 
     def add(
-        self, event: int, start: int, stop: int, size: int = 0, peer: int = -1,
-        comm: int = 0, tag: int = 0, order: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        event: int,
+        start: int,
+        stop: int,
+        size: int = 0,
+        peer: int = -1,
+        comm: int = 0,
+        tag: int = 0,
+        order: int = 0,
+    ) -> None:
         """Take down what went on from `start` to `stop` (ns of perf_counter_ns); see `number` for `event`."""
         if self.on:
             row = PACK(start, stop, size, order, event, peer, comm, tag)

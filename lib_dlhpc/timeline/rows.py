@@ -91,8 +91,14 @@ def check_ranks(ranks: int) -> None:
 
 def _in_limits(timeline: Timeline) -> Timeline:
     """Return the timeline; raises SpecError at the first number that none has."""
-    limits = {"start": (-LATEST, LATEST), "stop": (-LATEST, LATEST), "bytes": (0, 2**63 - 1),
-              "peer": (-1, timeline.ranks - 1), "comm": (0, 2**31 - 1), "match": (-1, 2**63 - 1)}  # fmt: skip
+    limits = {
+        "start": (-LATEST, LATEST),
+        "stop": (-LATEST, LATEST),
+        "bytes": (0, 2**63 - 1),
+        "peer": (-1, timeline.ranks - 1),
+        "comm": (0, 2**31 - 1),
+        "match": (-1, 2**63 - 1),
+    }
     for name, (low, high) in limits.items():
         column = getattr(timeline, name)
         wrong = ~((column >= low) & (column <= high))  # also true of NaN

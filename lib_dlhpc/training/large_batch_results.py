@@ -42,12 +42,19 @@ def stored() -> tuple[Outcome, ...]:
     """Return the shipped runs, validation and test."""
     return tuple(
         Outcome(
-            Trial(row["split"], row["rule"], int(row["batch"]), float(row["rate"]),
-                  float(row["warm_up"]), int(row["seed"])),
-            float(row["accuracy"]), int(row["steps"]),
+            Trial(
+                row["split"],
+                row["rule"],
+                int(row["batch"]),
+                float(row["rate"]),
+                float(row["warm_up"]),
+                int(row["seed"]),
+            ),
+            float(row["accuracy"]),
+            int(row["steps"]),
         )
         for row in _read(TABLE)
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -92,8 +99,12 @@ def mean_of(table: Iterable[Outcome], rule: str, batch: int) -> Mean:
     values = np.array([row.accuracy for row in rows])
     last = rows[-1]
     return Mean(
-        float(values.mean()), float(values.std(ddof=1)), last.trial.rate, last.trial.warm_up, last.steps
-    )  # fmt: skip
+        float(values.mean()),
+        float(values.std(ddof=1)),
+        last.trial.rate,
+        last.trial.warm_up,
+        last.steps,
+    )
 
 
 def batches(table: Iterable[Outcome], rule: str) -> list[int]:
@@ -101,9 +112,7 @@ def batches(table: Iterable[Outcome], rule: str) -> list[int]:
     return sorted({row.trial.batch for row in table if row.trial[:2] == ("test", rule)})
 
 
-def paired(
-    table: Iterable[Outcome], first: tuple[str, int], second: tuple[str, int]
-) -> Paired:  # fmt: skip
+def paired(table: Iterable[Outcome], first: tuple[str, int], second: tuple[str, int]) -> Paired:
     """Return the accuracy difference of two (rule, batch) pairs, seed by seed."""
     table = list(table)
     one, other = accuracies(table, *first), accuracies(table, *second)
@@ -148,8 +157,10 @@ def critical_batch(table: Iterable[Arrival]) -> tuple[float, float]:
 def as_text(study: Study, table: Iterable[Outcome]) -> str:
     """Return the means of all rules, and LARS against the tuned rule, seed by seed."""
     table = list(table)
-    lines = [f"{study.dataset}, {len(study.seeds)} seeds, {study.epochs} epochs",
-             f"{'rule':<8}{'batch':>7}{'rate':>8}{'warm-up':>9}{'steps':>7}  accuracy"]  # fmt: skip
+    lines = [
+        f"{study.dataset}, {len(study.seeds)} seeds, {study.epochs} epochs",
+        f"{'rule':<8}{'batch':>7}{'rate':>8}{'warm-up':>9}{'steps':>7}  accuracy",
+    ]
     for rule in study.rules:
         for batch in batches(table, rule):
             m = mean_of(table, rule, batch)

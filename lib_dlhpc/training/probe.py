@@ -40,14 +40,20 @@ def _image(first: int, second: int, kernel: int, size: int, channels: int, **mor
         "family": "sequential",
         "input": [channels, *space],
         "layers": [
-            {"kind": "conv", "channels": first, **options}, *norm, {"kind": activation},
+            {"kind": "conv", "channels": first, **options},
+            *norm,
+            {"kind": activation},
             {"kind": pool, "kernel": 2},
-            {"kind": "conv", "channels": second, **options}, *norm, {"kind": activation},
+            {"kind": "conv", "channels": second, **options},
+            *norm,
+            {"kind": activation},
             {"kind": pool, "kernel": 2},
-            {"kind": "flatten"}, {"kind": "dense", "features": 48}, {"kind": activation},
+            {"kind": "flatten"},
+            {"kind": "dense", "features": 48},
+            {"kind": activation},
             {"kind": "dense", "features": 10},
         ],
-    }  # fmt: skip
+    }
 
 
 def _words(layers: int, hidden: int, sequence: int, vocabulary: int, dropout: float) -> Any:

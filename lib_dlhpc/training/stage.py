@@ -81,9 +81,13 @@ class Stage:
         if self.level >= 2:
             data = stack.enter_context(duplicated(groups.data))
             options["store"] = partial(
-                Shards, level=self.level, comm=data, buckets=partial(self._buckets, self.elements),
-                summed=self._sum_layer, recorder=recorder,
-            )  # fmt: skip
+                Shards,
+                level=self.level,
+                comm=data,
+                buckets=partial(self._buckets, self.elements),
+                summed=self._sum_layer,
+                recorder=recorder,
+            )
         self.network = Network(
             self.model,
             precision,

@@ -14,8 +14,12 @@ from typing import Any
 import numpy as np
 
 # Names of the two OpenBLAS functions in numpy's wheels and other builds.
-NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads",
-         "openblas_{}_num_threads64_", "openblas_{}_num_threads")  # fmt: skip
+NAMES = (
+    "scipy_openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)
 
 
 @contextmanager

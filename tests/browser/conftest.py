@@ -22,9 +22,15 @@ from patience import eventually as _eventually
 from lib_dlhpc.explore.serve import served
 
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def _notebook(path: Path, *cells: str) -> Path:
@@ -32,10 +38,16 @@ def _notebook(path: Path, *cells: str) -> Path:
     content = [
         {"id": f"c{i}", "cell_type": "markdown", "metadata": {}, "source": cell}
         if cell.startswith("# ")
-        else {"id": f"c{i}", "cell_type": "code", "metadata": {}, "source": cell, "outputs": [],
-              "execution_count": None}
+        else {
+            "id": f"c{i}",
+            "cell_type": "code",
+            "metadata": {},
+            "source": cell,
+            "outputs": [],
+            "execution_count": None,
+        }
         for i, cell in enumerate(cells)
-    ]  # fmt: skip
+    ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     body = {
         "cells": content,
@@ -87,10 +99,18 @@ def _pages(chromium: Any) -> Iterator[Callable[..., Any]]:
         home = "/".join(address.split("/")[:3]) + "/"
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: complaints.append(f"left the machine: {r.url}")
-                if not r.url.startswith((home, "data:", "blob:")) else None)  # fmt: skip
-        page.on("response", lambda r: complaints.append(f"{r.status} {r.url}")
-                if r.status >= 400 else None)  # fmt: skip
+        page.on(
+            "request",
+            lambda r: (
+                complaints.append(f"left the machine: {r.url}")
+                if not r.url.startswith((home, "data:", "blob:"))
+                else None
+            ),
+        )
+        page.on(
+            "response",
+            lambda r: complaints.append(f"{r.status} {r.url}") if r.status >= 400 else None,
+        )
         page.goto(address)
         return page
 
@@ -180,15 +200,23 @@ def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     folder = tmp_path_factory.mktemp("jupyterlab")
     places = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     options = [
-        "--no-browser", "--allow-root", "--port=0", "--ip=127.0.0.1", "--IdentityProvider.token=",
-        f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
-        "--MappingKernelManager.cull_idle_timeout=5", "--MappingKernelManager.cull_interval=2",
+        "--no-browser",
+        "--allow-root",
+        "--port=0",
+        "--ip=127.0.0.1",
+        "--IdentityProvider.token=",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.news_url=",
+        "--MappingKernelManager.cull_idle_timeout=5",
+        "--MappingKernelManager.cull_interval=2",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    ]  # fmt: skip
+    ]
     server = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", *options],
-        env={**os.environ, **places}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={**os.environ, **places},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert server.stderr is not None
     for line in server.stderr:
         if address := re.search(r"http://127.0.0.1:[1-9]\d*/", line):

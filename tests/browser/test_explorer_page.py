@@ -253,8 +253,10 @@ def test_too_many_messages_are_told_and_not_played(page: Any, eventually: Any) -
 
 def test_a_bar_says_what_it_is(page: Any, eventually: Any) -> None:
     opened(page)
-    bar = page.locator(".dlhpc-plot[aria-label*='rank by rank'] svg path[aria-label], "
-                       ".dlhpc-plot[aria-label*='rank by rank'] svg .mark-rect path").nth(3)  # fmt: skip
+    bar = page.locator(
+        ".dlhpc-plot[aria-label*='rank by rank'] svg path[aria-label], "
+        ".dlhpc-plot[aria-label*='rank by rank'] svg .mark-rect path"
+    ).nth(3)
     bar.scroll_into_view_if_needed()
     bar.hover()
     bubble = page.locator(".dlhpc-bubble:visible")
@@ -302,17 +304,28 @@ HOSTILE = {  # what is told of each is told of no other, so that nobody takes on
     "empty": (b"", "[model] is missing"),
     "a list": (b'model = ["resnet50"]', "[dataset] is missing"),
     "unknown key": (b'[modle]\nname = "resnet50"', "Did you mean 'model'"),
-    "code": (b'[model]\nname = "__import__(\'os\').system(\'id\')"\n[dataset]\nname="imagenet"\n'
-             b'[machine]\nname="abci"', "__import__"),
-    "markup": (b'[model]\nname = "<img src=x onerror=alert(1)>"\n[dataset]\nname="imagenet"\n'
-               b'[machine]\nname="abci"', "<img src=x"),
-    "outside": (b'[model]\nname = "../devices/k80"\n[dataset]\nname="imagenet"\n[machine]\n'
-                b'name="abci"', "'../devices/k80': not in the catalog"),
+    "code": (
+        b"[model]\nname = \"__import__('os').system('id')\"\n[dataset]\nname=\"imagenet\"\n"
+        b'[machine]\nname="abci"',
+        "__import__",
+    ),
+    "markup": (
+        b'[model]\nname = "<img src=x onerror=alert(1)>"\n[dataset]\nname="imagenet"\n'
+        b'[machine]\nname="abci"',
+        "<img src=x",
+    ),
+    "outside": (
+        b'[model]\nname = "../devices/k80"\n[dataset]\nname="imagenet"\n[machine]\nname="abci"',
+        "'../devices/k80': not in the catalog",
+    ),
     "deep": (b"a = " + b"[" * 100_000, "nested too deeply"),
-    "endless": (b'[model]\nfamily="resnet"\nblocks=[1000000000]\n[dataset]\nname="imagenet"\n'
-                b'[machine]\nname="abci"', "at most 100,000 layers"),
+    "endless": (
+        b'[model]\nfamily="resnet"\nblocks=[1000000000]\n[dataset]\nname="imagenet"\n'
+        b'[machine]\nname="abci"',
+        "at most 100,000 layers",
+    ),
     "huge": (b"x" * 30_000_000, "the most is 1,000,000"),
-}  # fmt: skip
+}
 
 
 def test_no_file_harms_the_page(page: Any, upload: Any, eventually: Any) -> None:

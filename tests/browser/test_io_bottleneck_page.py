@@ -34,10 +34,13 @@ SLIDERS = {
 DROPDOWNS = {
     0: [("GPU", "V100"), ("Files", "packed"), ("Read from", "FanStore, over the SSDs")],
     1: [("Dropped is", "any, by lot"), ("Order", "the same in each epoch")],
-    2: [("Data set", "neural images, 455 GB"), ("A node has", "four V100 (what if)"),
-        ("Stored", "2 : 1, quick (1 GB/s a reader)")],
+    2: [
+        ("Data set", "neural images, 455 GB"),
+        ("A node has", "four V100 (what if)"),
+        ("Stored", "2 : 1, quick (1 GB/s a reader)"),
+    ],
     3: [("Network", "VGG-16"), ("In", "one epoch")],
-}  # fmt: skip
+}
 GUESSES = {0: "20", 1: "50", 2: 3, 3: 2, 4: "100"}  # a number: that choice of a list
 
 

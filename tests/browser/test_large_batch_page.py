@@ -25,7 +25,11 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "06_large_batch_lars.ipynb"
 PLOTS = 5
 QUESTIONS = 8
-SLIDERS = {0: ["Batch", "Rate ×", "Warm-up"], 1: ["Batch"], 2: ["GPUs", "Images a GPU", "Critical batch"]}  # fmt: skip
+SLIDERS = {
+    0: ["Batch", "Rate ×", "Warm-up"],
+    1: ["Batch"],
+    2: ["GPUs", "Images a GPU", "Critical batch"],
+}
 CHOICES = {
     0: [("Rule", "LARS")],
     1: [("Compare", "LAMB"), ("with", "linear scaling")],

@@ -26,10 +26,15 @@ PLOTS = 4
 QUESTIONS = 8
 SLIDERS = {0: ["Batch"], 1: ["GPUs", "Batch", "GPU memory"], 2: ["Batch", "Way out", "Page"]}
 DROPDOWNS = {
-    0: [("Network", "VGG-16"), ("Numbers", "fp32"), ("Optimiser", "SGD: nothing"), ("GPU", "V100, 16 GB")],
+    0: [
+        ("Network", "VGG-16"),
+        ("Numbers", "fp32"),
+        ("Optimiser", "SGD: nothing"),
+        ("GPU", "V100, 16 GB"),
+    ],
     1: [("Network", "GPT, 22 G weights"), ("Out of node", "eight 200 Gb/s InfiniBand")],
     2: [("Network", "VGG-16"), ("Outside", "weights and state too")],
-}  # fmt: skip
+}
 GUESSES = {0: "1", 1: 1, 2: "50", 3: "40"}  # a number: that choice of a list
 
 

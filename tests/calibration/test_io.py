@@ -156,8 +156,10 @@ LIMITED = """
 def test_a_write_that_fails_reports_why_and_leaves_nothing(folder):
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LIMITED), str(folder)],
-        capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert run.returncode == 1
     assert run.stderr.strip() == f"{folder}: File too large."
     assert untouched(folder)

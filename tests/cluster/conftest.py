@@ -32,8 +32,10 @@ def slurm(require: Callable[[object, str], None]) -> Iterator[dict[str, str]]:
         folder.chmod(0o700)
         keeper = subprocess.Popen(
             [sys.executable, str(PROGRAM), str(folder / "slurm")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
         line = keeper.stdout.readline()
         if line or number == TRIES - 1:
             break

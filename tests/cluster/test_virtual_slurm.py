@@ -20,14 +20,19 @@ def test_nothing_is_left_of_a_slurm_whose_tests_are_gone(tmp_path, slurm, how):
     folder = tmp_path.parent / f"s-{how}"
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(PROGRAM), str(folder), how],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     conf = json.loads(owner.stdout.readline())
     assert conf != slurm
     job = subprocess.run(
         ["sbatch", "-o", "/dev/null", "--wrap", "sleep 12345"],
-        env={**os.environ, **conf}, check=True, capture_output=True, timeout=PATIENCE,
-    )  # fmt: skip
+        env={**os.environ, **conf},
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
     end = time.monotonic() + PATIENCE
     (keeper,) = psutil.Process(owner.pid).children()
     while not (sleeping := asleep(keeper)) and time.monotonic() < end:

@@ -133,8 +133,11 @@ def _daemon(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
     with open(folder / "daemons.log", "ab") as log:
         return subprocess.Popen(
             [program or command[0], *command[1:]],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
 
 def _idle() -> int:

@@ -65,9 +65,14 @@ def limited(repository, tmp_path):
     def run(words, limit=LIMIT, **more):
         words = [str(places.get(word, word)) for word in words]
         return subprocess.run(
-            [sys.executable, "-c", LIMITED, str(limit), *words], cwd=tmp_path, env=env | more,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+            [sys.executable, "-c", LIMITED, str(limit), *words],
+            cwd=tmp_path,
+            env=env | more,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
 
     return run
 

@@ -58,8 +58,10 @@ def test_the_log_is_the_tree(dlhpc, folder):
     one, two, three = (version.short for version in open_snapshots(folder / "snapshots").log())
     lines = dlhpc("log").splitlines()
     assert [re.sub(r"  step.*?(  \[|$)", r"\1", line) for line in lines] == [
-        f"● 1   {one}", f"├─● 3   {three}  [slow]", f"● 2   {two}  [main]",
-    ]  # fmt: skip
+        f"● 1   {one}",
+        f"├─● 3   {three}  [slow]",
+        f"● 2   {two}  [main]",
+    ]
     assert dlhpc("log", run=folder.parent / "slow") == dlhpc("log", run=folder / "snapshots")
     assert all("accuracy 0." in line and "loss " in line for line in lines)
 

@@ -80,8 +80,11 @@ def test_verify_is_silent_about_nothing(store, capsys):
 
 def test_verify_reports_every_problem_with_file_and_partition_and_exits_1(folder, tmp_path, capsys):
     main(["store", "pack", str(folder), "plain", "--partitions", "1"])
-    [partition] = [file for file in (tmp_path / "plain").iterdir() if file.stat().st_size > 5000
-                   and file.suffix not in (".json", ".npz")]  # fmt: skip
+    [partition] = [
+        file
+        for file in (tmp_path / "plain").iterdir()
+        if file.stat().st_size > 5000 and file.suffix not in (".json", ".npz")
+    ]
     content = bytearray(partition.read_bytes())
     content[content.find(b"meow\n") + 7] ^= 1
     content[content.find(bytes(range(256))) + 7] ^= 1
@@ -162,10 +165,14 @@ def test_a_reader_that_leaves_early_is_no_error(folder, tmp_path):
     (folder / "large").write_bytes(bytes(1 << 20))
     dlhpc = f"{sys.executable} -m lib_dlhpc.cli store"
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {dlhpc} pack 'my data' new && {dlhpc} cat new large | head -c 1"],
+        [
+            "bash",
+            "-c",
+            f"set -o pipefail; {dlhpc} pack 'my data' new && {dlhpc} cat new large | head -c 1",
+        ],
         capture_output=True,
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert done.returncode == 0 and not done.stderr
     assert done.stdout.endswith(b"\0")
 

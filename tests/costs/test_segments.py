@@ -102,10 +102,15 @@ def test_ranks_of_a_group_cut_alike_behind_a_received_part_of_uneven_width():
             "dataset": {"name": "digits"},
             "machine": {"name": "laptop"},
             "strategy": {
-                "devices_per_node": 2, "tensor": 2, "split": "column", "chunks": 2,
-                "schedule": "interleaved", "microbatches": 6, "recompute": "full",
+                "devices_per_node": 2,
+                "tensor": 2,
+                "split": "column",
+                "chunks": 2,
+                "schedule": "interleaved",
+                "microbatches": 6,
+                "recompute": "full",
             },
         }
-    )  # fmt: skip
+    )
     for first, second in zip(layout.parts(run, 0), layout.parts(run, 1), strict=True):
         assert segments(first.model, "full") == segments(second.model, "full")

@@ -40,9 +40,13 @@ from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.errors import SpecError
 
 flats = st.builds(
-    Flat, st.sampled_from(RANKS), st.sampled_from(LATENCIES), st.sampled_from([r / 8 for r in RATES]),
-    st.sampled_from(REDUCTIONS), st.floats(1, 1e9),
-)  # fmt: skip
+    Flat,
+    st.sampled_from(RANKS),
+    st.sampled_from(LATENCIES),
+    st.sampled_from([r / 8 for r in RATES]),
+    st.sampled_from(REDUCTIONS),
+    st.floats(1, 1e9),
+)
 ROWS = [
     {"algorithm": name, "size": 4e3, "low": 1e-5, "median": 2e-5, "high": 9e-5, "price": price}
     for name, price in (("ring", 1e-5), ("rabenseifner", 2e-5), ("MPI_Allreduce", None))

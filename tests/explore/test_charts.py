@@ -64,8 +64,10 @@ def test_the_parts_of_a_step_lie_end_to_end(terms: dict[str, float]) -> None:
     assert max(terms, key=lambda part: terms[part]) in summary
 
 
-@given(st.dictionaries(st.sampled_from(list(charts.LEDGER)), st.floats(1, 1e13), min_size=1),
-       st.floats(1e6, 1e12))  # fmt: skip
+@given(
+    st.dictionaries(st.sampled_from(list(charts.LEDGER)), st.floats(1, 1e13), min_size=1),
+    st.floats(1e6, 1e12),
+)
 def test_what_lies_beyond_the_wall_is_marked(ledger: dict[str, float], capacity: float) -> None:
     data, summary = charts.memory_state(ledger, capacity)
     over = sum(row["over"] for row in rows(data["terms"]))

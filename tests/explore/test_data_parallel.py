@@ -81,8 +81,11 @@ STATES = {
     "step_exchange": step_exchange_state(ROWS),
 }
 EXPERIMENTS = {
-    "one step": one_step, "slowest": the_slowest, "race": the_race, "scaling": weak_and_strong
-}  # fmt: skip
+    "one step": one_step,
+    "slowest": the_slowest,
+    "race": the_race,
+    "scaling": weak_and_strong,
+}
 
 
 @pytest.mark.parametrize("name", data_parallel_drawings.DRAWINGS)
@@ -92,9 +95,12 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 
 @pytest.mark.parametrize(
     "together",
-    [("during backward", "after backward"), ("weak", "strong", "ideal"),
-     ("synchronous", "asynchronous", "local")],
-)  # fmt: skip
+    [
+        ("during backward", "after backward"),
+        ("weak", "strong", "ideal"),
+        ("synchronous", "asynchronous", "local"),
+    ],
+)
 def test_no_two_lines_of_a_chart_look_alike_without_colour(together: tuple[str, ...]) -> None:
     assert len({json.dumps(LINES[name][1]) for name in together}) == len(together)
     assert len({LINES[name][2] for name in together}) == len(together)
@@ -117,9 +123,12 @@ def test_leaving_storage_out_does_not_change_the_published_run() -> None:
 
 
 @given(
-    st.sampled_from([8, 64, 256]), st.sampled_from([1, 32]), st.sampled_from(BUCKETS), st.booleans(),
+    st.sampled_from([8, 64, 256]),
+    st.sampled_from([1, 32]),
+    st.sampled_from(BUCKETS),
+    st.booleans(),
     st.sampled_from(["hierarchical", "rabenseifner"]),
-)  # fmt: skip
+)
 def test_what_is_played_is_what_is_predicted(
     gpus: int, images: int, bucket: float, overlap: bool, allreduce: str
 ) -> None:
@@ -262,9 +271,13 @@ def test_strong_scaling_begins_where_memory_allows_and_ends_at_one_image_each() 
 
 @pytest.mark.parametrize(
     ("gpus", "wall"),
-    [(8, "Memory: 1,024 images"), (256, ""), (2048, "The communication floor: 4 images"),
-     (16384, "8,192 images on 16,384 GPUs: less than one each")],
-)  # fmt: skip
+    [
+        (8, "Memory: 1,024 images"),
+        (256, ""),
+        (2048, "The communication floor: 4 images"),
+        (16384, "8,192 images on 16,384 GPUs: less than one each"),
+    ],
+)
 def test_each_wall_of_scaling_says_its_reason(gpus: int, wall: str) -> None:
     told = scaling_wall(SETTING._replace(gpus=gpus))
     assert told.startswith(wall) and bool(told) == bool(wall)
@@ -304,9 +317,12 @@ def test_four_ranks_exchange_the_gradients_of_a_step(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [("/bin/false", "ended with an error"), ("/bin/true", "ended with an error"),
-     ("/nowhere/mpiexec", "could not be started")],
-)  # fmt: skip
+    [
+        ("/bin/false", "ended with an error"),
+        ("/bin/true", "ended with an error"),
+        ("/nowhere/mpiexec", "could not be started"),
+    ],
+)
 def test_ranks_that_do_not_come_through_are_explained(
     command: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

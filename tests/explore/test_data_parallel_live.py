@@ -27,8 +27,10 @@ from lib_dlhpc.timeline import Timeline
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
     asked = {
         asked_words(Setting(ranks, bucket, early))
-        for ranks in RANKS[1:] for bucket in BUCKETS for early in (True, False)
-    }  # fmt: skip
+        for ranks in RANKS[1:]
+        for bucket in BUCKETS
+        for early in (True, False)
+    }
     assert len(asked) == (len(RANKS) - 1) * len(BUCKETS) * 2
     assert asked_words(Setting(1, 1e3)) == asked_words(Setting(1, 8e3))
     panel = train_here()

@@ -203,11 +203,23 @@ def test_first_steps_of_ranks_that_are_not_in_step():
         start = number * (rank + 1.0)
         common = {"rank": rank, "name": 0, "ranks": 2, "source": "simulated"}
         return [
-            columns(stream="compute", kind="forward", names=["forward"], start=start,
-                    stop=start + rank + 0.5, **common),
-            columns(stream="compute", kind="update", names=["update"], start=start + rank + 0.5,
-                    stop=start + rank + 1, **common),
-        ]  # fmt: skip
+            columns(
+                stream="compute",
+                kind="forward",
+                names=["forward"],
+                start=start,
+                stop=start + rank + 0.5,
+                **common,
+            ),
+            columns(
+                stream="compute",
+                kind="update",
+                names=["update"],
+                start=start + rank + 0.5,
+                stop=start + rank + 1,
+                **common,
+            ),
+        ]
 
     whole = join([part for rank in range(2) for number in range(4) for part in step(rank, number)])
     two = first_steps(whole, 2)

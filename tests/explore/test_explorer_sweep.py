@@ -125,8 +125,9 @@ def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("", "No values"), (" , ", "No values"), (", ".join(map(str, range(13))), "13")]
-)  # fmt: skip
+    ("text", "told"),
+    [("", "No values"), (" , ", "No values"), (", ".join(map(str, range(13))), "13")],
+)
 def test_values_that_cannot_be_are_told(text: str, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         values_from(text)
@@ -192,8 +193,11 @@ def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
 
 
 def test_points_are_joined_along_numbers_and_not_along_names() -> None:
-    for field, values, joined in ((BATCH, [8, 16], True), (BUCKET, ["1 kB", "1 MB"], True),
-                                  (ALLREDUCE, ["ring", "binomial"], False)):  # fmt: skip
+    for field, values, joined in (
+        (BATCH, [8, 16], True),
+        (BUCKET, ["1 kB", "1 MB"], True),
+        (ALLREDUCE, ["ring", "binomial"], False),
+    ):
         state = told_state(foretell(digits(), field, values), field)
         assert set(state[0]["points"]["joined"]) == {joined}
         fills("swept", state)

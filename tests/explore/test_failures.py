@@ -232,8 +232,16 @@ def test_a_run_is_told_with_what_was_foretold_beside_it() -> None:
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = told(page)
-    for words in ("After 2 failures it is done", "bit for bit", "foretold", "at its own pace", "measured", "error",
-                  "On the mean", "Why they part"):  # fmt: skip
+    for words in (
+        "After 2 failures it is done",
+        "bit for bit",
+        "foretold",
+        "at its own pace",
+        "measured",
+        "error",
+        "On the mean",
+        "Why they part",
+    ):
         assert words in text
     other = Survived(LEGS, 15.0, b"others", 10)
     page = fail_here(lambda *_: ALONE, lambda *_: other, Now)

@@ -201,9 +201,11 @@ def test_a_recorded_program_is_drawn_call_by_call_and_region_by_region():
     own = [(b["event"], b["start"], b["stop"]) for b in bars(state, "region") if b["rank"] == 0]
     end = world.clock[0]
     assert sorted(own) == [
-        ("all of it", 0.0, 0.25), ("all of it", 0.5, end), ("inner", 0.25, 0.5),
+        ("all of it", 0.0, 0.25),
+        ("all of it", 0.5, end),
+        ("inner", 0.25, 0.5),
         ("launch", 0.25, 0.5),
-    ]  # fmt: skip
+    ]
     assert [bar["rank"] for bar in bars(state, "sends")] == [2]
     (got,) = bars(state, "receives")
     assert (got["rank"], got["bytes"]) == (1, 1000)

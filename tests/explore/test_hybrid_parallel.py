@@ -57,8 +57,18 @@ def told(setting: Any) -> Iterator[Way]:
     else:
         shapes = [(1, 1, 1), (1, setting.shared, 1), (1, 1, setting.shared)]
     for t, p, s in shapes:
-        yield Way(t, p, s, 4, mine, mine * 1e8, 200e9, "", (mine / len(TERMS),) * len(TERMS),
-                  (mine * 1e8 / len(HELD),) * len(HELD))  # fmt: skip
+        yield Way(
+            t,
+            p,
+            s,
+            4,
+            mine,
+            mine * 1e8,
+            200e9,
+            "",
+            (mine / len(TERMS),) * len(TERMS),
+            (mine * 1e8 / len(HELD),) * len(HELD),
+        )
 
 
 EXPERIMENTS: dict[str, Any] = {
@@ -115,11 +125,15 @@ def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
 @pytest.mark.parametrize(
     ("changes", "wall"),
     [
-        ({}, ""), ({"slabs": 1}, "Memory"), ({"slabs": 2}, "Memory"), ({"tier": "gpfs"}, "Input"),
-        ({"tier": "nvme"}, ""), ({"edge": 256, "slabs": 32, "samples": 4}, "The surface"),
+        ({}, ""),
+        ({"slabs": 1}, "Memory"),
+        ({"slabs": 2}, "Memory"),
+        ({"tier": "gpfs"}, "Input"),
+        ({"tier": "nvme"}, ""),
+        ({"edge": 256, "slabs": 32, "samples": 4}, "The surface"),
         ({"edge": 128, "slabs": 8}, "The sum of the gradients"),
     ],
-)  # fmt: skip
+)
 def test_each_wall_of_the_cubes_says_its_reason(changes: dict[str, Any], wall: str) -> None:
     said = cubes_wall(Cubes(**changes))
     assert said.startswith(wall) and bool(said) == bool(wall)
@@ -176,10 +190,13 @@ def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:
 @pytest.mark.parametrize(
     ("changes", "wall"),
     [
-        ({}, ""), ({"node": 2}, "The network: tensor groups of 8 span 4 nodes"),
-        ({"microbatch": 8}, "The bubble"), ({"recompute": "none"}, "Memory"), ({"schedule": "gpipe"}, "Memory"),
+        ({}, ""),
+        ({"node": 2}, "The network: tensor groups of 8 span 4 nodes"),
+        ({"microbatch": 8}, "The bubble"),
+        ({"recompute": "none"}, "Memory"),
+        ({"schedule": "gpipe"}, "Memory"),
     ],
-)  # fmt: skip
+)
 def test_each_wall_of_the_map_says_its_reason(changes: dict[str, Any], wall: str) -> None:
     setting = ways.Ways(**changes)
     run = ways.RUNS[setting.run]
@@ -202,8 +219,11 @@ def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
     setting = deep.Deep(side=224, shared=4)
     found = list(deep.ways_of(setting))
     assert [deep.name_of(way) for way in found] == [
-        "data alone", "4 stages", "2 stages × 2 slabs", "4 slabs",
-    ]  # fmt: skip
+        "data alone",
+        "4 stages",
+        "2 stages × 2 slabs",
+        "4 slabs",
+    ]
     for way in found:
         assert way.pipeline * way.spatial * way.data == setting.devices
         batch = deep.experiment_of(setting, way.pipeline, way.spatial).global_batch

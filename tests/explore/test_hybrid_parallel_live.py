@@ -28,8 +28,13 @@ from lib_dlhpc.explore.live_run import one_step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 
-NAMES = {"network": "Network", "inside": "Ranks a layer", "stages": "Stages", "replicas": "Replicas",
-         "microbatches": "Microbatches"}  # fmt: skip
+NAMES = {
+    "network": "Network",
+    "inside": "Ranks a layer",
+    "stages": "Stages",
+    "replicas": "Replicas",
+    "microbatches": "Microbatches",
+}
 ALL_THREE = {"network": "words", "inside": 2, "stages": 2, "replicas": 2, "microbatches": 4}
 RAN = Ran(100.0, 1.5, 1.25, {"forward": 1.0})
 

@@ -140,8 +140,15 @@ def test_demand_does_not_depend_on_storage():
 
 def test_the_tables_have_the_published_figures():
     table = profile_table().value
-    for text in ("128 K, 64 at a time", "117 M, 256 at a time", "about 180 M", "about 8 h", "12 k operations/s",
-                 "7.8 to 9.5 %", "over 90%"):  # fmt: skip
+    for text in (
+        "128 K, 64 at a time",
+        "117 M, 256 at a time",
+        "about 180 M",
+        "about 8 h",
+        "12 k operations/s",
+        "7.8 to 9.5 %",
+        "over 90%",
+    ):
         assert text in table
     assert "105 MB/s" in demand_table().value and "3.18 GB/s" in demand_table().value
     step = float(results()["mlps-cosmoflow-h100"]["value"])

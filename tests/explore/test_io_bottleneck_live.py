@@ -30,17 +30,32 @@ from lib_dlhpc.storage.packed import open_store
 
 TIER = {
     "tier": {
-        "bandwidth": 4e9, "scope": "node", "name": "here", "servers": "one", "operation_latency": 5e-6,
-        "read_latency": 5e-6, "reader_bandwidth": 4e9, "metadata_rate": 2e5, "read_rate": 4e5,
+        "bandwidth": 4e9,
+        "scope": "node",
+        "name": "here",
+        "servers": "one",
+        "operation_latency": 5e-6,
+        "read_latency": 5e-6,
+        "reader_bandwidth": 4e9,
+        "metadata_rate": 2e5,
+        "read_rate": 4e5,
     },
     "error": 0.02,
     "system": "ext4",
-}  # fmt: skip
+}
 READ = {
     "took": {"files": 0.05, "mounted": 0.5, "many": 0.04},
-    "ready": {"files": 0.01, "mounted": 0.02, "many": 0.02}, "same": True, "load": 0.5, "latency": 2e-4,
-    "bandwidth": 2e9, "work": 4e-6, "files": 3.3e-5, "mounted": 3e-5, "many": 1.5e-5, "own": 2e-5,
-}  # fmt: skip
+    "ready": {"files": 0.01, "mounted": 0.02, "many": 0.02},
+    "same": True,
+    "load": 0.5,
+    "latency": 2e-4,
+    "bandwidth": 2e9,
+    "work": 4e-6,
+    "files": 3.3e-5,
+    "mounted": 3e-5,
+    "many": 1.5e-5,
+    "own": 2e-5,
+}
 CAME = Came(TIER, READ)
 
 
@@ -54,8 +69,15 @@ def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
     click(page, "Read")
     text = told(page)
     assert asked == [Setting(ranks=4)]
-    for said in ("0.1 times its rate", "1.2 times its rate", "the same samples in the same order", "ext4",
-                 "Why they part", "not foretold", *WAYS.values()):  # fmt: skip
+    for said in (
+        "0.1 times its rate",
+        "1.2 times its rate",
+        "the same samples in the same order",
+        "ext4",
+        "Why they part",
+        "not foretold",
+        *WAYS.values(),
+    ):
         assert said in text
     assert not button(page, "Read").disabled and button(page, "Cancel").disabled
 
@@ -172,7 +194,11 @@ def place(tmp_path, monkeypatch):
 
 def left_over(place):
     """Processes that were started with a folder of this place."""
-    return [p for p in psutil.process_iter(["cmdline"]) if str(place) in " ".join(p.info["cmdline"] or [])]  # fmt: skip
+    return [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(place) in " ".join(p.info["cmdline"] or [])
+    ]
 
 
 def test_on_two_ranks_all_see_the_same_and_nothing_is_left(place):

@@ -39,13 +39,7 @@ from lib_dlhpc.explore.large_batch_live import (
     run_wall,
     schedule_view,
 )
-from lib_dlhpc.explore.large_batch_real import (
-    RANKS,
-    curve_of,
-    experiment,
-    result_words,
-    train_here,
-)
+from lib_dlhpc.explore.large_batch_real import RANKS, curve_of, experiment, result_words, train_here
 from lib_dlhpc.explore.large_batch_time import (
     Cost,
     saved,

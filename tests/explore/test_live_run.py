@@ -83,7 +83,11 @@ def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None
 
 def test_a_prediction_with_the_rate_of_one_rank_foretells_that_rate() -> None:
     alone = read_experiment(
-        {"model": "cnn-digits", "dataset": "digits", "machine": "laptop",
-         "strategy": {"nodes": 1, "devices_per_node": 1, "batch": 240}}
-    )  # fmt: skip
+        {
+            "model": "cnn-digits",
+            "dataset": "digits",
+            "machine": "laptop",
+            "strategy": {"nodes": 1, "devices_per_node": 1, "batch": 240},
+        }
+    )
     assert float(predict(with_rate(alone, 5e4)).throughput) == pytest.approx(5e4)

@@ -41,9 +41,7 @@ from lib_dlhpc.explore.memory_wall_outside import (
     seconds,
 )
 from lib_dlhpc.explore.memory_wall_outside import Setting as Away
-from lib_dlhpc.explore.memory_wall_ways import (
-    Setting as Step,
-)
+from lib_dlhpc.explore.memory_wall_ways import Setting as Step
 from lib_dlhpc.explore.memory_wall_ways import (
     fitting,
     four_ways,
@@ -246,8 +244,15 @@ def test_a_run_is_told_with_ledger_prediction_and_simulation_beside_it(monkeypat
     button(page).click()
     text = shown(page)
     assert asked == [Live()] and not button(page).disabled
-    for words in ("the system refused it", "the same to the last bit", "1.25 times as long", "calibrates",
-                  "simulated", "Why they part", "4 GB/s"):  # fmt: skip
+    for words in (
+        "the system refused it",
+        "the same to the last bit",
+        "1.25 times as long",
+        "calibrates",
+        "simulated",
+        "Why they part",
+        "4 GB/s",
+    ):
         assert words in text
 
 

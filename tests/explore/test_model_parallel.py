@@ -224,11 +224,7 @@ def test_one_gpu_does_the_work_of_all() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "wall"),
-    [
-        ({}, "The bubble: 27%"),
-        ({"batch": 128}, "Memory"),
-        ({"microbatches": 16}, ""),
-    ],
+    [({}, "The bubble: 27%"), ({"batch": 128}, "Memory"), ({"microbatches": 16}, "")],
 )
 def test_each_wall_of_the_pipeline_says_its_reason(changes: dict[str, Any], wall: str) -> None:
     told = pipeline_wall(Pipe(**changes))
@@ -254,8 +250,13 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
             float(predict(pipeline(setting)).memory_total)
         )
         ledger = predict(pipeline(setting)).memory
-        kept = [b - a for term, a, b in zip(*(data["bars"][n] for n in ("term", "start", "stop")),
-                                            strict=True) if term == "kept for backward"]  # fmt: skip
+        kept = [
+            b - a
+            for term, a, b in zip(
+                *(data["bars"][n] for n in ("term", "start", "stop")), strict=True
+            )
+            if term == "kept for backward"
+        ]
         assert max(kept) == pytest.approx(ledger["activations"] + ledger["working set"])
 
 
@@ -318,8 +319,10 @@ def test_an_even_cut_is_no_wall_and_an_uneven_one_is() -> None:
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
     asked = {
         asked_words(Setting(way, ranks, m))
-        for way in SHARED_OUT for ranks in RANKS[1:] for m in MICROBATCHES
-    }  # fmt: skip
+        for way in SHARED_OUT
+        for ranks in RANKS[1:]
+        for m in MICROBATCHES
+    }
     # Tensor and pipeline parallelism on so many ranks are told apart by words, all by numbers.
     assert len(asked) == len(SHARED_OUT) * (len(RANKS) - 1) * len(MICROBATCHES)
 

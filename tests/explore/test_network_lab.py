@@ -115,5 +115,9 @@ def test_sizes_are_legal_and_none_takes_too_long(rate):
     chosen = sizes(rate / 8)
     assert chosen and set(chosen) <= set(SIZES)
     textbook = state(rate / 8, max(DELAYS), None)[0]["lines"]
-    assert max(s for n, s in zip(textbook["size"], textbook["seconds"], strict=True)
-               if n <= chosen[-1]) < 2.0  # fmt: skip
+    assert (
+        max(
+            s for n, s in zip(textbook["size"], textbook["seconds"], strict=True) if n <= chosen[-1]
+        )
+        < 2.0
+    )

@@ -24,14 +24,25 @@ from lib_dlhpc.explore.visitors import add_visitor_options
 STATIC = "/voila/templates/dlhpc/static/page.css"
 NO_KERNEL = "00000000-0000-0000-0000-000000000000"
 PLACES = {  # what is there without a page, and what it answers
-    "/": 200, "/voila/tree": 200, STATIC: 200, "/voila/static/voila.js": 200, "/voila/labextensions/x": 404,
-    "/voila/api/themes/x": 404, "/voila/files/x": 403, "/voila/query/" + NO_KERNEL: 404,
-    f"/api/kernels/{NO_KERNEL}": 404, f"/api/kernels/{NO_KERNEL}/channels": 404, "/nowhere": 404, "/login": 404,
-}  # fmt: skip
+    "/": 200,
+    "/voila/tree": 200,
+    STATIC: 200,
+    "/voila/static/voila.js": 200,
+    "/voila/labextensions/x": 404,
+    "/voila/api/themes/x": 404,
+    "/voila/files/x": 403,
+    "/voila/query/" + NO_KERNEL: 404,
+    f"/api/kernels/{NO_KERNEL}": 404,
+    f"/api/kernels/{NO_KERNEL}/channels": 404,
+    "/nowhere": 404,
+    "/login": 404,
+}
 KEY = {
-    "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +118,18 @@ def test_a_page_gets_its_kernel_wherever_temporary_files_go_and_kill_leaves_none
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "93.184.216.34",
-     "[2606:2800:220::1]", "room.example.evil", "xlocalhost", "127.0.0.1:80:80"],
-)  # fmt: skip
+    [
+        "evil.example",
+        "evil.example:80",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "93.184.216.34",
+        "[2606:2800:220::1]",
+        "room.example.evil",
+        "xlocalhost",
+        "127.0.0.1:80:80",
+    ],
+)
 def test_under_a_foreign_name_nothing_is_answered(room, host):
     """A page of another site whose name leads here (DNS rebinding) must not read or start anything."""
     for path in PLACES:
@@ -181,13 +201,51 @@ def test_a_page_speaks_to_its_kernel_from_its_own_origin_only(closed_room):
             assert ask(closed_room, path, Origin=origin, Cookie=cookie, **KEY)[0] == 403, origin
 
 
-ODD = ["", "/", "x", "x/y", "x/static/y", "dlhpc/static", "dlhpc/static/", "dlhpc/static/../conf.json", "../x",
-       "dlhpc/static/%2e%2e/conf.json", "dlhpc/static/..%2fconf.json", "x/static/../../../etc/passwd",
-       "..%2f..%2fetc%2fpasswd", "%2fetc%2fpasswd", "%00", "dlhpc/static/%00", "a%00b/static/c", "%0a", "%0d%0aX:y",
-       "dlhpc/./static/page.css", "///static/x", "./static/x", "*", "~root", "<script>", "%3Cscript%3E", "C:%5cx",
-       5000 * "a", "dlhpc/static/" + 5000 * "a", "page.ipynb/x"]  # fmt: skip
-ROUTES = ["", "voila/templates/", "voila/static/", "voila/labextensions/", "voila/files/", "voila/api/themes/",
-          "voila/render/", "voila/tree/", "voila/api/contents/", "voila/query/", "api/kernels/"]  # fmt: skip
+ODD = [
+    "",
+    "/",
+    "x",
+    "x/y",
+    "x/static/y",
+    "dlhpc/static",
+    "dlhpc/static/",
+    "dlhpc/static/../conf.json",
+    "../x",
+    "dlhpc/static/%2e%2e/conf.json",
+    "dlhpc/static/..%2fconf.json",
+    "x/static/../../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "%2fetc%2fpasswd",
+    "%00",
+    "dlhpc/static/%00",
+    "a%00b/static/c",
+    "%0a",
+    "%0d%0aX:y",
+    "dlhpc/./static/page.css",
+    "///static/x",
+    "./static/x",
+    "*",
+    "~root",
+    "<script>",
+    "%3Cscript%3E",
+    "C:%5cx",
+    5000 * "a",
+    "dlhpc/static/" + 5000 * "a",
+    "page.ipynb/x",
+]
+ROUTES = [
+    "",
+    "voila/templates/",
+    "voila/static/",
+    "voila/labextensions/",
+    "voila/files/",
+    "voila/api/themes/",
+    "voila/render/",
+    "voila/tree/",
+    "voila/api/contents/",
+    "voila/query/",
+    "api/kernels/",
+]
 
 
 def test_no_address_however_odd_is_an_error_of_the_server(room):

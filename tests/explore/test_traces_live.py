@@ -96,8 +96,16 @@ def test_a_trace_begins_where_all_have_met() -> None:
 def test_a_run_is_told_with_what_was_planted_and_what_was_foretold_beside_it() -> None:
     page = trace_here(lambda setting, _: came(setting), Now)
     assert not click(page, "Run and trace").disabled and button(page, "Cancel").disabled
-    for words in ("✓ Rank 2 was late, and is blamed for 800 ms", "predicted", "simulated", "measured",
-                  "error", "Why they part", "Efficiencies", "mpi4py"):  # fmt: skip
+    for words in (
+        "✓ Rank 2 was late, and is blamed for 800 ms",
+        "predicted",
+        "simulated",
+        "measured",
+        "error",
+        "Why they part",
+        "Efficiencies",
+        "mpi4py",
+    ):
         assert words in told(page)
     controls(page)["Late is"].value = NOBODY
     click(page, "Run and trace")
@@ -262,8 +270,13 @@ def run_told(first: Any, then: Any = None) -> dict[str, Any]:
             for n, s in way.terms.items()
         }
         waited = way.terms["wait for samples"] + way.terms["wait for room"]
-        return {"predicted": asdict(way), "terms": terms, "waited": waited, "seconds": way.seconds,
-                "errors": [2.0, 0.5]}  # fmt: skip
+        return {
+            "predicted": asdict(way),
+            "terms": terms,
+            "waited": waited,
+            "seconds": way.seconds,
+            "errors": [2.0, 0.5],
+        }
 
     told = {"before": one(first), "placements": [], "after": one(then) if then else None}
     return dict(json.loads(json.dumps(told)))

@@ -56,8 +56,14 @@ def end_after(
     temporary.mkdir(parents=True)
     held = {path for path in folder.rglob("*") if path.is_file()}
     family = Family(secrets.token_hex(8))
-    env = {**os.environ, MARK: family.mark, "TMPDIR": str(temporary), "HOME": str(folder),
-           "XDG_STATE_HOME": str(temporary / "state"), "XDG_CONFIG_HOME": str(folder / "config")}  # fmt: skip
+    env = {
+        **os.environ,
+        MARK: family.mark,
+        "TMPDIR": str(temporary),
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(temporary / "state"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+    }
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
             [sys.executable, *words],

@@ -109,7 +109,7 @@ def slider_moves(page: Any, eventually: Any, index: int, label: str, key: str) -
 
 def choice_moves(
     page: Any, eventually: Any, index: int, label: str, choice: str, look: str = SHOWN
-) -> None:  # fmt: skip
+) -> None:
     """Assert that a choice of a list changes what its experiment shows. look: SHOWN or DRAWN."""
     before = page.evaluate(look, index)
     choose(page, index, label, choice)
@@ -117,9 +117,14 @@ def choice_moves(
 
 
 def a_guess_unlocks(
-    closed: Any, eventually: Any, guesses: Mapping[int, str | int], number: int, before: str,
-    answer: str, compared: str,
-) -> None:  # fmt: skip
+    closed: Any,
+    eventually: Any,
+    guesses: Mapping[int, str | int],
+    number: int,
+    before: str,
+    answer: str,
+    compared: str,
+) -> None:
     """Assert that a page shows `before` and no experiment, and after guess `number` one and how far off it was.
 
     answer: text below the question. compared: its row in the table of guesses at the end.

@@ -5,10 +5,19 @@ import re
 from pathlib import Path
 
 PARTS = (
-    "You will be able to", "You need", "The formula, opened", "It assumes", "It breaks when",
-    "Do it for real", "Check yourself", "What surprised you",
-    "In five lines", "Where the model fails", "Further reading", "doi.org",
-)  # fmt: skip
+    "You will be able to",
+    "You need",
+    "The formula, opened",
+    "It assumes",
+    "It breaks when",
+    "Do it for real",
+    "Check yourself",
+    "What surprised you",
+    "In five lines",
+    "Where the model fails",
+    "Further reading",
+    "doi.org",
+)
 LONGEST = 15  # lines of a code cell
 
 

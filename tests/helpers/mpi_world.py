@@ -42,8 +42,15 @@ class Ranks:
         sent = list(self.clock)
         first = self.matches
         for rank in range(ranks):
-            self._row(rank, "send", "MPI_Send", sent[rank], sent[rank] + LATENCY / 10, size,
-                      (rank + far) % ranks)  # fmt: skip
+            self._row(
+                rank,
+                "send",
+                "MPI_Send",
+                sent[rank],
+                sent[rank] + LATENCY / 10,
+                size,
+                (rank + far) % ranks,
+            )
             self.matches += 1
         for rank in range(ranks):
             source = (rank - far) % ranks

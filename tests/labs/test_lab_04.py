@@ -99,14 +99,17 @@ def test_each_wrong_step_is_named(own, solved, name):
     [
         ("comm.Isend(made[do.what, i], do.peer)", "comm.isend(made[do.what, i], do.peer)"),
         ("comm.Isend(made[do.what, i], do.peer)", "comm.Isend(made[do.what, i], do.peer, tag=i)"),
-        ("comm.Recv(arrived[do.what, i], do.peer)", "comm.Irecv(arrived[do.what, i], do.peer).Wait()"),
+        (
+            "comm.Recv(arrived[do.what, i], do.peer)",
+            "comm.Irecv(arrived[do.what, i], do.peer).Wait()",
+        ),
         ("rate * total", "rate * total / 1"),
         ("return value", "return np.array([value])"),
         ("value += part", "value += stage.last and part"),
         ("for do in stream:", "for do in list(stream):"),
     ],
     ids=lambda change: change[1][:50],
-)  # fmt: skip
+)
 def test_other_right_steps_pass(own, solved, change):
     changes = [change]
     if "isend" in change[1]:
@@ -137,10 +140,15 @@ def test_other_right_streams_pass(own, solved):
     [
         (lambda rank, ranks, microbatches: [rank], "rank 0 is to do 0, which is no instruction"),
         (lambda rank, ranks, microbatches: [].pop(), "rank 0 stopped with IndexError"),
-        (lambda rank, ranks, microbatches: iter(lambda: PIPELINES["1f1b"](1, 1).streams[0][0], 0), "does not end"),
+        (
+            lambda rank, ranks, microbatches: iter(
+                lambda: PIPELINES["1f1b"](1, 1).streams[0][0], 0
+            ),
+            "does not end",
+        ),
         (lambda rank, ranks, microbatches: None, "rank 0 stopped with TypeError"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_stream_is_reported(own, stream, words):
     assert words in own.streams(stream, stream)[0].words
     assert own.streams(stream, stream)[2].right is None

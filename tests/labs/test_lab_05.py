@@ -12,7 +12,14 @@ from lib_dlhpc.training.lab.mistakes import LabError
 
 LAB = "05_split_convolution"
 NAMES = ["your name", "another", "x"]
-FUNCTIONS = ("filters_forward", "filters_backward", "wanted", "both", "rows_forward", "rows_backward")  # fmt: skip
+FUNCTIONS = (
+    "filters_forward",
+    "filters_backward",
+    "wanted",
+    "both",
+    "rows_forward",
+    "rows_backward",
+)
 
 
 def right_answers(own, name, times=1.0):
@@ -75,20 +82,48 @@ SEND = "sent.append(comm.isend(x[:, :, a - own[0] : b - own[0]], peer))"
 @pytest.mark.parametrize(
     ("function", "changes"),
     [
-        ("filters_forward", [("comm.allgather(layer.forward(x, w))",
-          "[comm.bcast(layer.forward(x, w), root=r) for r in range(comm.size)]")]),
+        (
+            "filters_forward",
+            [
+                (
+                    "comm.allgather(layer.forward(x, w))",
+                    "[comm.bcast(layer.forward(x, w), root=r) for r in range(comm.size)]",
+                )
+            ],
+        ),
         ("filters_backward", [("comm.Allreduce(part, dx)", "dx = comm.allreduce(part)")]),
-        ("rows_forward", [
-          (SEND, "sent.append(comm.Isend(x[:, :, a - own[0] : b - own[0]].copy(), peer))"),
-          ("comm.recv(source=peer)", "np.empty((*x.shape[:2], b - a, x.shape[3]))"),
-          ("   tall[:", "   if not mine:\n                comm.Recv(rows, peer)\n            tall[:")]),
-        ("rows_forward", [("    for peer in range(comm.size):\n        a, b = both(cut.rows[peer]",
-          "    for peer in reversed(range(comm.size)):\n        a, b = both(cut.rows[peer]")]),
-        ("rows_forward", [("return layer.forward(tall, w, padding=(0, layer.padding)), tall",
-          "return layer.forward(tall, w, padding=(0, layer.padding)), np.copy(tall)")]),
+        (
+            "rows_forward",
+            [
+                (SEND, "sent.append(comm.Isend(x[:, :, a - own[0] : b - own[0]].copy(), peer))"),
+                ("comm.recv(source=peer)", "np.empty((*x.shape[:2], b - a, x.shape[3]))"),
+                (
+                    "   tall[:",
+                    "   if not mine:\n                comm.Recv(rows, peer)\n            tall[:",
+                ),
+            ],
+        ),
+        (
+            "rows_forward",
+            [
+                (
+                    "    for peer in range(comm.size):\n        a, b = both(cut.rows[peer]",
+                    "    for peer in reversed(range(comm.size)):\n        a, b = both(cut.rows[peer]",
+                )
+            ],
+        ),
+        (
+            "rows_forward",
+            [
+                (
+                    "return layer.forward(tall, w, padding=(0, layer.padding)), tall",
+                    "return layer.forward(tall, w, padding=(0, layer.padding)), np.copy(tall)",
+                )
+            ],
+        ),
         ("rows_backward", [("comm.Allreduce(part, dw)", "dw = comm.allreduce(part)")]),
     ],
-)  # fmt: skip
+)
 def test_other_correct_solutions_pass(own, solved, function, changes):
     findings = own.findings(handed_in(own, solved, "x", function, changes), "x")
     assert passed(findings), as_text(findings)
@@ -98,13 +133,33 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
     ("function", "changes", "law", "said"),
     [
         ("filters_forward", [("axis=1), x", "axis=1)")], "FILTERS_Y", "(y, kept) is wanted"),
-        ("filters_backward", [("return dx, dw", "return dw, dx")], "FILTERS_D", "not the gradient of its own"),
-        ("rows_forward", [("return ", "[].pop()\n    return ")], "ROWS_Y", "stopped with IndexError"),
+        (
+            "filters_backward",
+            [("return dx, dw", "return dw, dx")],
+            "FILTERS_D",
+            "not the gradient of its own",
+        ),
+        (
+            "rows_forward",
+            [("return ", "[].pop()\n    return ")],
+            "ROWS_Y",
+            "stopped with IndexError",
+        ),
         ("rows_backward", [(", padding=(0, layer.padding)", "")], "ROWS_DX", "dy is of shape"),
-        ("rows_backward", [("comm.Allreduce(part, dw)", "pass")], "ROWS_DW", "not those of one rank"),
-        ("rows_forward", [("tall[:, :, a - first", "tall[:, :, 0")], "ROWS_Y", "stopped with ValueError"),
+        (
+            "rows_backward",
+            [("comm.Allreduce(part, dw)", "pass")],
+            "ROWS_DW",
+            "not those of one rank",
+        ),
+        (
+            "rows_forward",
+            [("tall[:, :, a - first", "tall[:, :, 0")],
+            "ROWS_Y",
+            "stopped with ValueError",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_right_is_reported(own, solved, function, changes, law, said):
     findings = own.findings(handed_in(own, solved, "x", function, changes), "x")
     finding = found(findings, getattr(own, law))
@@ -136,7 +191,9 @@ def test_seconds_are_the_textbook_formulas_of_the_notebook(own):
         gather = (p - 1) * a + (p - 1) / p * layer.y() * b
         dx, dw = (2 * (p - 1) * a + 2 * (p - 1) / p * n * b for n in (layer.x(), layer.w()))
         halos = 2 * (2 * a + 2 * layer.face() * b)
-        assert own.seconds(layer) == pytest.approx({"filters": gather + dx, "rows": halos + dw}, rel=1e-4)  # fmt: skip
+        assert own.seconds(layer) == pytest.approx(
+            {"filters": gather + dx, "rows": halos + dw}, rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", [f"learner {k}" for k in range(6)])

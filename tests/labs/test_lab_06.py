@@ -196,9 +196,14 @@ def test_the_quickest_of_the_search_is_not_beaten_by_what_the_library_finds(own)
     for name in NAMES:
         seconds, fields = own.best(name)
         again = own.experiment_of(
-            own.task_of(name), **fields, sequence_parallel=fields["tensor"] > 1,
-            batch=own.task_of(name).batch * fields["tensor"] * fields["pipeline"] // own.task_of(name).gpus,
-        )  # fmt: skip
+            own.task_of(name),
+            **fields,
+            sequence_parallel=fields["tensor"] > 1,
+            batch=own.task_of(name).batch
+            * fields["tensor"]
+            * fields["pipeline"]
+            // own.task_of(name).gpus,
+        )
         assert float(predict(again).step_time) == pytest.approx(seconds)
         assert predict(again).fits
 
@@ -241,11 +246,30 @@ def test_zero_on_real_ranks_takes_what_the_formula_says(own, solved, on_ranks, t
 @pytest.mark.parametrize(
     ("function", "changes"),
     [
-        ("state", [("return parameters * (", "import numpy as np\n\n    return np.float64(parameters) * (")]),
-        ("activations", [("10 + 24 / t + scores", "34 + scores if t == 1 else 10 + 24 / t + scores")]),
-        ("seconds", [("alone / gpus * again * (1 + (p - 1) / m)", "alone * again / gpus / m * (m + p - 1)")]),
+        (
+            "state",
+            [
+                (
+                    "return parameters * (",
+                    "import numpy as np\n\n    return np.float64(parameters) * (",
+                )
+            ],
+        ),
+        (
+            "activations",
+            [("10 + 24 / t + scores", "34 + scores if t == 1 else 10 + 24 / t + scores")],
+        ),
+        (
+            "seconds",
+            [
+                (
+                    "alone / gpus * again * (1 + (p - 1) / m)",
+                    "alone * again / gpus / m * (m + p - 1)",
+                )
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_correct_solutions_pass(own, solved, function, changes):
     assert passed(formulas(own, solved, "x", function, *changes))
 

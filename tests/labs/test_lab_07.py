@@ -19,14 +19,7 @@ from lab_answers import found, run_cell
 
 from lib_dlhpc.explore import lab_input_loader
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.explore.lab_input import (
-    FAULTS,
-    contents,
-    experiment_of,
-    loaded,
-    original,
-    task_of,
-)
+from lib_dlhpc.explore.lab_input import FAULTS, contents, experiment_of, loaded, original, task_of
 from lib_dlhpc.explore.lab_input_laws import (
     MEMORY,
     NONE,
@@ -79,8 +72,18 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name):
         run_cell(starter(LAB, each), scope)
     findings = own.findings(scope, name)
     assert [each.right for each in findings] == [
-        False, False, True, True, False, False, None, True, None, None, False,
-    ], as_text(findings)  # fmt: skip
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+        None,
+        True,
+        None,
+        None,
+        False,
+    ], as_text(findings)
     assert "what the bandwidth of the tier allows" in findings[0].words
     assert "Many operations" in findings[1].words
     assert "What could `prepare` leave" in found(findings, STORE).words

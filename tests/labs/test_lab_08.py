@@ -246,9 +246,9 @@ def test_other_right_formulas_pass(own, solved):
         low, high = 1.0, 10 * node_mtbf / nodes
         for _ in range(200):
             a, b = low + (high - low) / 3, high - (high - low) / 3
-            worse = solved.expected_time(a, 1, save, restart, node_mtbf, nodes) > solved.expected_time(
-                b, 1, save, restart, node_mtbf, nodes
-            )  # fmt: skip
+            worse = solved.expected_time(
+                a, 1, save, restart, node_mtbf, nodes
+            ) > solved.expected_time(b, 1, save, restart, node_mtbf, nodes)
             low, high = (a, high) if worse else (low, b)
         return low
 
@@ -279,7 +279,9 @@ def test_where_nothing_can_be_killed_it_is_reported(own, solved, tmp_path, monke
 
 
 @forks
-@pytest.mark.parametrize(("text", "said"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")]
+)
 def test_a_file_that_does_not_run_is_reported(own, tmp_path, text, said):
     (tmp_path / "step.py").write_text(text)
     findings, _ = own.lives(tmp_path / "step.py", "x")
@@ -305,9 +307,12 @@ def test_in_a_terminal_it_prints_its_usage(own, tmp_path):
     nowhere = (checks, "x", "nowhere")
     for words, said in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
         run = subprocess.run(
-            [sys.executable, checks, *words], capture_output=True, text=True, timeout=PATIENCE,
+            [sys.executable, checks, *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
+        )
         assert run.returncode == 2 and run.stderr.startswith(said) and run.stderr.count("\n") == 1
 
 
@@ -320,9 +325,12 @@ def test_in_a_terminal_a_solution_is_judged_whole(own, solved, tmp_path):
     (tmp_path / "step.py").write_text(chosen)
     words = [str(own.HERE / "checks.py"), str(tmp_path / "step.py"), "x", str(tmp_path)]
     run = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=300,
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     assert run.returncode == 0 and run.stdout.endswith("All 10 hold.\n"), run.stdout + run.stderr
 
 

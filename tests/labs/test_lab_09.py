@@ -270,9 +270,12 @@ def test_in_a_terminal_the_starter_fails_with_a_message(own, starter, tmp_path):
 
 def run_checks(own, *words):
     return subprocess.run(
-        [sys.executable, str(own.HERE / "checks.py"), *words], capture_output=True, text=True, timeout=180,
+        [sys.executable, str(own.HERE / "checks.py"), *words],
+        capture_output=True,
+        text=True,
+        timeout=180,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -35,12 +35,7 @@ def words(findings, law):
         [(EXCHANGE, "total[:] = network.gradients; comm.Allreduce(MPI.IN_PLACE, total)")],
         [(EXCHANGE, "comm.Allreduce(network.gradients, total, op=MPI.SUM)")],
         [(EXCHANGE, "comm.Allreduce([network.gradients, MPI.DOUBLE], [total, MPI.DOUBLE])")],
-        [
-            (
-                EXCHANGE,
-                "comm.Allreduce([network.gradients, len(total), MPI.DOUBLE], total, MPI.SUM)",
-            )
-        ],
+        [(EXCHANGE, "comm.Allreduce([network.gradients, len(total), MPI.DOUBLE], total, MPI.SUM)")],
         [(EXCHANGE, "comm.Iallreduce(network.gradients, total).wait()")],
         [(EXCHANGE, "total = comm.allreduce(network.gradients)")],
         [(MOVE, "network.weights[:] = network.weights - rate * total")],
@@ -129,7 +124,10 @@ def test_the_same_error_is_reported_once(checks, solution):
     [
         [(POST, "comm.Iallreduce(send, receive, op=MPI.SUM)")],
         [(POST, "comm.Iallreduce([send, MPI.DOUBLE], [receive, MPI.DOUBLE])")],
-        [("np.empty_like(network.gradients)", "network.gradients"), (POST, "comm.Iallreduce(MPI.IN_PLACE, send)")],
+        [
+            ("np.empty_like(network.gradients)", "network.gradients"),
+            (POST, "comm.Iallreduce(MPI.IN_PLACE, send)"),
+        ],
         [(WAIT, "\n        while not request.Test():\n            pass")],
         [("stop = start\n", "stop = start\n        [request.Test() for request in requests]\n")],
         [
@@ -140,7 +138,7 @@ def test_the_same_error_is_reported_once(checks, solution):
         ],
     ],
     ids=lambda changes: changes[0][1][:60],
-)  # fmt: skip
+)
 def test_other_right_overlaps_pass_all_but_perhaps_the_target(checks, solution, changes):
     *others, target = checks(TWO).findings(variant(solution(TWO), *changes), "x")
     assert passed(others), as_text(others)
@@ -157,7 +155,12 @@ def test_other_right_overlaps_pass_all_but_perhaps_the_target(checks, solution, 
             "sums of arrays",
         ),
         (
-            [("stop = start\n", "stop = start\n        while requests and not requests[-1].Test(): pass\n")],
+            [
+                (
+                    "stop = start\n",
+                    "stop = start\n        while requests and not requests[-1].Test(): pass\n",
+                )
+            ],
             "RUNS",
             "in its pauses",
         ),
@@ -169,7 +172,7 @@ def test_other_right_overlaps_pass_all_but_perhaps_the_target(checks, solution, 
         ([("return comm.allreduce(value)", "return value")], "EQUAL", "the loss that is returned"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_overlaps_that_only_look_right_are_diagnosed(checks, solution, changes, law, said):
     own = checks(TWO)
     findings = own.findings(variant(solution(TWO), *changes), "x")

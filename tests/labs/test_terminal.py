@@ -9,8 +9,15 @@ from patience import PATIENCE
 
 from lib_dlhpc.launch.mpi import environment, run_to_end
 
-LABS = ("01_data_parallel_step", "02_overlap", "03_large_batch", "04_pipeline",
-        "05_split_convolution", "06_fit_the_model", "07_repair_the_input")  # fmt: skip
+LABS = (
+    "01_data_parallel_step",
+    "02_overlap",
+    "03_large_batch",
+    "04_pipeline",
+    "05_split_convolution",
+    "06_fit_the_model",
+    "07_repair_the_input",
+)
 WRONG = {
     "nothing": (None, "cannot be read: No such file"),
     "x = 1\n": (1, "does not define step"),
@@ -22,9 +29,12 @@ WRONG = {
 def terminal(checks, *words):
     """A lab's checks as a learner starts them."""
     return subprocess.run(
-        [sys.executable, str(checks), *words], capture_output=True, text=True, timeout=PATIENCE,
+        [sys.executable, str(checks), *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
         env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("lab", LABS)

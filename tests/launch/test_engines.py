@@ -81,9 +81,13 @@ def test_a_cell_runs_on_every_rank_and_a_killed_kernel_leaves_none(tmp_path):
             family.extend(of(tmp_path / "run"))
 
     client = NotebookClient(
-        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, kernel_name="python3", resources=where,
+        notebook,
+        timeout=PATIENCE,
+        startup_timeout=PATIENCE,
+        kernel_name="python3",
+        resources=where,
         on_cell_executed=look,
-    )  # fmt: skip
+    )
     with pytest.raises(DeadKernelError):
         client.execute()
     output = json.loads((tmp_path / "told.json").read_text())

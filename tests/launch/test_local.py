@@ -131,8 +131,11 @@ def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
     assert "beside" not in plain and len(message["beside"]) == 2
     for moment in message["beside"]:
         assert [run["experiment"] for run in moment] == [
-            *experiments(2), tiny(2), *experiments(1), tiny(1),
-        ]  # fmt: skip
+            *experiments(2),
+            tiny(2),
+            *experiments(1),
+            tiny(1),
+        ]
         assert [run["tiny"] for run in moment] == [False] * 5 + [True] + [False] * 3 + [True]
         assert all(len(run["busy"]) >= STEPS - WARM_UP and min(run["busy"]) > 0 for run in moment)
     assert message["test_loss"] == plain["test_loss"] and message["accuracy"] == plain["accuracy"]
@@ -365,8 +368,10 @@ def test_stopping_the_command_ends_all_ranks(experiment, tmp_path, how, status):
     command = [sys.executable, "-m", "lib_dlhpc.cli", "run", str(tmp_path / "long.toml")]
     process = subprocess.Popen(
         [*command, "-n", "2", "--out", str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     eventually((folder / "snapshot.npz").exists, what="a snapshot")
     process.send_signal(how)
     out, message = process.communicate(timeout=PATIENCE)

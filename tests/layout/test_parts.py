@@ -39,9 +39,7 @@ def replica(run):
     }
 
 
-GPT = {
-    "family": "gpt", "layers": 3, "hidden": 24, "heads": 6, "sequence": 11, "vocabulary": 50,
-}  # fmt: skip
+GPT = {"family": "gpt", "layers": 3, "hidden": 24, "heads": 6, "sequence": 11, "vocabulary": 50}
 SPLITS = [
     ({"name": "vgg16"}, {"tensor": 3, "split": "column"}),
     ({"name": "vgg16"}, {"tensor": 3, "split": "row"}),
@@ -157,9 +155,15 @@ def test_stages_are_balanced():
     )
     starts = (0, *layout.stage_ends(run))
     blocks = [
-        len({x.name.split(".")[0] for x in run.model.layers[a:b] if x.name.startswith("layer") and "." in x.name})
+        len(
+            {
+                x.name.split(".")[0]
+                for x in run.model.layers[a:b]
+                if x.name.startswith("layer") and "." in x.name
+            }
+        )
         for a, b in pairwise(starts)
-    ]  # fmt: skip
+    ]
     assert blocks == [4] * 6
 
 
@@ -210,9 +214,7 @@ def test_what_cannot_be_split_is_told(model, strategy, said):
 def test_memory_of_activations_is_what_korthikanti_count():
     """Table 2: bytes of a transformer layer, sbh (10 + 24/t + 5as/ht), in fp16 with dropout."""
     s, h, a = 64, 48, 6
-    model = {
-        "family": "gpt", "layers": 4, "hidden": h, "heads": a, "sequence": s, "vocabulary": 96,
-    }  # fmt: skip
+    model = {"family": "gpt", "layers": 4, "hidden": h, "heads": a, "sequence": s, "vocabulary": 96}
     for t in (1, 2, 3, 6):
         run = split(model, tensor=t)
         layers = layout.parts(run, 0)[0].model.layers

@@ -29,37 +29,58 @@ CLASSES = 4
 MODELS = {
     # Odd sizes, stride, padding, a residual sum, batch norm over all samples.
     "images": {
-        "family": "sequential", "input": [2, 9, 7],
+        "family": "sequential",
+        "input": [2, 9, 7],
         "layers": [
             {"kind": "conv", "channels": 5, "kernel": 3, "padding": 1, "bias": False, "name": "a"},
-            {"kind": "batch_norm"}, {"kind": "relu", "name": "r"},
+            {"kind": "batch_norm"},
+            {"kind": "relu", "name": "r"},
             {"kind": "conv", "channels": 5, "kernel": 3, "padding": 1, "bias": False, "name": "b"},
             {"kind": "batch_norm"},
-            {"kind": "add", "inputs": ["batch_norm2", "r"], "name": "s"}, {"kind": "relu"},
+            {"kind": "add", "inputs": ["batch_norm2", "r"], "name": "s"},
+            {"kind": "relu"},
             {"kind": "conv", "channels": 6, "kernel": 3, "stride": 2, "padding": 1, "name": "c"},
-            {"kind": "max_pool", "kernel": 3, "stride": 1, "padding": 1}, {"kind": "dropout", "rate": 0.2},
-            {"kind": "global_avg_pool"}, {"kind": "dense", "features": CLASSES},
+            {"kind": "max_pool", "kernel": 3, "stride": 1, "padding": 1},
+            {"kind": "dropout", "rate": 0.2},
+            {"kind": "global_avg_pool"},
+            {"kind": "dense", "features": CLASSES},
         ],
     },
     "rows": {"family": "mlp", "widths": [64, 11, 9, 7, 10], "activation": "tanh", "dropout": 0.2},
     "fields": {
-        "family": "sequential", "input": [1, 8, 5, 6],
+        "family": "sequential",
+        "input": [1, 8, 5, 6],
         "layers": [
-            {"kind": "conv", "channels": 4, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
-            {"kind": "max_pool", "kernel": 2}, {"kind": "conv", "channels": 6, "kernel": 3, "padding": 1},
-            {"kind": "tanh"}, {"kind": "avg_pool", "kernel": [2, 1, 2]}, {"kind": "flatten"},
-            {"kind": "dense", "features": 8}, {"kind": "relu"}, {"kind": "dense", "features": 2},
+            {"kind": "conv", "channels": 4, "kernel": 3, "padding": 1},
+            {"kind": "leaky_relu"},
+            {"kind": "max_pool", "kernel": 2},
+            {"kind": "conv", "channels": 6, "kernel": 3, "padding": 1},
+            {"kind": "tanh"},
+            {"kind": "avg_pool", "kernel": [2, 1, 2]},
+            {"kind": "flatten"},
+            {"kind": "dense", "features": 8},
+            {"kind": "relu"},
+            {"kind": "dense", "features": 2},
         ],
     },
     "words": {
-        "family": "gpt", "layers": 3, "hidden": 8, "heads": 4, "sequence": 5, "vocabulary": 11,
+        "family": "gpt",
+        "layers": 3,
+        "hidden": 8,
+        "heads": 4,
+        "sequence": 5,
+        "vocabulary": 11,
         "dropout": 0.2,
     },
     "sequences": {
-        "family": "lstm_language_model", "layers": 2, "hidden": 6, "sequence": 4, "vocabulary": 7,
+        "family": "lstm_language_model",
+        "layers": 2,
+        "hidden": 6,
+        "sequence": 4,
+        "vocabulary": 7,
         "dropout": 0.3,
     },
-}  # fmt: skip
+}
 DATA = {
     "images": "waves",
     "rows": "digits",
@@ -88,9 +109,11 @@ def experiment_of(model, **changes):
             "model": MODELS[model],
             "dataset": {"name": name, "samples": SAMPLES, "bytes": 58},
             "machine": {"name": "laptop", "devices_per_node": 64},
-            "strategy": strategy, "training": training, "run": run,
+            "strategy": strategy,
+            "training": training,
+            "run": run,
         }
-    )  # fmt: skip
+    )
 
 
 TRAINING = ("rate", "weight_decay", "normalisation", "shift", "trust", "collective")
@@ -206,11 +229,16 @@ def random_ways(seed="0", number="40"):
         model = one(*MODELS)
         shape = one(*shapes(model in ("images", "fields")))
         split = {
-            **shape, "microbatches": one(1, 2, 3, 4, 6), "schedule": one("gpipe", "1f1b", "interleaved"),
-            "chunks": one(1, 1, 2, 3), "split": one("paired", "column", "row"),
-            "sequence_parallel": bool(one(0, 0, 1)), "zero": one(0, 1, 2, 3),
-            "recompute": one("none", "selective", "full"), "offload": one("none", "activations", "all"),
-        }  # fmt: skip
+            **shape,
+            "microbatches": one(1, 2, 3, 4, 6),
+            "schedule": one("gpipe", "1f1b", "interleaved"),
+            "chunks": one(1, 1, 2, 3),
+            "split": one("paired", "column", "row"),
+            "sequence_parallel": bool(one(0, 0, 1)),
+            "zero": one(0, 1, 2, 3),
+            "recompute": one("none", "selective", "full"),
+            "offload": one("none", "activations", "all"),
+        }
         rule = {"optimizer": one("momentum", "adam", "sgd", "lamb")}
         try:
             run = experiment_of(model, devices_per_node=p, **split, **rule)

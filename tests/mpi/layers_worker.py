@@ -109,9 +109,10 @@ def halo_of(shape, axis, rows, kernel, stride, padding, fill=0.0):
     made = ranges(cuts_of(outputs))
     needed = tuple(
         (a * stride - padding, max((b - 1) * stride - padding + kernel, a * stride - padding))
-        if b > a else (a * stride - padding,) * 2
+        if b > a
+        else (a * stride - padding,) * 2
         for a, b in made
-    )  # fmt: skip
+    )
     owned = ranges(cuts_of(rows))
     attributes = {"group": "spatial", "axis": axis, "owned": owned, "needed": needed}
     attributes |= {"fill": fill, "rank": rank}
@@ -203,9 +204,11 @@ def compare_spatial(layer, axis, rows, window):
         0 if place == axis - 1 else each for place, each in enumerate(attributes["padding"])
     )
     local = replace(
-        layer, input_shape=border.output_shape, attributes=attributes,
+        layer,
+        input_shape=border.output_shape,
+        attributes=attributes,
         output_shape=resized(layer.output_shape, axis, last - first),
-    )  # fmt: skip
+    )
     weights = weights_of(layer)
     rng = np.random.default_rng(1)
     x, dy = (rng.normal(size=stored(s)) for s in (layer.input_shape, layer.output_shape))
@@ -341,10 +344,7 @@ def masks():
             attributes = dict(layer.attributes) | {"elements": (axis, mine), "whole": layer}
             local = replace(layer, attributes=attributes, output_shape=own.shape)
             found = KINDS["dropout"](local).forward({}, saved_of(), own)
-            assert np.array_equal(found, slices.part_of(y, (at, mine))), (
-                shape,
-                axis,
-            )
+            assert np.array_equal(found, slices.part_of(y, (at, mine))), (shape, axis)
     heads = 2 * p
     table = {"kind": "attention", "heads": heads, "causal": True, "dropout": 0.4}
     (layer,) = build("sequential", {"input": [5, 3 * heads * 2], "layers": [table]}).layers
@@ -356,9 +356,11 @@ def masks():
     thirds = tuple((2 * (k * heads + first), 2 * (k * heads + last)) for k in range(3))
     attributes = dict(layer.attributes) | {"heads": last - first, "scores": (first, last)}
     local = replace(
-        layer, input_shape=(5, 6 * (last - first)), output_shape=(5, 2 * (last - first)),
+        layer,
+        input_shape=(5, 6 * (last - first)),
+        output_shape=(5, 2 * (last - first)),
         attributes=attributes | {"whole": layer},
-    )  # fmt: skip
+    )
     it, saved = KINDS["attention"](local), saved_of()
     if first < last:
         close(

@@ -24,20 +24,37 @@ def conv(channels):
 RELU, POOL = {"kind": "relu"}, {"kind": "max_pool", "kernel": 2}
 HEAD = [{"kind": "global_avg_pool"}, {"kind": "dense", "features": 10}]
 MODELS = {
-    "words": {"family": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 64, "vocabulary": 512},
+    "words": {
+        "family": "gpt",
+        "layers": 4,
+        "hidden": 128,
+        "heads": 4,
+        "sequence": 64,
+        "vocabulary": 512,
+    },
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
-        "family": "sequential", "input": [3, 64, 64],
+        "family": "sequential",
+        "input": [3, 64, 64],
         "layers": [*[conv(8), RELU] * 4, POOL, *[conv(16), RELU] * 2, POOL, conv(32), RELU, *HEAD],
     },
     "fields": {
-        "family": "sequential", "input": [1, 32, 32, 32],
+        "family": "sequential",
+        "input": [1, 32, 32, 32],
         "layers": [
-            conv(4), RELU, conv(4), RELU, POOL, conv(8), RELU, POOL, {"kind": "flatten"},
+            conv(4),
+            RELU,
+            conv(4),
+            RELU,
+            POOL,
+            conv(8),
+            RELU,
+            POOL,
+            {"kind": "flatten"},
             {"kind": "dense", "features": 4},
         ],
     },
-}  # fmt: skip
+}
 DATA = {"words": "words", "rows": "digits", "images": "waves", "fields": "densities"}
 FLOW = {"pipeline": 2, "microbatches": 4}
 # (name, ranks): model, samples a step of a replica, fields of [strategy]
@@ -72,7 +89,7 @@ MODES = {
     ("pipeline x tensor", 4): ("words", 160, {**FLOW, "tensor": 2}),
     ("pipeline x spatial", 4): ("images", 256, {"pipeline": 2, "microbatches": 2, "spatial": 2}),
     ("data x pipeline x tensor", 8): ("words", 320, {**FLOW, "tensor": 2}),
-}  # fmt: skip
+}
 
 
 def experiment_of(model, batch, split):
@@ -86,13 +103,14 @@ def experiment_of(model, batch, split):
         dataset["sample_shape"] = MODELS[model]["input"]
     return read_experiment(
         {
-            "model": MODELS[model], "dataset": dataset,
+            "model": MODELS[model],
+            "dataset": dataset,
             "machine": {"name": "laptop", "devices_per_node": 64},
             "strategy": {"devices_per_node": p, "batch": batch, "precision": "fp32", **split},
             "training": {"rate": 0.001},
             "run": {"epochs": 2},
         }
-    )  # fmt: skip
+    )
 
 
 def compare(name, model, batch, split):

@@ -35,9 +35,14 @@ def test_blocks_equal_the_whole_and_batches_arrive(run_ranks, monkeypatch, ranks
 
 @pytest.mark.parametrize(
     ("placement", "simulating", "ranks"),
-    [("shared", 1, 2), ("separate", 1, 2), ("separate", 2, 3), ("separate", 1, 3),
-     pytest.param("separate", 2, 4, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        ("shared", 1, 2),
+        ("separate", 1, 2),
+        ("separate", 2, 3),
+        ("separate", 1, 3),
+        pytest.param("separate", 2, 4, marks=pytest.mark.slow),
+    ],
+)
 def test_any_placement_trains_the_same_weights(mpiexec, placement, simulating, ranks):
     one, other = run("shared", 1, 1), run(placement, simulating, ranks)
     assert other.ranks == ranks
@@ -58,8 +63,10 @@ def test_each_rank_does_its_part_and_messages_know_their_other_end(mpiexec):
     )
     batches = small().batches
     assert len(sends) == 2 * 2 * batches  # a batch from each, and room for each, every time
-    ends = {int(match): (int(rank), int(peer)) for match, rank, peer in
-            zip(sends.match, sends.rank, sends.peer, strict=True)}  # fmt: skip
+    ends = {
+        int(match): (int(rank), int(peer))
+        for match, rank, peer in zip(sends.match, sends.rank, sends.peer, strict=True)
+    }
     assert len(ends) == len(sends)
     for match, rank, peer in zip(receives.match, receives.rank, receives.peer, strict=True):
         assert ends[int(match)] == (int(peer), int(rank))

@@ -43,9 +43,14 @@ def test_fewer_ranks_than_it_has_are_fine_and_more_are_not():
 
 def test_in_a_batch_job_it_still_is_this_machines(monkeypatch):
     for name, value in {
-        "JOB_ID": "7", "JOBID": "7", "NODELIST": "n1,n2", "JOB_NODELIST": "n1,n2", "NNODES": "2",
-        "JOB_NUM_NODES": "2", "TASKS_PER_NODE": "1(x2)",
-    }.items():  # fmt: skip
+        "JOB_ID": "7",
+        "JOBID": "7",
+        "NODELIST": "n1,n2",
+        "JOB_NODELIST": "n1,n2",
+        "NNODES": "2",
+        "JOB_NUM_NODES": "2",
+        "TASKS_PER_NODE": "1(x2)",
+    }.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     with network(2, "1 Gb/s", 0) as net:
         assert net.run(2, WORKER, patience=PATIENCE).stdout.startswith("2 ranks")

@@ -27,11 +27,21 @@ def traced(tmp_path, *words, ranks=4):
     out = tmp_path / "trace.npz"
     run = subprocess.run(
         [
-            sys.executable, "-m", "lib_dlhpc.cli", "trace", "run", "-n", str(ranks), "--out", out,
+            sys.executable,
+            "-m",
+            "lib_dlhpc.cli",
+            "trace",
+            "run",
+            "-n",
+            str(ranks),
+            "--out",
+            out,
             *words,
         ],
-        capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert out.exists(), run.stdout + run.stderr
     return run, load(out)
 
@@ -172,8 +182,7 @@ with region("no MPI"):
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [(LATE, ["before MPI", "MPI_Barrier"]), (WITHOUT, ["no MPI"])],
+    ("text", "names"), [(LATE, ["before MPI", "MPI_Barrier"]), (WITHOUT, ["no MPI"])]
 )
 def test_the_program_says_when_mpi_begins(mpiexec, tmp_path, text, names):
     """It may set how, fork first, or do without; a rank is still the rank that its launcher says."""

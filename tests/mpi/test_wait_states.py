@@ -36,8 +36,10 @@ def traced(mpiexec, tmp_path_factory):
         words = ["trace", "run", "-n", str(RANKS), "--out", str(out), PROGRAM, trouble, *more]
         run = subprocess.run(
             [sys.executable, "-m", "lib_dlhpc.cli", *words],
-            capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
         assert run.returncode == 0, run.stdout + run.stderr
         came, worked, first, overslept = zip(*json.loads(run.stdout.splitlines()[0]), strict=True)
         said = analyse(load(out))

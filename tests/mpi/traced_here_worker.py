@@ -28,8 +28,13 @@ again = collect(comm)
 if world.rank == 0:
     names = [event.name for event in timeline if event.rank == 0]
     assert names == [
-        "before anybody traces", "talk", "MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Barrier",
-    ], names  # fmt: skip
+        "before anybody traces",
+        "talk",
+        "MPI_Send",
+        "MPI_Recv",
+        "MPI_Barrier",
+        "MPI_Barrier",
+    ], names
     sent = {event.match for event in timeline if event.kind == "send"}
     assert len(sent) == world.size == sum(e.kind == "receive" for e in timeline)
     halves = {event.comm: set() for event in timeline if event.comm}

@@ -55,20 +55,36 @@ weight_decay = 0.01
 normalisation = "global"
 """
 WORDS = {
-    "model.family": "gpt", "model.layers": 1, "model.hidden": 4, "model.heads": 2,
-    "model.sequence": 3, "model.vocabulary": 6, "model.dropout": 0.2, "dataset.name": "words",
-}  # fmt: skip
+    "model.family": "gpt",
+    "model.layers": 1,
+    "model.hidden": 4,
+    "model.heads": 2,
+    "model.sequence": 3,
+    "model.vocabulary": 6,
+    "model.dropout": 0.2,
+    "dataset.name": "words",
+}
 SEQUENCES = {
-    "model.family": "lstm_language_model", "model.layers": 2, "model.hidden": 3,
-    "model.sequence": 4, "model.vocabulary": 6, "model.dropout": 0.3, "dataset.name": "words",
-}  # fmt: skip
+    "model.family": "lstm_language_model",
+    "model.layers": 2,
+    "model.hidden": 3,
+    "model.sequence": 4,
+    "model.vocabulary": 6,
+    "model.dropout": 0.3,
+    "dataset.name": "words",
+}
 FIELDS = {
-    "model.family": "sequential", "model.input": [1, 4, 4, 4], "dataset.name": "densities",
+    "model.family": "sequential",
+    "model.input": [1, 4, 4, 4],
+    "dataset.name": "densities",
     "model.layers": [
-        {"kind": "conv", "channels": 2, "kernel": 3, "padding": 1}, {"kind": "leaky_relu"},
-        {"kind": "avg_pool", "kernel": 2}, {"kind": "flatten"}, {"kind": "dense", "features": 2},
+        {"kind": "conv", "channels": 2, "kernel": 3, "padding": 1},
+        {"kind": "leaky_relu"},
+        {"kind": "avg_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 2},
     ],
-}  # fmt: skip
+}
 ALL, EACH, SOME = 25e6, 1, 400  # bucket sizes: one bucket, a bucket a layer, something between
 known, largest = {}, {}
 

@@ -173,10 +173,12 @@ def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tens
         run = read_experiment(
             {
                 "model": {**network, "vocabulary": 64, "dropout": 0.1},
-                "dataset": "webtext", "machine": "selene", "storage": {"tier": ""},
+                "dataset": "webtext",
+                "machine": "selene",
+                "storage": {"tier": ""},
                 "strategy": {**shared, **strategy},
             }
-        )  # fmt: skip
+        )
         return float(predict(run).memory["activations"])
 
     def each_layer(**strategy) -> float:

@@ -160,10 +160,7 @@ def test_latency_and_volume_grow_with_ranks(name):
 
 @every_algorithm
 @given(
-    n=st.floats(0, 1e9),
-    factor=st.floats(1.01, 100),
-    g=st.integers(1, 16),
-    nodes=st.integers(1, 64),
+    n=st.floats(0, 1e9), factor=st.floats(1.01, 100), g=st.integers(1, 16), nodes=st.integers(1, 64)
 )
 def test_volume_is_linear_in_the_message_and_latency_does_not_depend_on_it(
     name, n, factor, g, nodes

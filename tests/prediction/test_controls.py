@@ -79,12 +79,7 @@ UNCALIBRATED = {"calibration.rate": 0.0}
 BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
 ASYNCHRONOUS = {**UNCALIBRATED, "strategy.update": "asynchronous", "machine.jitter": 0.1}
 FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
-MOE = {
-    **UNCALIBRATED,
-    "model.name": "gpt-1536x16",
-    "model.layers": 2,
-    "model.experts": 8,
-}
+MOE = {**UNCALIBRATED, "model.name": "gpt-1536x16", "model.layers": 2, "model.experts": 8}
 FAILING = {"machine.node_mtbf": 1e6}
 LEVELS = {
     **FAILING,

@@ -20,8 +20,13 @@ PLAIN = GOYAL.set(
     {"run.checkpoint_interval": 600.0, "machine.node_mtbf": 1e7, "storage.access": "stream"}
 )
 SPLIT = GOYAL.set(
-    {"calibration.rate": 0.0, "strategy.pipeline": 4, "strategy.batch": 64, "strategy.microbatches": 8}
-)  # fmt: skip
+    {
+        "calibration.rate": 0.0,
+        "strategy.pipeline": 4,
+        "strategy.batch": 64,
+        "strategy.microbatches": 8,
+    }
+)
 EXTREMES = [1e-320, 1e-300, 1e-30, 1e-9, 0, -1, 1e30, 1e300, math.nan, math.inf]
 DIGITS = 24  # in a row, more than a quantity has
 

@@ -48,12 +48,12 @@ SPLITS = {
     "tensor": {"strategy.tensor": 4},
     "sequence": {"strategy.tensor": 4, "strategy.sequence_parallel": True},
     "pipeline": {"strategy.pipeline": 6, "strategy.microbatches": 12},
-    "gpipe": {
-        "strategy.pipeline": 3, "strategy.microbatches": 8, "strategy.schedule": "gpipe",
-    },
+    "gpipe": {"strategy.pipeline": 3, "strategy.microbatches": 8, "strategy.schedule": "gpipe"},
     "interleaved": {
-        "strategy.pipeline": 3, "strategy.microbatches": 6,
-        "strategy.schedule": "interleaved", "strategy.chunks": 2,
+        "strategy.pipeline": 3,
+        "strategy.microbatches": 6,
+        "strategy.schedule": "interleaved",
+        "strategy.chunks": 2,
     },
     "three ways": {"strategy.tensor": 2, "strategy.pipeline": 3, "strategy.microbatches": 8},
     "accumulated": {"strategy.microbatches": 4},
@@ -62,7 +62,7 @@ SPLITS = {
     "zero 3": {"strategy.zero": 3},
     "full": {"strategy.recompute": "full"},
     "selective": {"strategy.recompute": "selective", "strategy.tensor": 2},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -70,11 +70,7 @@ SPLITS = {
 @pytest.mark.parametrize("nodes", [1, 4, 64])
 def test_a_network_in_one_piece_is_plain_data_parallelism(allreduce, nodes, overlap):
     run = PLAIN.set(
-        {
-            "strategy.nodes": nodes,
-            "strategy.allreduce": allreduce,
-            "strategy.overlap": overlap,
-        }
+        {"strategy.nodes": nodes, "strategy.allreduce": allreduce, "strategy.overlap": overlap}
     )
     plain, step = predict(run), split_step(run, 1.0)
     assert step.total == pytest.approx(plain.step_time, rel=1e-12)
@@ -212,8 +208,10 @@ def test_more_microbatches_shrink_the_bubble_and_recomputation_costs_a_forward_p
         for m in (1, 2, 4, 8, 24)
     ]
     assert bubbles == sorted(bubbles, reverse=True)
-    plain, full = (predict(GPT.set({**SPLITS["tensor"], "strategy.recompute": word}))
-                   for word in ("none", "full"))  # fmt: skip
+    plain, full = (
+        predict(GPT.set({**SPLITS["tensor"], "strategy.recompute": word}))
+        for word in ("none", "full")
+    )
     assert full.backward - plain.backward == pytest.approx(full.recomputation)
     assert 0.8 * plain.forward < full.recomputation < plain.forward
     assert full.memory["activations"] < 0.2 * plain.memory["activations"]
@@ -223,11 +221,14 @@ def test_more_microbatches_shrink_the_bubble_and_recomputation_costs_a_forward_p
 @pytest.mark.parametrize(
     ("key", "factor"),
     [
-        ("machine.inter_node.bandwidth", 0.5), ("machine.intra_node.bandwidth", 0.5),
-        ("machine.inter_node.latency", 10.0), ("machine.intra_node.latency", 10.0),
-        ("machine.device.memory_bandwidth", 0.5), ("machine.device.efficiency", 0.5),
+        ("machine.inter_node.bandwidth", 0.5),
+        ("machine.intra_node.bandwidth", 0.5),
+        ("machine.inter_node.latency", 10.0),
+        ("machine.intra_node.latency", 10.0),
+        ("machine.device.memory_bandwidth", 0.5),
+        ("machine.device.efficiency", 0.5),
     ],
-)  # fmt: skip
+)
 def test_a_slower_machine_is_never_quicker(name, key, factor):
     run = GPT.set(SPLITS[name])
     noun = run

@@ -169,8 +169,7 @@ def brute_working_set(model):
 
 
 @pytest.mark.parametrize(
-    "entry",
-    ["resnet50", "lenet5", "vgg16", "bert-base", "gpt2-1.5b", "mlp-mnist", "frnn"],
+    "entry", ["resnet50", "lenet5", "vgg16", "bert-base", "gpt2-1.5b", "mlp-mnist", "frnn"]
 )
 def test_the_working_set_is_the_worst_moment_of_a_walk(entry):
     model = RUN.set({"model.name": entry}).model

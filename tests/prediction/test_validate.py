@@ -203,8 +203,11 @@ def test_split_networks_are_accurate():
     assert found["all splits"]["mean"] >= 0.867
     assert found["3-D"]["mean"] >= 0.94 and found["3-D"]["worst"] >= 0.88
     errors = {row.id: abs(row.error) for row in ROWS}
-    megatron = [e for i, e in errors.items() if i.startswith("megatron21-") and "zero3" not in i
-                and "days" not in i]  # fmt: skip
+    megatron = [
+        e
+        for i, e in errors.items()
+        if i.startswith("megatron21-") and "zero3" not in i and "days" not in i
+    ]
     assert sum(megatron) / len(megatron) <= 0.05 and max(megatron) <= 0.12
     dlperf = [error for i, error in errors.items() if i.startswith("dlgpt-")]
     assert len(dlperf) >= 9 and sum(dlperf) / len(dlperf) <= 0.20
@@ -221,15 +224,27 @@ def test_one_measured_row_starts_all_of_a_machine():
 
 
 def test_misses_are_few():
-    models = [row for row in ROWS if row.quantity == "throughput"
-              or row.group in ("data parallel", *SPLIT_CLASSES)]  # fmt: skip
+    models = [
+        row
+        for row in ROWS
+        if row.quantity == "throughput" or row.group in ("data parallel", *SPLIT_CLASSES)
+    ]
     assert sum(row.verdict == "miss" for row in models) <= len(models) / 5
     others = {row.id for row in ROWS if row.verdict == "miss"} - {row.id for row in models}
     assert others == {
-        "arb32-131072", "arb32-524288", "arb32-1048576", "arb32-2097152", "arb32-4194304",
-        "dlperf-mem-mxnet128", "dlperf-mem-bert96", "mlps-ckpt-llama3-1t",
-        "hypar20-mem224", "hypar20-mem720", "jia18-r50-2048", "bloom-gpuh",
-    }  # fmt: skip
+        "arb32-131072",
+        "arb32-524288",
+        "arb32-1048576",
+        "arb32-2097152",
+        "arb32-4194304",
+        "dlperf-mem-mxnet128",
+        "dlperf-mem-bert96",
+        "mlps-ckpt-llama3-1t",
+        "hypar20-mem224",
+        "hypar20-mem720",
+        "jia18-r50-2048",
+        "bloom-gpuh",
+    }
 
 
 def test_every_row_is_scored_once_and_is_published():
@@ -288,8 +303,11 @@ def test_replays_start_from_a_published_rate(run, start, samples):
 
 
 def test_mikamis_framework_stands_in_the_middle_of_the_five():
-    rates = [float(row["value"]) for name, row in results().items()
-             if re.fullmatch(r"dlperf-r50amp-\w+-1", name)]  # fmt: skip
+    rates = [
+        float(row["value"])
+        for name, row in results().items()
+        if re.fullmatch(r"dlperf-r50amp-\w+-1", name)
+    ]
     assert len(rates) == 5 and median(rates) == value_of("dlperf-r50amp-ngctf1xla-1")
 
 

@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PATHS = [
-    "tests/spec",
-    "tests/spec tests/test_cli.py",
-    "tests/test_cli.py::test_version",
-    "modules",
-]
+PATHS = ["tests/spec", "tests/spec tests/test_cli.py", "tests/test_cli.py::test_version", "modules"]
 # A word that is an option's value is no path, even where a folder has that name.
 OPTIONS = {"": "", "-k allreduce": "allreduce", "-x -k labs": "labs"}
 
@@ -54,8 +49,12 @@ def pytest_words(repository: Path, args: str) -> list[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     shown = subprocess.run(
         [*words, f"ARGS={args}"],
-        cwd=repository, env=kept, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=repository,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     (line,) = (line for line in shown.stdout.splitlines() if " -m pytest " in line)
     return shlex.split(line)[3:]
 

@@ -76,8 +76,13 @@ def test_nobody_is_beside_one_that_is_alone_and_none_overtakes_it(tmp_path):
     for player in (first, alone, late):
         player.goes()
     assert told == [
-        "page has it", "page goes", "ranks has it", "ranks goes", "late page has it", "late page goes"
-    ]  # fmt: skip
+        "page has it",
+        "page goes",
+        "ranks has it",
+        "ranks goes",
+        "late page has it",
+        "late page goes",
+    ]
 
 
 @locks
@@ -87,9 +92,12 @@ def test_one_that_is_killed_holds_nobody_up(tmp_path, repository):
         "with turn(ALONE, Path(sys.argv[1])): print('has it', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], cwd=repository / "tests" / "helpers",
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program, str(tmp_path)],
+        cwd=repository / "tests" / "helpers",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert holder.stdout.readline() == "has it\n"
         waiting = Player("next", ALONE, tmp_path, [])

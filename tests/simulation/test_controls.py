@@ -54,11 +54,7 @@ epochs = 10
 READ = {"storage.tier": "near", "machine.storage.near.bandwidth": 1e4}
 FILES = {"storage.tier": "near", "machine.storage.near.metadata_rate": 10.0}
 READERS = {"storage.tier": "near", "storage.workers": 2, "machine.storage.near.read_latency": 0.05}
-SHARED = {
-    "storage.tier": "far",
-    "storage.access": "cooperative",
-    "storage.local": "near",
-}
+SHARED = {"storage.tier": "far", "storage.access": "cooperative", "storage.local": "near"}
 REMOTE = {
     "dataset.bytes": 1e9,
     "machine.storage.near.bandwidth": 1e9,

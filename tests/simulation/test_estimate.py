@@ -8,17 +8,20 @@ from lib_dlhpc.simulation.estimate import messages
 from lib_dlhpc.simulation.size import check_messages
 from lib_dlhpc.spec.experiment import read_experiment
 
-GPT = {
-    "family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64,
-}  # fmt: skip
+GPT = {"family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64}
 MOE = GPT | {"experts": 8, "chosen": 2}
 IMAGES = {
-    "family": "sequential", "input": [3, 32, 32], "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
-        {"kind": "flatten"}, {"kind": "dense", "features": 10},
+    "family": "sequential",
+    "input": [3, 32, 32],
+    "layers": [
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 10},
     ],
-}  # fmt: skip
+}
 CASES = [
     (GPT, {"nodes": 1}),
     (GPT, {"nodes": 5}),
@@ -41,7 +44,7 @@ CASES = [
     (IMAGES, {"nodes": 4, "spatial": 2}),
     (IMAGES, {"nodes": 6, "spatial": 3, "microbatches": 2, "bucket": 1e3}),
     (IMAGES, {"nodes": 4, "tensor": 2, "split": "column"}),
-]  # fmt: skip
+]
 
 
 def run_of(model, ways):

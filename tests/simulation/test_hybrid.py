@@ -13,21 +13,29 @@ from lib_dlhpc.timeline import breakdown, waits
 from lib_dlhpc.timeline.table import COLUMNS
 
 # 8 equal dense layers: stages of any number that divides 8 are equal.
-EQUAL = {
-    "family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8,
-}  # fmt: skip
+EQUAL = {"family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8}
 GPT = {
-    "family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64,
+    "family": "gpt",
+    "layers": 4,
+    "hidden": 64,
+    "heads": 4,
+    "sequence": 32,
+    "vocabulary": 64,
     "dropout": 0.0,
-}  # fmt: skip
+}
 MOE = GPT | {"experts": 8, "chosen": 2}
 IMAGES = {
-    "family": "sequential", "input": [3, 32, 32], "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"kind": "relu"},
-        {"kind": "flatten"}, {"kind": "dense", "features": 10},
+    "family": "sequential",
+    "input": [3, 32, 32],
+    "layers": [
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+        {"kind": "relu"},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 10},
     ],
-}  # fmt: skip
+}
 FREE = {"latency": 0.0, "bandwidth": 1e30}
 
 

@@ -55,8 +55,10 @@ def test_each_message_is_sent_once_and_received_once_and_all_meet_once_a_step():
     assert len(numbers) == STEPS and (each == RANKS).all()
     assert not np.isin(numbers, ends["send"]).any()
     moved = analyse(timeline).matrix.bytes
-    expected = [[STEPS * SIZE if (a - b) % RANKS in (1, RANKS - 1) else 0 for a in range(RANKS)]
-                for b in range(RANKS)]  # fmt: skip
+    expected = [
+        [STEPS * SIZE if (a - b) % RANKS in (1, RANKS - 1) else 0 for a in range(RANKS)]
+        for b in range(RANKS)
+    ]
     np.testing.assert_array_equal(moved, expected)
 
 
@@ -103,8 +105,7 @@ def test_the_other_links_are_as_fast_as_they_were():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"ranks": 2}, {"before": -1.0}, {"slow": 1, "share": 0.0}, {"slow": 1, "share": 1.5}],
+    "wrong", [{"ranks": 2}, {"before": -1.0}, {"slow": 1, "share": 0.0}, {"slow": 1, "share": 1.5}]
 )
 def test_what_cannot_be_played_is_refused(wrong):
     with pytest.raises(SpecError):

@@ -47,8 +47,12 @@ def test_routes_of_a_small_fat_tree():
 def test_a_torus_goes_along_the_row_first_and_the_short_way():
     on = made(12, 1, "torus")  # 3 rows of 4
     assert words(on, 0, 6) == [
-        "NIC 0 out", "node 0 east", "node 1 east", "node 2 south", "NIC 6 in",
-    ]  # fmt: skip
+        "NIC 0 out",
+        "node 0 east",
+        "node 1 east",
+        "node 2 south",
+        "NIC 6 in",
+    ]
     assert words(on, 0, 3) == ["NIC 0 out", "node 0 west", "NIC 3 in"]
     assert words(on, 1, 9) == ["NIC 1 out", "node 1 north", "NIC 9 in"]
 

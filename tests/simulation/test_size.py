@@ -32,10 +32,12 @@ SPLITS = [
     {"strategy.pipeline": 4, "strategy.microbatches": 8},
     {"strategy.pipeline": 2, "strategy.microbatches": 4, "strategy.tensor": 2},
     {
-        "strategy.pipeline": 2, "strategy.microbatches": 4, "strategy.schedule": "interleaved",
+        "strategy.pipeline": 2,
+        "strategy.microbatches": 4,
+        "strategy.schedule": "interleaved",
         "strategy.chunks": 2,
     },
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = "00_what_if_explorer.ipynb"
 RUN = ROOT / "labs" / "experiments" / "digits.toml"
 MARK = "DLHPC_SOAK"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 DRAWN = "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === 6"
 SERIALS = "[...document.querySelectorAll('.dlhpc-plot')].map(plot => plot.dataset.serial).join()"
 MB = 1e6
@@ -189,8 +197,14 @@ async def browse(home: str, until: float, number: int, browsed: dict[str, Any]) 
                 lambda m: browsed["complaints"].append(m.text) if m.type == "error" else None,
             )
             page.on("pageerror", lambda error: browsed["complaints"].append(str(error)))
-            page.on("request", lambda r: browsed["complaints"].append(f"left the machine: {r.url}")
-                    if not r.url.startswith((home, "data:", "blob:")) else None)  # fmt: skip
+            page.on(
+                "request",
+                lambda r: (
+                    browsed["complaints"].append(f"left the machine: {r.url}")
+                    if not r.url.startswith((home, "data:", "blob:"))
+                    else None
+                ),
+            )
             await page.goto(f"{home}voila/render/{PAGE}")
             await page.wait_for_function(DRAWN)
             keys = 0

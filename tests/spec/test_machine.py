@@ -6,13 +6,7 @@ import pytest
 
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.machine import (
-    load_machine,
-    read_device,
-    read_link,
-    read_machine,
-    storage_tier,
-)
+from lib_dlhpc.spec.machine import load_machine, read_device, read_link, read_machine, storage_tier
 
 DEVICE = {
     "peak": {"fp32": "1 TFLOP/s"},

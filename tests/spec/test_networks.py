@@ -356,10 +356,7 @@ SMALL = {"input": [1, 8, 8]}
         ),
         (
             "sequential",
-            {
-                **SMALL,
-                "layers": [{"kind": "max_pool", "kernel": 2}, {"kind": "add"}],
-            },
+            {**SMALL, "layers": [{"kind": "max_pool", "kernel": 2}, {"kind": "add"}]},
             ["needs", "'inputs'"],
         ),
         (

@@ -141,5 +141,5 @@ def test_format_table(value, unit, shown):
 
 def test_one_thing_is_not_several():
     assert [count(n, "node") for n in (0, 1, 2, 1024)] == [
-        *("0 nodes", "1 node", "2 nodes", "1,024 nodes"),
+        *("0 nodes", "1 node", "2 nodes", "1,024 nodes")
     ]

@@ -217,11 +217,7 @@ def test_score_p_archive_is_read_for_what_it_says(tmp_path):
     both = ("mpi_send", base + 71, (1, back, 1, 16)), ("mpi_recv", base + 79, (1, back, 1, 8))
     call(one, regions["MPI_Sendrecv"], base + 70, base + 80, *both)
     call(
-        one,
-        regions["MPI_Allreduce"],
-        base + 85,
-        base + 90,
-        ("mpi_collective_end", base + 90, end),
+        one, regions["MPI_Allreduce"], base + 85, base + 90, ("mpi_collective_end", base + 90, end)
     )
     one.leave(base + 95, regions["main"])
     trace.close()

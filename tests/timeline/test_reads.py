@@ -38,9 +38,12 @@ def test_each_read_is_one_row_with_its_bytes_on_the_stream_of_who_reads(store):
         thread.start()
         thread.join()
         assert told(log) == [
-            ("compute", "read", 3), ("compute", "read", 6), ("compute", "read ahead", 1),
-            ("compute", "read ahead", 6), ("input", "read", 2),
-        ]  # fmt: skip
+            ("compute", "read", 3),
+            ("compute", "read", 6),
+            ("compute", "read ahead", 1),
+            ("compute", "read ahead", 6),
+            ("input", "read", 2),
+        ]
         with pytest.raises(FileNotFoundError):
             traced.read("7.txt")
         arriving = traced.read_ahead([["1.txt"], ["2.txt"]])

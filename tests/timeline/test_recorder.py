@@ -53,9 +53,13 @@ def test_blocks_and_functions_are_regions_also_within_each_other_and_themselves(
         raise ValueError("bad")
     table = collect(Alone(), log)
     assert rows(log) == [
-        ("outer", 0, 5), ("inner", 1, 4), ("outer", 2, 3),
-        ("fall", 6, 9), ("fall", 7, 8), ("failed", 10, 11),
-    ]  # fmt: skip
+        ("outer", 0, 5),
+        ("inner", 1, 4),
+        ("outer", 2, 3),
+        ("fall", 6, 9),
+        ("fall", 7, 8),
+        ("failed", 10, 11),
+    ]
     assert (table.where("compute", "region")).all() and table.source == "measured"
 
 
@@ -75,9 +79,11 @@ def test_a_program_says_what_it_stands_still_for(clock):
     thread.join()
     told = [(event.stream, event.kind, event.name) for event in collect(Alone(), log)]
     assert told == [
-        ("compute", "input", "read"), ("compute", "region", "step"),
-        ("compute", "checkpoint", "save"), ("checkpoint", "checkpoint", "save"),
-    ]  # fmt: skip
+        ("compute", "input", "read"),
+        ("compute", "region", "step"),
+        ("compute", "checkpoint", "save"),
+        ("checkpoint", "checkpoint", "save"),
+    ]
     with pytest.raises(
         SpecError, match="kind = 'inptu': expected one of region, input, checkpoint"
     ):
@@ -218,13 +224,17 @@ def test_parts_become_one_timeline_on_one_clock_with_matches_and_sizes_from_the_
     second = 10**9
     receive = (("communication", "receive", "MPI_Recv"),)
     sender = part(
-        0, {"start": 5 * second, "stop": 6 * second, "bytes": -1, "peer": 1, "comm": 1},
+        0,
+        {"start": 5 * second, "stop": 6 * second, "bytes": -1, "peer": 1, "comm": 1},
         comms=["world", "half"],
-    )  # fmt: skip
+    )
     receiver = part(
-        1, {"start": 0, "stop": 7 * second, "bytes": 80, "peer": 0, "comm": 0}, words=receive,
-        comms=["half"], clocks=[(0, 2 * second)],
-    )  # fmt: skip
+        1,
+        {"start": 0, "stop": 7 * second, "bytes": 80, "peer": 0, "comm": 0},
+        words=receive,
+        comms=["half"],
+        clocks=[(0, 2 * second)],
+    )
     sent, received = assemble([sender, receiver], 2)
     assert (sent.start, sent.stop, received.start, received.stop) == (3, 4, 0, 7)
     assert sent.bytes == received.bytes == 80 and sent.match == received.match == 0

@@ -29,8 +29,15 @@ def rounded(lifetime):
 
 @given(LIVES)
 def test_the_arena_is_at_least_the_peak_and_at_most_the_sum(lifetimes):
-    most = max((sum(rounded(lifetime) for lifetime in lifetimes if lifetime.born <= time < lifetime.died)
-                for time in range(20)), default=0)  # fmt: skip
+    most = max(
+        (
+            sum(
+                rounded(lifetime) for lifetime in lifetimes if lifetime.born <= time < lifetime.died
+            )
+            for time in range(20)
+        ),
+        default=0,
+    )
     assert most <= assign_offsets(lifetimes)[1] <= sum(map(rounded, lifetimes))
 
 

@@ -21,7 +21,7 @@ from lib_dlhpc.training.data import (
     samples_of,
     share,
     shifted,
-)  # fmt: skip
+)
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
@@ -29,23 +29,35 @@ IMAGES = {
     "family": "sequential",
     "input": [1, 10, 10],
     "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 5}, {"kind": "relu"},
-        {"kind": "max_pool", "kernel": 2}, {"kind": "flatten"}, {"kind": "dense", "features": 4},
+        {"kind": "conv", "channels": 8, "kernel": 5},
+        {"kind": "relu"},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 4},
     ],
-}  # fmt: skip
+}
 FIELDS = {
     "family": "sequential",
     "input": [1, 8, 8, 8],
     "layers": [
-        {"kind": "conv", "channels": 4, "kernel": 3}, {"kind": "leaky_relu"},
-        {"kind": "avg_pool", "kernel": 2}, {"kind": "flatten"}, {"kind": "dense", "features": 8},
-        {"kind": "relu"}, {"kind": "dense", "features": 1},
+        {"kind": "conv", "channels": 4, "kernel": 3},
+        {"kind": "leaky_relu"},
+        {"kind": "avg_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 8},
+        {"kind": "relu"},
+        {"kind": "dense", "features": 1},
     ],
-}  # fmt: skip
+}
 SENTENCES = {
-    "family": "gpt", "layers": 1, "hidden": 16, "heads": 2, "sequence": 8, "vocabulary": 12,
+    "family": "gpt",
+    "layers": 1,
+    "hidden": 16,
+    "heads": 2,
+    "sequence": 8,
+    "vocabulary": 12,
     "dropout": 0.0,
-}  # fmt: skip
+}
 MODELS = {"digits": "mlp-digits", "mnist-5k": "mlp-mnist"}
 MODELS |= {"waves": IMAGES, "words": SENTENCES, "densities": FIELDS}
 

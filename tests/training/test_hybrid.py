@@ -39,10 +39,12 @@ rate = 0.05
 """)
 NORMALIZED = {
     "model.layers": [
-        {"kind": "conv", "channels": 3, "kernel": 3}, {"kind": "batch_norm"}, {"kind": "flatten"},
+        {"kind": "conv", "channels": 3, "kernel": 3},
+        {"kind": "batch_norm"},
+        {"kind": "flatten"},
         {"kind": "dense", "features": 5},
     ]
-}  # fmt: skip
+}
 
 
 def run(changes, folder=None):

@@ -28,33 +28,55 @@ MODELS = {
     "mlp": build("mlp", {"widths": [5, 4, 6, 3]}),
     "mlp, dropped": build("mlp", {"widths": [5, 8, 3], "activation": "gelu", "dropout": 0.4}),
     "images": model_of(
-        (2, 5, 6), CONV, {"kind": "relu"}, {"kind": "dropout", "rate": 0.3},
-        {"kind": "max_pool", "kernel": 2}, {"kind": "flatten"}, {"kind": "dense", "features": 3},
+        (2, 5, 6),
+        CONV,
+        {"kind": "relu"},
+        {"kind": "dropout", "rate": 0.3},
+        {"kind": "max_pool", "kernel": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 3},
     ),
     "volumes": model_of(
-        (1, 4, 5, 4), {**CONV, "channels": 4}, {"kind": "leaky_relu"},
-        {"kind": "avg_pool", "kernel": 2}, {**CONV, "groups": 2, "channels": 2}, {"kind": "tanh"},
-        {"kind": "global_avg_pool"}, {"kind": "dense", "features": 3},
+        (1, 4, 5, 4),
+        {**CONV, "channels": 4},
+        {"kind": "leaky_relu"},
+        {"kind": "avg_pool", "kernel": 2},
+        {**CONV, "groups": 2, "channels": 2},
+        {"kind": "tanh"},
+        {"kind": "global_avg_pool"},
+        {"kind": "dense", "features": 3},
     ),
     "residual": model_of(
-        (2, 4, 3), {**CONV, "name": "source"}, {"kind": "relu"}, {**CONV, "name": "branch"},
-        {"kind": "add", "inputs": ["source", "branch"], "name": "sum"}, {"kind": "relu"},
-        {"kind": "concat", "inputs": ["sum", "relu2", "branch"]}, {"kind": "flatten"},
+        (2, 4, 3),
+        {**CONV, "name": "source"},
+        {"kind": "relu"},
+        {**CONV, "name": "branch"},
+        {"kind": "add", "inputs": ["source", "branch"], "name": "sum"},
+        {"kind": "relu"},
+        {"kind": "concat", "inputs": ["sum", "relu2", "branch"]},
+        {"kind": "flatten"},
         {"kind": "dense", "features": 3},
     ),
     "one vector, three readers": model_of(
-        (4,), {"kind": "dense", "features": 4, "name": "a"}, {"kind": "relu", "name": "b"},
-        {"kind": "sigmoid", "name": "c", "after": "a"}, {"kind": "tanh", "name": "d", "after": "b"},
+        (4,),
+        {"kind": "dense", "features": 4, "name": "a"},
+        {"kind": "relu", "name": "b"},
+        {"kind": "sigmoid", "name": "c", "after": "a"},
+        {"kind": "tanh", "name": "d", "after": "b"},
         {"kind": "add", "inputs": ["a", "b", "c"], "name": "e"},
-        {"kind": "add", "inputs": ["e", "e"]}, {"kind": "concat", "inputs": ["d", "add1", "e"]},
+        {"kind": "add", "inputs": ["e", "e"]},
+        {"kind": "concat", "inputs": ["d", "add1", "e"]},
     ),
     "gpt": build(
         "gpt",
         {"layers": 2, "hidden": 4, "heads": 2, "sequence": 3, "vocabulary": 7, "dropout": 0.2},
     ),
     "tied twice": model_of(
-        (3,), WORDS, {"kind": "dense", "features": 7, "tied": "words", "name": "first"},
-        {"kind": "dense", "features": 4}, {"kind": "layer_norm"},
+        (3,),
+        WORDS,
+        {"kind": "dense", "features": 7, "tied": "words", "name": "first"},
+        {"kind": "dense", "features": 4},
+        {"kind": "layer_norm"},
         {"kind": "dense", "features": 7, "tied": "words", "bias": False},
     ),
     "lstm": build(
@@ -62,30 +84,49 @@ MODELS = {
         {"layers": 2, "hidden": 3, "sequence": 4, "vocabulary": 6, "dropout": 0.3},
     ),
     "frnn": build("frnn", {"signals": 3, "steps": 4, "layers": 2, "hidden": 2}),
-}  # fmt: skip
+}
 # Batch norm mixes the samples of a batch.
 NORMALIZED = {
     "resnet_cifar": build("resnet_cifar", {"depth": 11, "image": 4, "classes": 3}),
     "normalized": model_of(
-        (2, 3, 4), CONV, {"kind": "batch_norm"}, {"kind": "relu"}, {**CONV, "name": "branch"},
-        {"kind": "batch_norm"}, {"kind": "add", "inputs": ["batch_norm2", "relu1"]},
-        {"kind": "flatten"}, {"kind": "dense", "features": 4}, {"kind": "batch_norm"},
-        {"kind": "relu"}, {"kind": "dense", "features": 3},
+        (2, 3, 4),
+        CONV,
+        {"kind": "batch_norm"},
+        {"kind": "relu"},
+        {**CONV, "name": "branch"},
+        {"kind": "batch_norm"},
+        {"kind": "add", "inputs": ["batch_norm2", "relu1"]},
+        {"kind": "flatten"},
+        {"kind": "dense", "features": 4},
+        {"kind": "batch_norm"},
+        {"kind": "relu"},
+        {"kind": "dense", "features": 3},
     ),
-}  # fmt: skip
+}
 # The last layer's output is the loss's to overwrite, whatever the layer still needs of it.
 ENDS = {
     kind: model_of((2, 3, 4), CONV, {"kind": kind, **options})
     for kind, options in {
-        "relu": {}, "leaky_relu": {}, "tanh": {}, "sigmoid": {}, "gelu": {}, "dropout": {},
-        "batch_norm": {}, "conv": {"channels": 2, "kernel": 2}, "max_pool": {"kernel": 2},
-        "avg_pool": {"kernel": 2}, "global_avg_pool": {}, "flatten": {},
+        "relu": {},
+        "leaky_relu": {},
+        "tanh": {},
+        "sigmoid": {},
+        "gelu": {},
+        "dropout": {},
+        "batch_norm": {},
+        "conv": {"channels": 2, "kernel": 2},
+        "max_pool": {"kernel": 2},
+        "avg_pool": {"kernel": 2},
+        "global_avg_pool": {},
+        "flatten": {},
     }.items()
-}  # fmt: skip
-ENDS["dropout of nothing"] = model_of((4,), {"kind": "dense", "features": 3}, {"kind": "tanh"},
-                                      {"kind": "dropout", "rate": 0.0})  # fmt: skip
-ENDS["flat, of tanh"] = model_of((3, 2), {"kind": "lstm", "hidden": 3}, {"kind": "tanh"},
-                                 {"kind": "flatten"})  # fmt: skip
+}
+ENDS["dropout of nothing"] = model_of(
+    (4,), {"kind": "dense", "features": 3}, {"kind": "tanh"}, {"kind": "dropout", "rate": 0.0}
+)
+ENDS["flat, of tanh"] = model_of(
+    (3, 2), {"kind": "lstm", "hidden": 3}, {"kind": "tanh"}, {"kind": "flatten"}
+)
 ALL = MODELS | NORMALIZED | ENDS
 
 each = pytest.mark.parametrize("name", MODELS)
@@ -317,8 +358,16 @@ def test_catalog_models_have_the_stated_number_of_weights_or_are_refused(name):
     ("shape", "layers", "message"),
     [
         ((4,), [{"kind": "softmax"}], "softmax1: a softmax layer can be priced but not trained"),
-        ((2, 8), [{**CONV}], "conv1: a layer of kind conv is trained on samples of channels with 2 or 3"),
-        ((2, 8), [{"kind": "max_pool", "kernel": 2}], "max_pool1: a layer of kind max_pool is trained on"),
+        (
+            (2, 8),
+            [{**CONV}],
+            "conv1: a layer of kind conv is trained on samples of channels with 2 or 3",
+        ),
+        (
+            (2, 8),
+            [{"kind": "max_pool", "kernel": 2}],
+            "max_pool1: a layer of kind max_pool is trained on",
+        ),
         ((2, 8), [{"kind": "global_avg_pool"}], "global_avg_pool1: .* its input is"),
         ((2, 8), [{"kind": "batch_norm"}], "one row of features or channels with 2 or 3"),
         ((2, 8, 8), [{"kind": "layer_norm"}], r"of features or \(positions, features\)"),
@@ -327,24 +376,32 @@ def test_catalog_models_have_the_stated_number_of_weights_or_are_refused(name):
         ((8,), [{"kind": "relu"}, WORDS], "words: reads relu1; .*'input'"),
         (
             (4,),
-            [{"kind": "dense", "features": 3, "bias": False, "name": "a"},
-             {"kind": "dense", "features": 4, "tied": "a"}],
+            [
+                {"kind": "dense", "features": 3, "bias": False, "name": "a"},
+                {"kind": "dense", "features": 4, "tied": "a"},
+            ],
             "dense1: tied = 'a' is a layer of kind dense",
         ),
         (
             (3,),
-            [WORDS, {"kind": "dense", "features": 2}, {"kind": "dense", "features": 14,
-                                                       "tied": "words"}],
+            [
+                WORDS,
+                {"kind": "dense", "features": 2},
+                {"kind": "dense", "features": 14, "tied": "words"},
+            ],
             "dense2: tied = 'words' .* an embedding of 2 features",
         ),
         (
             (4,),
-            [{"kind": "relu"}, {"kind": "tanh"}, {"kind": "dense", "features": 2,
-                                                  "after": "relu1"}],
+            [
+                {"kind": "relu"},
+                {"kind": "tanh"},
+                {"kind": "dense", "features": 2, "after": "relu1"},
+            ],
             "tanh1: no layer reads its output.* dense1",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_trained_is_refused_by_name(shape, layers, message):
     with pytest.raises(SpecError, match=message):
         Network(model_of(shape, *layers))

@@ -36,8 +36,11 @@ def test_rows_are_the_recorded_events_from_time_zero(clock):
     table = gather(recorder, SingleRank(), 0.0)
     events = list(table)
     assert [(e.kind, e.start, e.stop) for e in events if e.stream == "compute"] == [
-        ("forward", 0, 1), ("backward", 1, 2), ("backward", 2, 3), ("update", 3, 4),
-    ]  # fmt: skip
+        ("forward", 0, 1),
+        ("backward", 1, 2),
+        ("backward", 2, 3),
+        ("update", 3, 4),
+    ]
     (bucket,) = (e for e in events if e.stream == "communication")
     assert (bucket.name, bucket.start, bucket.stop, bucket.bytes) == ("bucket 1", 2, 4, 80)
     assert table.source == "measured" and table.ranks == 1

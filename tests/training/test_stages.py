@@ -171,8 +171,11 @@ def test_gradients_are_done_in_the_last_pass_back_only(name):
     pipeline = Pipeline(model, ())
     (stage,) = pipeline.stages
     reported = []
-    pipeline.starts[0] = type("", (), {"append": lambda self, start: reported.append(
-        (start, stage.gradients[start:].copy()))})()  # fmt: skip
+    pipeline.starts[0] = type(
+        "",
+        (),
+        {"append": lambda self, start: reported.append((start, stage.gradients[start:].copy()))},
+    )()
     pipeline.step(samples_of(model, 6), targets, (3, 1, 2), *ORDERS["one forward, one back"])
     starts = [start for start, _ in reported]
     assert starts == sorted(set(starts), reverse=True) and starts[-1] == 0

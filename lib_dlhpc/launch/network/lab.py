@@ -75,9 +75,14 @@ class Network:
         `patience` s.
         """
         return owned.run(
-            self.command(ranks, *ends_all(arguments), *arguments), patience, text=True, env=self.environment(),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            self.command(ranks, *ends_all(arguments), *arguments),
+            patience,
+            text=True,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
 
 @contextmanager
@@ -180,10 +185,14 @@ def _bits(rate: float) -> str:
 def _kept(plan: dict[str, Any]) -> Iterator[tuple[int, int]]:
     """Start the keeper, and end it afterwards; yield its pid and its first descriptor."""
     keeper = subprocess.Popen(
-        [sys.executable, "-m", KEEPER, json.dumps(plan)], stdin=subprocess.PIPE, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ONE_THREAD},
+        [sys.executable, "-m", KEEPER, json.dumps(plan)],
+        stdin=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **ONE_THREAD},
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert keeper.stdin and keeper.stdout and keeper.stderr
     try:
         report = _report(keeper.stdout)

@@ -65,9 +65,12 @@ class Ports:
 
 
 def pass_on(
-    cables: Sequence[int], addresses: Sequence[bytes], ports: Ports, until: int,
+    cables: Sequence[int],
+    addresses: Sequence[bytes],
+    ports: Ports,
+    until: int,
     clock: Callable[[], float] = time.monotonic,
-) -> None:  # fmt: skip
+) -> None:
     """Forward packets between cables until the descriptor `until` is readable or closed."""
     number = {address: port for port, address in enumerate(addresses)}
     source = {cable: port for port, cable in enumerate(cables)}

@@ -224,9 +224,15 @@ def _counting(calls: Calls, kind: str, original: Callable[..., Any]) -> Callable
 
 def _open(calls: Calls, original: Callable[..., Any]) -> Callable[..., Any]:
     def open_(
-        file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None,
-        errors: str | None = None, newline: str | None = None, *rest: Any, **options: Any,
-    ) -> Any:  # fmt: skip
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *rest: Any,
+        **options: Any,
+    ) -> Any:
         read = mode.replace("t", "") in ("r", "rb")
         if not read or rest or options or not calls.within(file):
             return original(file, mode, buffering, encoding, errors, newline, *rest, **options)

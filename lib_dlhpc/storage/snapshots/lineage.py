@@ -6,9 +6,7 @@ from lib_dlhpc.storage.snapshots.version import SHORT, Version
 
 
 def tree(
-    versions: Iterable[Version],
-    labels: Mapping[str, Iterable[str]],
-    damaged: Collection[str] = (),
+    versions: Iterable[Version], labels: Mapping[str, Iterable[str]], damaged: Collection[str] = ()
 ) -> list[str]:
     """Return the lines; `labels` are the names of branches and tags by a version's id.
 

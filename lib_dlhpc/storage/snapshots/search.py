@@ -9,9 +9,14 @@ from lib_dlhpc.storage.snapshots.files import SnapshotError
 from lib_dlhpc.storage.snapshots.version import Version
 
 COMPARE = {
-    ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
-    ">": operator.gt, "<": operator.lt, "=": operator.eq,
-}  # fmt: skip
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
 CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*(\S+)\s*")
 
 

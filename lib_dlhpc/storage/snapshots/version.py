@@ -115,9 +115,16 @@ def read_version(path: Path) -> Version:
         table = json.loads(data)
         arrays = {name: _stored(entry) for name, entry in table["arrays"].items()}
         version = Version(
-            table["id"], table["number"], table["parent"], table["branch"], table["step"],
-            table["metrics"], arrays, table["written"], table["time"],
-        )  # fmt: skip
+            table["id"],
+            table["number"],
+            table["parent"],
+            table["branch"],
+            table["step"],
+            table["metrics"],
+            arrays,
+            table["written"],
+            table["time"],
+        )
         content = _identity(version.parent, version.step, version.metrics, version.arrays)
         whole = to_bytes(version) == data and content == version.id == path.stem
     except OSError as error:
@@ -135,11 +142,13 @@ def _content(
     """Return the hashed content; time and branch are not part of it."""
     entries = {
         name: {
-            "dtype": array.dtype, "shape": list(array.shape), "chunk": array.chunk,
+            "dtype": array.dtype,
+            "shape": list(array.shape),
+            "chunk": array.chunk,
             "chunks": b"".join(array.chunks).hex(),
         }
         for name, array in arrays.items()
-    }  # fmt: skip
+    }
     return {"parent": parent, "step": step, "metrics": dict(metrics), "arrays": entries}
 
 

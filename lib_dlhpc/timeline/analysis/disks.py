@@ -28,9 +28,7 @@ def _slow(found: Calls, stream: str, kind: str, what: str, span: float) -> list[
     total = np.bincount(rank, weights=seconds, minlength=table.ranks)
     stalled = table.where("compute", kind)
     stalls = np.bincount(
-        table.rank[stalled],
-        weights=(table.stop - table.start)[stalled],
-        minlength=table.ranks,
+        table.rank[stalled], weights=(table.stop - table.start)[stalled], minlength=table.ranks
     )
     findings = []
     who = np.flatnonzero(count)

@@ -49,10 +49,19 @@ def gathered(calls: Calls, comm: Any, shift: float) -> Timeline | None:
     worked = gather(calls, comm, shift)
     by = shift - min(comm.allgather(calls.first + shift))
     rows = [
-        (comm.rank, "communication", *row[:2], max(row[2] + by, 0.0), max(row[3] + by, 0.0),
-         row[4], row[5], 0, row[6])
+        (
+            comm.rank,
+            "communication",
+            *row[:2],
+            max(row[2] + by, 0.0),
+            max(row[3] + by, 0.0),
+            row[4],
+            row[5],
+            0,
+            row[6],
+        )
         for row in calls.calls
-    ]  # fmt: skip
+    ]
     parts = comm.gather(rows)
     if worked is None:
         return None

@@ -43,9 +43,14 @@ def measure(workflow: Workflow, comm: Any) -> Costs:
     small_step, point, update, sample, jitter = (sum(comm.allgather(own)) / comm.size).tolist()
     latency, byte = _messages(workflow, comm)
     return Costs(
-        point=point, small_step=small_step, sample=sample, update=update, latency=latency, byte=byte,
+        point=point,
+        small_step=small_step,
+        sample=sample,
+        update=update,
+        latency=latency,
+        byte=byte,
         jitter=jitter,
-    )  # fmt: skip
+    )
 
 
 def barrier(comm: Any) -> None:

@@ -70,9 +70,15 @@ def capped(experiment: Experiment, cap: float | None = None, steps: int = STEPS)
         words = [sys.executable, "-m", __name__, str(folder), str(cap or 0.0), str(steps)]
         try:
             run = owned.run(
-                words, PATIENCE, dumps(experiment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, env=os.environ | ALONE,
-            )  # fmt: skip
+                words,
+                PATIENCE,
+                dumps(experiment),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | ALONE,
+            )
         except subprocess.TimeoutExpired:
             raise LabError(f"The run did not end in {PATIENCE:g} s; the machine is busy.") from None
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
@@ -127,9 +133,12 @@ def _run(experiment: Experiment, folder: Path, steps: int, model: Model | None =
     cut = np.array_split(np.arange(int(strategy.batch)), int(strategy.microbatches))
     with offloaded(strategy.offload, folder, optimizer) as options:
         network = Network(
-            model or experiment.model, precision, experiment.run.seed,
-            recompute=strategy.recompute, **options,
-        )  # fmt: skip
+            model or experiment.model,
+            precision,
+            experiment.run.seed,
+            recompute=strategy.recompute,
+            **options,
+        )
         own: Any = network.store
         for _ in range(steps):
             begin = time.perf_counter()

@@ -106,9 +106,15 @@ class PointToPoint:
         self._receive("Recv", array_of(buf, "receives into"), source, tag).Wait()
 
     def Sendrecv(
-        self, sendbuf: Any, dest: int, sendtag: int = 0, recvbuf: Any = None,
-        source: int | None = None, recvtag: int | None = None, status: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int | None = None,
+        recvtag: int | None = None,
+        status: Any = None,
+    ) -> None:
         """Send an array and receive another, without deadlock."""
         held, buffer = array_of(sendbuf), array_of(recvbuf, "receives into")
         sent = self._send("Sendrecv", held, held.copy(), dest, sendtag)
@@ -136,9 +142,15 @@ class PointToPoint:
         return self._receive("recv", None, source, tag).wait()
 
     def sendrecv(
-        self, sendobj: Any, dest: int, sendtag: int = 0, recvbuf: Any = None,
-        source: int | None = None, recvtag: int | None = None, status: Any = None,
-    ) -> Any:  # fmt: skip
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int | None = None,
+        recvtag: int | None = None,
+        status: Any = None,
+    ) -> Any:
         """Send an object, receive another and return it."""
         sent = self._send("sendrecv", None, copy.deepcopy(sendobj), dest, sendtag)
         received = self._receive("sendrecv", None, source, recvtag).wait()

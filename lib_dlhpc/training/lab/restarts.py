@@ -35,9 +35,32 @@ PATIENCE = 180.0  # s, timeout of the whole experiment
 LONGEST = 20  # s, timeout of one process
 AFTER = -1  # a kill point: right after the save (or the step)
 # Calls of C that change files; nothing between two of them changes a file.
-CALLS = {"open", "write", "writelines", "tofile", "flush", "close", "fsync", "fdatasync", "replace", "rename", "link",
-         "symlink", "unlink", "remove", "mkdir", "rmdir", "truncate", "ftruncate", "pwrite", "sendfile",
-         "_fcopyfile", "connect", "execute", "commit"}  # fmt: skip
+CALLS = {
+    "open",
+    "write",
+    "writelines",
+    "tofile",
+    "flush",
+    "close",
+    "fsync",
+    "fdatasync",
+    "replace",
+    "rename",
+    "link",
+    "symlink",
+    "unlink",
+    "remove",
+    "mkdir",
+    "rmdir",
+    "truncate",
+    "ftruncate",
+    "pwrite",
+    "sendfile",
+    "_fcopyfile",
+    "connect",
+    "execute",
+    "commit",
+}
 
 
 class RestartTask(NamedTuple):
@@ -123,8 +146,14 @@ def run_with_kills(file: Path, own: RestartTask, folder: Path | None = None) -> 
         ]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         try:
-            run = owned.run(words, PATIENCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=os.environ | threads)  # fmt: skip
+            run = owned.run(
+                words,
+                PATIENCE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | threads,
+            )
         except subprocess.TimeoutExpired:
             raise LabError(f"The runs and restarts did not end in {PATIENCE:g} s.") from None
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]

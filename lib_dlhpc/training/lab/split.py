@@ -175,8 +175,7 @@ def emulate_backward(backward: Step, kept: list[Any], task: SplitTask, by_rows: 
     """Run the learner's backward on emulated ranks. Raises LabError: see `emulate`."""
     return _ended(
         emulate(
-            task.ranks,
-            lambda comm: rank_backward(backward, kept[comm.rank], task, by_rows, comm),
+            task.ranks, lambda comm: rank_backward(backward, kept[comm.rank], task, by_rows, comm)
         )
     )
 
@@ -191,7 +190,11 @@ def wanted(task: SplitTask, rank: int) -> Range:
 def borrowed(task: SplitTask, rank: int) -> list[int]:
     """Return the rows that a rank's outputs read and another rank owns."""
     own = range(*task.cut.rows[rank])
-    return [row for row in range(*wanted(task, rank)) if row in range(task.layer.rows) and row not in own]  # fmt: skip
+    return [
+        row
+        for row in range(*wanted(task, rank))
+        if row in range(task.layer.rows) and row not in own
+    ]
 
 
 def least_moved(task: SplitTask, by_rows: bool) -> tuple[int, int]:

@@ -15,8 +15,10 @@ def same(found: Any, right: Array) -> bool:
     return (
         isinstance(found, np.ndarray)
         and found.shape == right.shape
-        and bool(np.max(np.abs(found - right), initial=0) <= NEAR * np.max(np.abs(right), initial=1e-300))
-    )  # fmt: skip
+        and bool(
+            np.max(np.abs(found - right), initial=0) <= NEAR * np.max(np.abs(right), initial=1e-300)
+        )
+    )
 
 
 def shape_of(found: Any) -> str:

@@ -153,11 +153,7 @@ class Dropout:
 
 
 def survivors(
-    context: Context,
-    stream: int,
-    shape: tuple[int, ...],
-    rate: float,
-    elements: Part | None = None,
+    context: Context, stream: int, shape: tuple[int, ...], rate: float, elements: Part | None = None
 ) -> Array:
     """Return which elements of (samples, ...) survive, a fraction 1 - rate to the nearest 2^-16.
 

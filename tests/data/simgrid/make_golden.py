@@ -46,10 +46,13 @@ def everyone(p, size):
 def staggered(p, size):
     """Messages of all sizes between all ranks, none in step."""
     return [
-        [(r, (r * (k + 2) + k + 1) % p, size * (1 + (r * 7 + k * 3) % 11) / 11) for r in range(p)
-         if (r * (k + 2) + k + 1) % p != r]
+        [
+            (r, (r * (k + 2) + k + 1) % p, size * (1 + (r * 7 + k * 3) % 11) / 11)
+            for r in range(p)
+            if (r * (k + 2) + k + 1) % p != r
+        ]
         for k in range(6)
-    ]  # fmt: skip
+    ]
 
 
 def case(program, nodes, node_size=1, **tree):

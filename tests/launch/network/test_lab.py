@@ -105,9 +105,12 @@ with network(2, "100 Mb/s", "1 ms") as net:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_when_its_owner_is_killed_all_of_it_ends(here, how):
     owner = subprocess.Popen(
-        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", HOLD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     inside = of_nobody_else(namespaces(int(owner.stdout.readline())))
     deadline = time.monotonic() + PATIENCE
     while not any("sleep" in words(pid) for pid in holders(inside)):
@@ -196,9 +199,12 @@ print(available())
 
 def test_where_it_is_not_permitted_it_reports_why(here):
     output = subprocess.run(
-        [sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=PATIENCE,
+        [sys.executable, "-c", REFUSED],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
         env={**os.environ, **lab.ONE_THREAD},
-    )  # fmt: skip
+    )
     assert output.returncode == 0, output.stderr
     assert "cannot be set up here" in output.stdout and "namespaces" in output.stdout
     assert output.stdout.count("\n") == 1

@@ -84,7 +84,7 @@ def test_every_way_of_reading_gives_the_bytes_and_is_counted(folder, read, reads
         lambda path: open(os.fsencode(path)).close(),
         lambda path: open(os.path.relpath(path)).close(),
     ],
-)  # fmt: skip
+)
 def test_nothing_is_opened_unseen(folder, way):
     counts, _ = calls_of(folder, lambda: way(folder / "a" / "1"))
     assert counts.calls["open"] == 1

@@ -286,8 +286,12 @@ def test_a_difference_is_the_norm_of_what_changed(tmp_path):
     rows = {row.name: row for row in store.diff(1, 2)}
     kinds = {name: row.kind for name, row in rows.items()}
     assert kinds == {
-        "w": "changed", "same": "shared", "old": "first only", "new": "second only", "text": "changed",
-    }  # fmt: skip
+        "w": "changed",
+        "same": "shared",
+        "old": "first only",
+        "new": "second only",
+        "text": "changed",
+    }
     expected = np.linalg.norm(two["w"] - one["w"]) / np.linalg.norm(one["w"])
     assert rows["w"].relative == pytest.approx(expected, rel=1e-12)
     chunk = chunk_size(one["w"].nbytes)

@@ -157,11 +157,7 @@ def test_meetings_of_all_cut_the_replay_without_a_trace():
     trace = world.trace()
     # Told as of a smaller communicator, the same collectives are no meeting of all.
     name = trace.names.index("MPI_Allreduce")
-    split = replace(
-        trace,
-        ranks=4,
-        comm=np.where(trace.name == name, 1, 0).astype(np.int32),
-    )
+    split = replace(trace, ranks=4, comm=np.where(trace.name == name, 1, 0).astype(np.int32))
     whole, parts = analyse(trace).efficiency, analyse(split).efficiency
     assert whole.ideal_seconds == pytest.approx(parts.ideal_seconds, rel=1e-9)
 

@@ -126,14 +126,18 @@ def test_a_rank_that_is_served_is_not_stuck():
 @pytest.mark.parametrize(
     ("send", "receive", "words"),
     [
-        (lambda c: c.Isend(np.ones(4), 1), lambda c: c.Recv(np.ones(3), 0), "4 numbers.* room for 3"),
+        (
+            lambda c: c.Isend(np.ones(4), 1),
+            lambda c: c.Recv(np.ones(3), 0),
+            "4 numbers.* room for 3",
+        ),
         (lambda c: c.Isend(np.ones(4), 1), lambda c: c.Recv(np.ones(4, "f4"), 0), "type float64"),
         (lambda c: c.isend(1, 1), lambda c: c.Recv(np.ones(4), 0), "of the other kind"),
         (lambda c: c.Isend(1.0, 1), lambda c: None, "capital letter"),
         (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: there are ranks 0 to 1"),
         (lambda c: None, lambda c: c.recv(), "name the source"),
     ],
-)  # fmt: skip
+)
 def test_mismatched_messages_raise(send, receive, words):
     with pytest.raises(LabError, match=words):
         emulate(2, lambda comm: receive(comm) if comm.rank else send(comm))

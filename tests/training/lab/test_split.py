@@ -88,7 +88,10 @@ def test_shape_mismatches_are_reported():
     for give, words in (
         (lambda: layer.forward(x[:, :1], w), "do not go together"),
         (lambda: layer.forward(x[:, :, :2], w), "too few for a kernel of 3"),
-        (lambda: layer.backward(np.ones((1, 3, 9, 7)), x, w), r"give outputs of shape \(1, 3, 7, 5\)"),
-    ):  # fmt: skip
+        (
+            lambda: layer.backward(np.ones((1, 3, 9, 7)), x, w),
+            r"give outputs of shape \(1, 3, 7, 5\)",
+        ),
+    ):
         with pytest.raises(LabError, match=words):
             give()

@@ -85,9 +85,12 @@ def test_outputs_may_be_written_to():
 def test_impossible_calls_are_reported():
     middle = stage((0, 1, 2, 3), number=1)
     for give, words in (
-        (lambda: middle.forward(0, np.ones((7, 5))), r"of shape \(7, 4\), given was shape \(7, 5\)"),
+        (
+            lambda: middle.forward(0, np.ones((7, 5))),
+            r"of shape \(7, 4\), given was shape \(7, 5\)",
+        ),
         (lambda: middle.forward(0, None), "given was None"),
         (lambda: middle.backward(0, np.ones((7, 6)), 7), "its forward has not been"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(LabError, match=words):
             give()
