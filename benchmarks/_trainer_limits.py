@@ -18,7 +18,7 @@ from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads, read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers import Context, Saved, conv
+from lib_dlhpc.layers import Context, Saved, conv
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer

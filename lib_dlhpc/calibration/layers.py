@@ -22,7 +22,6 @@ ELEMENT = 4  # B: everything is measured in fp32
 LEAST = 0.08  # half width of the narrowest slowdown interval: other days, other networks
 VISIBLE = 1e-3  # increase of the mean error below which the points do not require another rate
 UPDATE = "momentum"  # of a tiny run
-PRODUCTS = ("dense", "conv", "attention", "attention_with_dropout")  # limited by the GEMM rate
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class _Case:
 
     def predicted(self, found: Mapping[str, LayerRate]) -> float:
         """Return the seconds of all layers at these rates."""
-        each = [found[layer_rates.kind_of(layer)] for layer in self.model.layers]
+        each = [found[layer.traits.rate_key(layer)] for layer in self.model.layers]
         ahead, back = layer_rates.seconds(self.model, each, self.batch, ELEMENT)
         return float(ahead.sum() + back.sum())
 
@@ -130,11 +129,13 @@ def _rates(
             terms = np.array([1.0, case.work[at], case.bytes[at]])
             twice = terms * [1.0, products[at], products[at]]
             mine = terms, case.forward[:, at], twice, case.backward[:, at], case.took
-            rows.setdefault(layer_rates.kind_of(layer), []).append(mine)
+            rows.setdefault(layer.traits.rate_key(layer), []).append(mine)
+    layers = (layer for case in cases for layer in case.model.layers)
+    limited = {layer.traits.rate_key(layer) for layer in layers if layer.traits.product}
     found, errors, held = {}, {}, []
     for kind, points in rows.items():
         ahead_terms, ahead, back_terms, back, steps = zip(*points, strict=True)
-        most = peak if kind in PRODUCTS else np.inf
+        most = peak if kind in limited else np.inf
         x, off, above = _law(ahead_terms, ahead, steps, most)
         y, off_back, above_back = _law(back_terms, back, steps, most)
         numbers = [float(x[0]), *map(_inverse, x[1:]), float(y[0]), *map(_inverse, y[1:])]
@@ -178,7 +179,7 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats
 
 def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> Tiny:
     model = read_model({"family": "mlp", "widths": run["widths"]})
-    each = [found[layer_rates.kind_of(layer)] for layer in model.layers]
+    each = [found[layer.traits.rate_key(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in layer_rates.seconds(model, each, run["batch"], ELEMENT))
     rate, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()

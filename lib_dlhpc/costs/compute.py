@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import Model
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 master weights
@@ -25,9 +25,6 @@ MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 mast
 # Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes.
 STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
 UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9}
-
-# Kinds that move no data, or whose messages are priced separately.
-VIEWS = ("flatten", "reshape", "exchange", "halo", "receive", "table")
 
 
 class LayerTimes(NamedTuple):
@@ -80,25 +77,14 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
 def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elements that each layer reads and writes a sample, and parameters that it reads once a batch.
 
-    Attention processes its scores in separate kernels: one write, two reads and writes (softmax, dropout),
-    one read. Any other layer that stores more than its output also writes what it stores. An embedding
-    reads only the rows of its output.
+    A layer that stores more than its output also writes what it stores. Messages are priced by their groups.
     """
-    kinds = [layer.kind for layer in model.layers]
+    traits = [layer.traits for layer in model.layers]
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
-    moved += np.array([_score_passes(layer) for layer in model.layers])
-    moved = np.where(np.isin(kinds, VIEWS), 0.0, moved)
-    return moved, np.where(np.isin(kinds, ["embedding", "table"]), 0.0, model.layer_parameters)
-
-
-def _score_passes(layer: Layer) -> float:
-    """Return the elements of scores that attention reads and writes, in addition to those it stores."""
-    if layer.kind != "attention":
-        return 0.0
-    positions, features = layer.output_shape
-    stored = layer.stored - positions * features
-    scores = layer.attributes["heads"] * positions**2
-    return float((6 if layer.attributes["dropout"] else 4) * scores - stored)
+    moved += np.array([layer.traits.extra_traffic(layer) for layer in model.layers])
+    still = [each.view or each.message or each.stand_in for each in traits]
+    lookup = [each.lookup for each in traits]
+    return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)
 
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:

@@ -1,7 +1,6 @@
 """Layer times by measured rates: launch + FLOP / rate + bytes / bandwidth, forward and backward.
 
-Bytes are those of the trainer's layers: a convolution also writes and reads its im2col matrix
-(Chellapilla et al. 2006).
+Bytes are those of the trainer's layers: `numpy_traffic` of a kind is what it moves beside input and output.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.spec.layer_rate import LayerRate
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import Model
 
 
 def replaced(
@@ -22,7 +21,7 @@ def replaced(
 
     batch: with a last axis for the layers; size: bytes of an element.
     """
-    kinds = [kind_of(layer) for layer in model.layers]
+    kinds = [layer.traits.rate_key(layer) for layer in model.layers]
     known = np.array([kind in rates for kind in kinds])
     each = [rates.get(kind, LayerRate()) for kind in kinds]
     ahead, back = seconds(model, each, batch, size)
@@ -39,15 +38,6 @@ def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple
     return ahead, _column(each, "backward_launch") + products(model) * back
 
 
-def kind_of(layer: Layer) -> str:
-    """Return the key of a layer's rate; dropout costs random numbers, so it has a key of its own."""
-    if layer.kind == "attention" and layer.attributes.get("dropout"):
-        return "attention_with_dropout"
-    if layer.kind == "dropout" and not layer.attributes.get("rate"):
-        return "dropout_of_none"
-    return layer.kind
-
-
 @lru_cache(maxsize=256)
 def products(model: Model) -> NDArray[np.float64]:
     """Return the gradient products of each layer in backward: no input gradient for the sample."""
@@ -58,19 +48,9 @@ def products(model: Model) -> NDArray[np.float64]:
 def moved(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elements each layer moves a sample, and parameters that it reads once a batch."""
     elements = model.layer_input_elements + model.layer_output_elements
-    return elements + np.array([_beside(layer) for layer in model.layers]), np.where(
-        [layer.kind == "embedding" for layer in model.layers], 0.0, model.layer_parameters
-    )
-
-
-def _beside(layer: Layer) -> float:
-    """Return the elements that a layer moves in addition to its input and output."""
-    if layer.kind == "conv":
-        outputs = layer.output_shape[0]
-        return layer.forward_flop * layer.attributes["groups"] / (2 * outputs)
-    if layer.kind == "attention":
-        return float(6 * layer.attributes["heads"] * layer.output_shape[0] ** 2)
-    return 0.0
+    elements += np.array([layer.traits.numpy_traffic(layer) for layer in model.layers])
+    lookup = [layer.traits.lookup for layer in model.layers]
+    return elements, np.where(lookup, 0.0, model.layer_parameters)
 
 
 def _column(each: list[LayerRate], name: str) -> Any:

@@ -12,7 +12,6 @@ from lib_dlhpc.spec.model import Layer, Model
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
-NOT_HERE = ("receive", "table")  # stand-ins for layers of another stage
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
         return ()
     layers = model.layers
     if recompute == "selective":
-        runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.kind == "attention"]
+        runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
     else:
         runs = _blocks(layers) or _equal(model)
     return tuple(Segment(first, stop, _reads(layers[first:stop])) for first, stop in runs)
@@ -53,7 +52,7 @@ def cut_points(model: Model) -> tuple[int, ...]:
     ends = [0] * (len(model.layers) + 1)
     for index, layer in enumerate(model.layers):
         alive -= ends[index]
-        if index and alive == 1 and model.layers[index - 1].kind not in NOT_HERE:
+        if index and alive == 1 and not model.layers[index - 1].traits.stand_in:
             found.append(index)
         if layer.name in last and layer.kind != "table":
             alive += 1
@@ -72,12 +71,12 @@ def _blocks(layers: tuple[Layer, ...]) -> list[tuple[int, int]]:
 
 def _block(layer: Layer) -> str:
     found = BLOCK.match(layer.name)
-    return found.group() if found and layer.kind not in NOT_HERE else ""
+    return found.group() if found and not layer.traits.stand_in else ""
 
 
 def _equal(model: Model) -> list[tuple[int, int]]:
     points = np.array(cut_points(model), int)
-    first = next((at for at, layer in enumerate(model.layers) if layer.kind not in NOT_HERE), None)
+    first = next((at for at, each in enumerate(model.layers) if not each.traits.stand_in), None)
     if first is None:
         return []
     edges = {first, len(model.layers)}
@@ -94,7 +93,7 @@ def _kept(layer: Layer) -> int:
 
     Ranks that communicate within a segment must recompute it at the same time, so all must cut alike.
     """
-    if layer.kind in ("exchange", "halo", "receive"):
+    if layer.traits.message:
         return 0
     whole = layer.attributes.get("whole", layer)
     return int(ELEMENT * whole.stored + whole.mask_bytes)

@@ -18,16 +18,6 @@ from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
 
 Floats = NDArray[np.float64]
-# Kinds whose backward needs their input and not their output, or neither.
-NEED_INPUT_ONLY = ("conv", "dense", "batch_norm", "layer_norm", "add", "avg_pool", "upsample")
-ELEMENT_WISE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout")
-COPIES = (
-    "add",
-    "halo",
-    "exchange",
-    "global_avg_pool",
-)  # kinds whose backward does not read their input
-NEITHER = (*NEED_INPUT_ONLY, "gelu", "halo", "exchange", "receive")
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
 
 
@@ -55,11 +45,11 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
     most = 0.0, 0.0
     for index, layer in enumerate(model.layers):
         first = inside[index].first if index in inside else index
-        stop = index if layer.kind in NEITHER else index + 1
+        stop = index if not reads_output(layer) else index + 1
         there = float(whole[first:stop].sum())
         before = own[:first][own[:first] > 0]
         there += float(before[-AT_ONCE if first == stop else 1 - AT_ONCE :].sum())
-        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+        if layer.traits.elementwise or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
         beside = float(moved[index] + size * pending_gradients(model)[index])
         most = max(most, (there, beside), key=sum)
@@ -99,12 +89,12 @@ def backward_bytes(
     for index, layer in enumerate(model.layers):
         if layer.inputs and layer.inputs[0] in fetched:  # its gathered input is in memory once more
             moved[index] += size * prod(layer.input_shape)
-        if layer.kind in ("exchange", "halo"):
+        if layer.traits.message and layer.inputs:
             moved[index] = size * _message_elements(layer)
             continue
-        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+        if layer.traits.elementwise or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
-        if layer.kind in NEED_INPUT_ONLY:
+        if frees_output(layer):
             moved[index] -= whole[index]
             if size < BYTES["fp32"] and whole[index]:  # replaced by gradients of 32-bit logits
                 moved[index] += layer.mask_bytes
@@ -155,8 +145,8 @@ def _stored(
     for index, layer in enumerate(model.layers):
         found[index] = layer.stored * size + layer.mask_bytes
         reads = readers.get(layer.name, [])
-        copied = all(_copies(reader) for reader in reads)
-        if layer.kind in NEITHER and copied and (reads or layer.name in sends):
+        copied = not any(reads_input(reader) for reader in reads)
+        if not reads_output(layer) and copied and (reads or layer.name in sends):
             found[index] = 0.0
         if not gathered and _gathers(layer):
             found[index] = 0.0
@@ -188,8 +178,19 @@ def _passes_through(layer: Layer) -> bool:
     return layer.kind == "exchange" and layer.attributes["forward"] == "none"
 
 
-def _copies(layer: Layer) -> bool:
-    return layer.kind in COPIES
+def reads_input(layer: Layer) -> bool:
+    """Return whether a layer's backward pass reads its input."""
+    return "input" in layer.traits.backward_reads
+
+
+def reads_output(layer: Layer) -> bool:
+    """Return whether a layer's backward pass reads its output."""
+    return "output" in layer.traits.backward_reads
+
+
+def frees_output(layer: Layer) -> bool:
+    """Return whether a layer's output is free by its backward pass: its readers are done, and it does not read it."""
+    return not (reads_output(layer) or layer.traits.elementwise or layer.traits.message)
 
 
 def _gathers(layer: Layer) -> bool:
@@ -199,6 +200,6 @@ def _gathers(layer: Layer) -> bool:
 
 def moved_elements(model: Model) -> NDArray[np.float64]:
     """Return the elements of a sample that each layer reads and writes or stores, shape (layers,)."""
-    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
+    views = np.array([layer.traits.view for layer in model.layers])
     most = np.maximum(model.layer_output_elements, model.layer_stored)
     return np.where(views, 0.0, model.layer_input_elements + most)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Tensors
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.training.data import load
-from lib_dlhpc.training.layers.saved import Tensors
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.threads import one_thread

@@ -36,8 +36,8 @@ def untrained(experiment: Experiment) -> str:
             f"training.sparsity = {training.sparsity}: the gradients of a network that is shared out travel"
             " whole; the legal value is 0."
         )
-    kinds = {layer.kind for layer in experiment.model.layers}
-    if strategy.microbatches > 1 and training.normalisation == "global" and "batch_norm" in kinds:
+    batch_statistics = any(layer.traits.batch_statistics for layer in experiment.model.layers)
+    if strategy.microbatches > 1 and training.normalisation == "global" and batch_statistics:
         return (
             f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
             " training.normalisation = 'global' cannot be had; set it to 'local', or microbatches to 1."

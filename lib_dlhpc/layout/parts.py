@@ -126,7 +126,7 @@ def _received(layer: Layer, kind: str, **attributes: Any) -> Layer:
 
 def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
     """Give stages whose dense layer is tied to an embedding on another stage a table of its weights."""
-    owners = {layer.name: layer for layer in layers if layer.kind == "embedding"}
+    owners = {layer.name: layer for layer in layers if layer.traits.lookup}
     tied: dict[str, set[int]] = {}
     for part in found:
         for layer in part.model.layers:

@@ -9,9 +9,7 @@ Invariants: the gradient of a rank's rows is sharded alike; those of weights are
 all-gather, and are replicated after it.
 """
 
-from dataclasses import replace
 from functools import lru_cache
-from math import inf
 from typing import Any
 
 from lib_dlhpc.layout.cuts import Range, even, length
@@ -20,8 +18,6 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Layer, Model
 
 ROWS = 1  # axis of a sample (channels, rows, ...)
-WINDOWS = ("conv", "max_pool", "avg_pool")
-BY_ROW = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "prelu", "batch_norm")
 
 
 @lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
@@ -64,16 +60,13 @@ def _samples(model: Model, ranks: int) -> Held:
 def _add(graph: Graph, home: int, layer: Layer) -> None:
     sources = [graph.held[name] for name in layer.inputs]
     rows = all(held.axis == ROWS for held in sources) and len(layer.output_shape) >= 3
-    if rows and layer.kind in WINDOWS and _rows(layer) >= graph.ranks:
+    way = layer.traits.spatial if rows else ""
+    if way == "windows" and _rows(layer) >= graph.ranks:
         _window(graph, home, layer, sources[0])
-    elif rows and layer.kind in BY_ROW:
-        if sources[0].name == "input":
-            sources = [_own(graph, home, sources[0])]
+    elif way == "rows" and len({held.ranges for held in sources}) == 1:
+        sources = [_own(graph, home, held) if held.name == "input" else held for held in sources]
         gives = Held("", layer.output_shape, ROWS, sources[0].ranges)
         graph.append(home, tuple(sources), gives, _share(graph, sources[0]), sums=True)
-    elif rows and layer.kind in ("add", "concat") and len({held.ranges for held in sources}) == 1:
-        gives = Held("", layer.output_shape, ROWS, sources[0].ranges)
-        graph.append(home, tuple(sources), gives)
     else:
         inputs = tuple(_whole(graph, home, name) for name in layer.inputs)
         graph.append(home, inputs, Held("", layer.output_shape))
@@ -84,13 +77,15 @@ def _window(graph: Graph, home: int, layer: Layer, source: Held) -> None:
     needed = _needed(layer, graph.ranks)
     reads = source
     if needed != tuple(each for (each,) in source.ranges):
-        reads = _halo(graph, home, layer, source, needed)
+        reads = _halo(graph, home, source, needed, layer.traits.padding_value)
     gives = Held("", layer.output_shape, ROWS, _even_rows(layer, graph.ranks))
     padding = (0, *layer.attributes["padding"][1:])
     graph.append(home, (reads,), gives, _share(graph, gives), sums=True, padding=padding)
 
 
-def _halo(graph: Graph, home: int, layer: Layer, source: Held, needed: tuple[Range, ...]) -> Held:
+def _halo(
+    graph: Graph, home: int, source: Held, needed: tuple[Range, ...], padding_value: float = 0.0
+) -> Held:
     owned = tuple(each for (each,) in source.ranges)
     start, stop = needed[graph.rank]
     own = graph.local_shape(source)
@@ -100,13 +95,13 @@ def _halo(graph: Graph, home: int, layer: Layer, source: Held, needed: tuple[Ran
         "axis": ROWS,
         "owned": owned,
         "needed": needed,
-        "fill": -inf if layer.kind == "max_pool" else 0.0,
+        "fill": padding_value,
         "rank": graph.rank,
     }
     elements = 1
     for extent in shape:
         elements *= extent
-    name = f"{layer.name}.halo"
+    name = f"{graph.model.layers[home].name}.halo"
     halo = Layer(name, "halo", (source.name,), own, shape, stored=elements, attributes=attributes)
     graph.place(halo, home)
     # Beyond the edge of the whole there is no such row: the shape says what the rank has.
@@ -118,8 +113,7 @@ def _own(graph: Graph, home: int, samples: Held) -> Held:
     own = even(samples.shape[ROWS], graph.ranks)
     if own == tuple(each for (each,) in samples.ranges):
         return samples
-    layer = replace(graph.model.layers[home], kind="own rows")
-    return _halo(graph, home, layer, samples, own)
+    return _halo(graph, home, samples, own)
 
 
 def _whole(graph: Graph, home: int, name: str) -> Held:
@@ -136,7 +130,7 @@ def _whole(graph: Graph, home: int, name: str) -> Held:
 
 def _needed(layer: Layer, ranks: int) -> tuple[Range, ...]:
     """Return the input rows that each rank's outputs read; some may lie beyond the edge."""
-    if layer.kind not in WINDOWS:
+    if layer.traits.spatial != "windows":
         return even(layer.input_shape[ROWS], ranks)
     kernel, stride, padding = (layer.attributes[key][0] for key in ("kernel", "stride", "padding"))
     return tuple(

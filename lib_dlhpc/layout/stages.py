@@ -42,7 +42,7 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
 def layer_work(model: Model) -> NDArray[np.float64]:
     """Return what each layer costs forward, in FLOP or equivalents, shape (layers,)."""
     moved = model.layer_input_elements + model.layer_output_elements
-    views = np.array([layer.kind in ("flatten", "reshape") for layer in model.layers])
+    views = np.array([layer.traits.view for layer in model.layers])
     return model.layer_forward_flop + FLOP_PER_ELEMENT * np.where(views, 0.0, moved)
 
 
@@ -126,7 +126,7 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     size = ELEMENT_BYTES[strategy.precision]
     kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
     if strategy.recompute == "selective":
-        kept = np.where([layer.kind == "attention" for layer in model.layers], 0.0, kept)
+        kept = np.where([layer.traits.selective for layer in model.layers], 0.0, kept)
     kept = kept * strategy.batch / strategy.microbatches
     if strategy.recompute == "full" or strategy.offload != "none":
         kept = np.zeros_like(kept)

@@ -11,7 +11,6 @@ Invariants: the gradient of a replicated output is replicated; that of a sharded
 """
 
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 from lib_dlhpc.layout.cuts import Ranges, even, length, scaled
@@ -19,8 +18,6 @@ from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Layer, Model
 
-BY_FEATURE = ("relu", "leaky_relu", "tanh", "sigmoid", "gelu", "dropout", "max_pool", "avg_pool")
-BY_POSITION = ("layer_norm", "dropout", "add", "relu", "leaky_relu", "tanh", "sigmoid", "gelu")
 SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
 
 
@@ -60,26 +57,15 @@ class _Splitter:
     def add(self, home: int, layer: Layer) -> None:
         """Append the local form of a layer, and the communication before and after it."""
         source = self.graph.held[layer.inputs[0]]
-        kind, features = layer.kind, source.axis == _features(source.shape) and source.axis != WHOLE
-        if kind == "embedding" and self._splits_table(layer):
-            self._embedding(home, layer)
-        elif kind in ("dense", "conv") and layer.attributes.get("groups", 1) == 1:
+        way, features = layer.traits.tensor, source.axis == _features(source.shape) != WHOLE
+        if way == "table" and self._splits_table(layer):
+            self._table(home, layer)
+        elif way == "product" and layer.attributes.get("groups", 1) == 1:
             self._product(home, layer)
-        elif kind == "attention" and features:
-            self._attention(home, layer, source)
-        elif kind == "batch_norm" and features:
-            part = dict.fromkeys(("scale", "shift"), (0, source.ranges))
-            parameters = 2 * length(source.ranges[self.graph.rank])
-            self.graph.append(home, (source,), source, part=part, parameters=parameters)
-        elif kind in BY_FEATURE and features:
-            self._alike(home, layer, source)
-        elif kind in ("flatten", "global_avg_pool") and features and len(source.shape) >= 3:
-            per = prod(source.shape[1:]) if kind == "flatten" else 1
-            ranges = tuple(scaled(each, per) for each in source.ranges)
-            self.graph.append(home, (source,), Held("", layer.output_shape, 0, ranges))
-        elif kind == "add" and features and self._all_alike(layer):
-            inputs = tuple(self.graph.held[name] for name in layer.inputs)
-            self.graph.append(home, inputs, source)
+        elif way == "heads" and features:
+            self._heads(home, layer, source)
+        elif way == "features" and features and self._features_stay(layer):
+            self._by_feature(home, layer, source)
         elif self._by_position(layer):
             self._at_positions(home, layer)
         else:
@@ -124,14 +110,13 @@ class _Splitter:
             entered = graph.exchange(home, source, source, "copy", "none", "all_reduce", WHOLE)
         ranges = self._output_ranges(layer)
         mine, many = length(ranges[graph.rank]), _outputs(layer)
-        weight, bias = (0 if layer.kind == "conv" else 1), layer.attributes["bias"]
+        weight, bias = layer.traits.weight_axes[0], layer.attributes["bias"]
         part = {"bias": (0, ranges)} if bias else {}
         if not layer.attributes.get("tied"):
             part["weight"] = (weight, ranges)
         each = (layer.parameters // many) if many else 0
         gives = Held("", layer.output_shape, _features(layer.output_shape), ranges)
-        key = "channels" if layer.kind == "conv" else "features"
-        changed: dict[str, Any] = {key: mine}
+        changed: dict[str, Any] = {layer.traits.output_option: mine}
         graph.append(home, (entered,), gives, mine / many, part, each * mine, **changed)
 
     def _row(self, home: int, layer: Layer, source: Held) -> None:
@@ -148,7 +133,7 @@ class _Splitter:
         mine, many = length(source.ranges[graph.rank]), source.shape[axis]
         outputs, bias = _outputs(layer), layer.attributes["bias"]
         part: dict[str, tuple[int, tuple[Ranges, ...]]] = {
-            "weight": (1 if layer.kind == "conv" else 0, source.ranges)
+            "weight": (layer.traits.weight_axes[1], source.ranges)
         }
         if bias:
             part["bias"] = (0, (((0, outputs),), *((),) * (self.ranks - 1)))
@@ -186,7 +171,7 @@ class _Splitter:
                 each for each in self.graph.model.layers if each.name == layer.attributes["tied"]
             )
             return tuple((each,) for each in even(vocabulary.attributes["vocabulary"], self.ranks))
-        if len(readers) == 1 and readers[0].kind == "attention":
+        if len(readers) == 1 and readers[0].traits.tensor == "heads":
             size, heads = readers[0].output_shape[-1], readers[0].attributes["heads"]
             each = [scaled((part,), size // heads)[0] for part in even(heads, self.ranks)]
             return tuple(
@@ -197,12 +182,12 @@ class _Splitter:
 
     def _heads_fit(self, layer: Layer) -> bool:
         readers = self.readers.get(layer.name, [])
-        reads = [each for each in readers if each.kind == "attention"]
+        reads = [each for each in readers if each.traits.tensor == "heads"]
         return not reads or (len(readers) == 1 and reads[0].attributes["heads"] >= self.ranks)
 
     # -- all else --------------------------------------------------------------------------------
 
-    def _attention(self, home: int, layer: Layer, source: Held) -> None:
+    def _heads(self, home: int, layer: Layer, source: Held) -> None:
         heads, many = even(layer.attributes["heads"], self.ranks), layer.attributes["heads"]
         size, rank = layer.output_shape[-1] // many, self.graph.rank
         mine = length((heads[rank],))
@@ -216,20 +201,31 @@ class _Splitter:
             scores=heads[rank],
         )
 
-    def _alike(self, home: int, layer: Layer, source: Held) -> None:
-        gives = Held("", layer.output_shape, source.axis, source.ranges)
-        self.graph.append(home, (source,), gives)
+    def _by_feature(self, home: int, layer: Layer, source: Held) -> None:
+        """Each output feature depends on one input feature, or each input feature gives several."""
+        inputs = tuple(self.graph.held[name] for name in layer.inputs)
+        axis = _features(layer.output_shape)
+        many = layer.output_shape[axis] // source.shape[source.axis]
+        ranges = tuple(scaled(each, many) for each in source.ranges)
+        names = layer.traits.feature_parameters
+        own = len(names) * length(ranges[self.graph.rank])
+        gives = Held("", layer.output_shape, axis, ranges)
+        self.graph.append(
+            home, inputs, gives, part=dict.fromkeys(names, (0, ranges)), parameters=own
+        )
 
-    def _all_alike(self, layer: Layer) -> bool:
+    def _features_stay(self, layer: Layer) -> bool:
+        """Return whether the inputs are split alike, and each feature's elements lie together in the output."""
         first, *others = (self.graph.held[name] for name in layer.inputs)
-        return all(first.same_split(each) for each in others)
+        together = len(first.shape) >= 3 or len(first.shape) == len(layer.output_shape)
+        return together and all(first.same_split(each) for each in others)
 
     def _splits_table(self, layer: Layer) -> bool:
         options = layer.attributes
         large = layer.name in self.tied or options["vocabulary"] > options["features"]
         return bool(large and options["vocabulary"] >= self.ranks)
 
-    def _embedding(self, home: int, layer: Layer) -> None:
+    def _table(self, home: int, layer: Layer) -> None:
         """Each rank embeds some words and gives zeros for the others; the reduction has all."""
         rows = tuple((each,) for each in even(layer.attributes["vocabulary"], self.ranks))
         mine = length(rows[self.graph.rank])
@@ -252,13 +248,13 @@ class _Splitter:
             held.axis == SEQUENCE and len(held.shape) == 2
             for held in (self.graph.held[name] for name in layer.inputs)
         )
-        return split and layer.kind in (*BY_POSITION, "position_embedding")
+        return split and layer.traits.sequence
 
     def _at_positions(self, home: int, layer: Layer) -> None:
         """Sequence parallelism: the rank's own positions."""
         inputs = tuple(self._own_positions(home, name) for name in layer.inputs)
         gives = self._positions(layer.output_shape)
-        if layer.kind != "position_embedding":
+        if "positions" not in layer.attributes:
             self.graph.append(home, inputs, gives, sums=True)
             return
         rows = list(gives.ranges)

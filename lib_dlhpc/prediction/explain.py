@@ -5,7 +5,6 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.costs.layer_rates import kind_of
 from lib_dlhpc.prediction import explain_asynchronous, explain_split
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explain_input import explain_input
@@ -100,7 +99,7 @@ def _compute(p: Breakdown) -> Explanation:
 def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return the inputs of a calibration: kinds of layers with measured rates, overhead of a pass, slowdown factor."""
     device = p.experiment.machine.device
-    present = {kind_of(layer) for layer in p.experiment.model.layers}
+    present = {layer.traits.rate_key(layer) for layer in p.experiment.model.layers}
     kinds = sorted({*present, p.experiment.strategy.optimizer} & {*device.layers})
     return [
         ("kinds with measured rates", ", ".join(kinds) or "none of this network", "calibration"),

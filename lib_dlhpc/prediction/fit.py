@@ -125,7 +125,7 @@ def _combined(
 def _recompute(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     if experiment.strategy.recompute == "full":
         return
-    attention = any(layer.kind == "attention" for layer in experiment.model.layers)
+    attention = any(layer.traits.selective for layer in experiment.model.layers)
     if attention and experiment.strategy.recompute == "none":
         yield "attention made again", {"strategy.recompute": "selective"}
     yield "activations made again", {"strategy.recompute": "full"}

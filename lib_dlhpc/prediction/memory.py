@@ -8,12 +8,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
-from lib_dlhpc.costs.stored_activations import (
-    ELEMENT_WISE,
-    NEED_INPUT_ONLY,
-    moved_elements,
-    pending_gradients,
-)
+from lib_dlhpc.costs.stored_activations import frees_output, moved_elements, pending_gradients
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -63,10 +58,7 @@ def kept(model: Model) -> NDArray[np.float64]:
     for layer in model.layers:
         for name in layer.inputs:
             readers.setdefault(name, set()).add(layer.kind)
-    summed = [
-        layer.kind in NEED_INPUT_ONLY and readers.get(layer.name) == {"add"}
-        for layer in model.layers
-    ]
+    summed = [frees_output(layer) and readers.get(layer.name) == {"add"} for layer in model.layers]
     return np.where(summed, 0.0, model.layer_stored)
 
 
@@ -81,9 +73,9 @@ def working_set(model: Model) -> float:
     """
     held, moved = np.cumsum(kept(model)), moved_elements(model)
     for index, layer in enumerate(model.layers):
-        if layer.kind in ELEMENT_WISE or layer.inputs == ("input",):
+        if layer.traits.elementwise or layer.inputs == ("input",):
             moved[index] -= model.layer_input_elements[index]
-        if layer.kind in NEED_INPUT_ONLY:
+        if frees_output(layer):
             moved[index] -= kept(model)[index]
     return max(0.0, float((held + moved + pending_gradients(model)).max() - held[-1]))
 

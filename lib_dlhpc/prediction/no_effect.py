@@ -36,4 +36,4 @@ def without_effect(experiment: Experiment) -> list[str]:
 
 
 def _attends(experiment: Experiment) -> bool:
-    return any(layer.kind == "attention" for layer in experiment.model.layers)
+    return any(layer.traits.selective for layer in experiment.model.layers)

@@ -9,35 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of a network; counts are per sample.
-
-    `inputs` names the layers whose outputs it reads; "input" is the sample itself. Shapes exclude
-    the batch dimension: (channels, height, width) for images, (positions, features) for sequences.
-    `forward_flop` counts matrix arithmetic only (convolution, dense, attention, LSTM), a multiply-add
-    as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
-    `stored` elements are stored for the backward pass in the precision of the computation;
-    `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
-    language model (4 bytes an element).
-    """
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    parameters: int = 0
-    forward_flop: float = 0.0
-    stored: int = 0
-    mask_bytes: int = 0
-    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    @property
-    def backward_flop(self) -> float:
-        """FLOP of the backward pass: one product for the inputs, one for the weights."""
-        return 2 * self.forward_flop
+from lib_dlhpc.layers import Layer as Layer
 
 
 @dataclass(frozen=True)

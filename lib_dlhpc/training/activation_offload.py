@@ -12,9 +12,9 @@ from weakref import ref
 
 import numpy as np
 
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.training.disk import Disk
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array
 
 SMALL = 32 * 1024  # bytes; smaller arrays stay in memory
 AHEAD = 2  # layers with writes in flight

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.layers.base.saved import Array
 
 PIECE = 1024 * 1024  # bytes; MPI_Allreduce allocates as much memory as its message has
 

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training.exchange import Exchange
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder

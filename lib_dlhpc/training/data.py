@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.rates import batch_at
 
 REAL = {"digits": (1797, 64, 10), "mnist-5k": (5000, 784, 10)}  # samples, numbers, classes

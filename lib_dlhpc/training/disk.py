@@ -15,7 +15,7 @@ from types import TracebackType
 
 import numpy as np
 
-from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.layers.base.saved import Array
 
 LOOK = 0.5  # s between checks that the thread is alive
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.weights import Parameter
 

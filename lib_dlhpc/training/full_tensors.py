@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array, Shapes
+from lib_dlhpc.layers.base.slices import Part, parts_of, put_part
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.training.layers import KINDS
-from lib_dlhpc.training.layers.saved import Array, Shapes
-from lib_dlhpc.training.layers.slices import Part, parts_of, put_part
+from lib_dlhpc.training.messages import built
 
 
 class Place(NamedTuple):
@@ -33,16 +33,12 @@ class Piece(NamedTuple):
 
 def weight_places(model: Model) -> dict[str, Place]:
     """Return the position of each weight tensor in a network's flat array."""
-    return _places(
-        (layer, getattr(KINDS[layer.kind](layer), "shapes", {})) for layer in model.layers
-    )
+    return _places((layer, getattr(built(layer), "shapes", {})) for layer in model.layers)
 
 
 def statistic_places(model: Model) -> dict[str, Place]:
     """Return the position of each running statistic in a network's flat array."""
-    return _places(
-        (layer, getattr(KINDS[layer.kind](layer), "statistics", {})) for layer in model.layers
-    )
+    return _places((layer, getattr(built(layer), "statistics", {})) for layer in model.layers)
 
 
 def parts_by_name(layers: Iterable[Layer]) -> dict[str, Part]:

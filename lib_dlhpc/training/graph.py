@@ -4,19 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from lib_dlhpc.costs.segments import Segment
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.training.weights import Table
 
-# Backward of these layers does not read their output: a sole reader may overwrite it.
-OVERWRITABLE = (
-    "conv",
-    "dense",
-    "batch_norm",
-    "layer_norm",
-    "add",
-    "embedding",
-    "position_embedding",
-)
 FORWARD, RECOMPUTE, BACK = "forward", "recompute", "back"
 Visit = tuple[str, int]  # one of these, and the index of a layer
 
@@ -32,7 +22,7 @@ def flags(
     for layer in model.layers:
         for name in layer.inputs:
             readers[name] = readers.get(name, 0) + 1
-    kinds = {layer.name: layer.kind for layer in model.layers}
+    by_name = {layer.name: layer for layer in model.layers}
     found = []
     for index, layer in enumerate(model.layers):
         recompute_inputs = [
@@ -41,21 +31,25 @@ def flags(
         sole_reader = (
             len(layer.inputs) == 1
             and readers[layer.inputs[0]] == 1
-            and kinds.get(layer.inputs[0]) in OVERWRITABLE
+            and layer.inputs[0] in by_name
+            and overwritable(by_name[layer.inputs[0]])
             and layer.inputs[0] not in recompute_inputs
         )
         found.append((sole_reader, any(name != "input" for name in layer.inputs)))
     return found
 
 
+def overwritable(layer: Layer) -> bool:
+    """Return whether a sole reader may overwrite a layer's output: backward does not read it, nor is it the input."""
+    return "output" not in layer.traits.backward_reads and not layer.traits.message
+
+
 def ends_overwritable(model: Model) -> bool:
     """Return whether the last layer's output may be overwritten; exchanges pass their input on."""
     last = model.layers[-1]
     if last.kind == "exchange":
-        return any(
-            each.name == last.inputs[0] and each.kind in OVERWRITABLE for each in model.layers
-        )
-    return last.kind in OVERWRITABLE
+        return any(each.name == last.inputs[0] and overwritable(each) for each in model.layers)
+    return overwritable(last)
 
 
 def last_reads(model: Model, sends: Sequence[str]) -> list[list[str]]:

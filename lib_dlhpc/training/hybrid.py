@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Instruction, Receive, Send
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
@@ -24,8 +26,6 @@ from lib_dlhpc.training.bubble import with_bubble
 from lib_dlhpc.training.collectives import mean
 from lib_dlhpc.training.data import Data, own_rows, precision_of, samples_of, share
 from lib_dlhpc.training.groups import Groups, groups_of
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite, through
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.record import Recorder, offset

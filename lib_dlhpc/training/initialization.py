@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array, Shapes
+from lib_dlhpc.layers.base.slices import part_of, start
+from lib_dlhpc.layers.embedding import Embedding
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.training.layers import KINDS
-from lib_dlhpc.training.layers.saved import Array, Shapes
-from lib_dlhpc.training.layers.slices import part_of, start
 from lib_dlhpc.training.weights import Store
 
 
@@ -21,7 +21,7 @@ def initial_weights(store: Store, model: Model, layers: list[Any], whole: Model,
             continue
         weights = store.fill(index)
         rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
-        start(layers[index], noun, weights, rng, KINDS)
+        start(layers[index], noun, weights, rng)
         tied = noun.attributes.get("tied")
         if tied and sees["weight"].layer == index:
             rng = np.random.default_rng([seed, numbers[tied]])
@@ -46,6 +46,6 @@ def statistics(layers: list[Any], dtype: Any) -> Array:
 def _words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
     """Return the initial weight of a tied layer: that of its embedding in another stage."""
     words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
-    KINDS["embedding"](owner).start({"weight": words}, rng)
+    Embedding(owner).start({"weight": words}, rng)
     axis, ranges = noun.attributes.get("elements", (-1, ()))
     return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)

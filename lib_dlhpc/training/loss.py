@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.layers.base.saved import Array
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, samples: float) -> tuple[float, Array]:

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.segments import Segment, segments
+from lib_dlhpc.layers import Context, Saved
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training import graph
 from lib_dlhpc.training.activation_offload import ActivationOffload, NoOffload
 from lib_dlhpc.training.graph import BACK, FORWARD, RECOMPUTE
 from lib_dlhpc.training.initialization import initial_weights, statistics
-from lib_dlhpc.training.layers import KINDS, Context, Saved
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array, Tensors
+from lib_dlhpc.training.messages import built
 from lib_dlhpc.training.passes import Pass
 from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.weights import InMemory, Store, table_of
@@ -68,7 +69,7 @@ class Network:
         self.sends = tuple(sends)
         self.gives = self.sends or (model.layers[-1].name,)
         self.receives = tuple(layer.name for layer in model.layers if layer.kind == "receive")
-        self.layers = [KINDS[layer.kind](layer) for layer in model.layers]
+        self.layers = [built(layer) for layer in model.layers]
         self.context = Context(seed=seed, arena=arena or Arena())
         self.table = table_of(model, self.layers)
         self.parameters = self.table.parameters

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.training.disk import Disk
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 from lib_dlhpc.training.weights import Parameter, Table
 

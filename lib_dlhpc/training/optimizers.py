@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array, Tensors, parts
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers.saved import Array, Tensors, parts
 from lib_dlhpc.training.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.training.activation_offload import Offloaded
-from lib_dlhpc.training.layers.saved import Array, Saved
 
 
 @dataclass

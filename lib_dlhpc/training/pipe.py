@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.schedules.pipeline import Receive, Send
-from lib_dlhpc.training.layers.saved import Array, Shapes
 from lib_dlhpc.training.record import Recorder
 
 Arrays: TypeAlias = dict[str, Array]

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import read_experiment, read_model
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training import loss as losses
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import SINGLE, Network
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 

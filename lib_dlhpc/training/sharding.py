@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules.ring_collectives import (
     InFlight,
     Rounds,
@@ -14,7 +15,6 @@ from lib_dlhpc.schedules.ring_collectives import (
     reduce_scatter,
 )
 from lib_dlhpc.training.data import share
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.weights import Parameter
 
 Range = tuple[int, int]

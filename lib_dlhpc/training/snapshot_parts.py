@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.lib import format as npy
 
+from lib_dlhpc.layers.base.saved import Array, Tensors
+from lib_dlhpc.layers.base.slices import part_of, put_part
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.unpack import check_npz, npy_header
@@ -30,8 +32,6 @@ from lib_dlhpc.training.full_tensors import (
     weight_places,
 )
 from lib_dlhpc.training.groups import Groups
-from lib_dlhpc.training.layers.saved import Array, Tensors
-from lib_dlhpc.training.layers.slices import part_of, put_part
 from lib_dlhpc.training.optimizers import MEMORIES
 from lib_dlhpc.training.snapshot import FILE, OWN, Place, check_array, row_of, written_whole
 from lib_dlhpc.training.stage import Stage

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array, Shapes, Tensors
+from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.schedules.ring_collectives import InFlight
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
 from lib_dlhpc.training.exchange import Exchange, bounds_of, exchange_of
 from lib_dlhpc.training.full_tensors import Piece, parts_by_name
 from lib_dlhpc.training.groups import Groups, duplicated
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array, Shapes, Tensors
-from lib_dlhpc.training.layers.slices import part_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer

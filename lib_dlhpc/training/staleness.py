@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.training.layers.saved import Array
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.training.record import MOST_STEPS, Recorder
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib_dlhpc import layout
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.groups import Groups
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.stage import Stage
 

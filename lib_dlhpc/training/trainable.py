@@ -2,23 +2,12 @@
 
 from collections.abc import Collection
 
+from lib_dlhpc.layers import KINDS
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.training.layers import KINDS
+from lib_dlhpc.training.messages import trained
 
-# How many dimensions a sample may have, where a layer cannot take any number of them.
-DIMENSIONS = {
-    "attention": (2,),
-    "avg_pool": (3,),
-    "batch_norm": (1, 3),
-    "conv": (3,),
-    "embedding": (1,),
-    "global_avg_pool": (3,),
-    "layer_norm": (1, 2),
-    "lstm": (2,),
-    "max_pool": (3,),
-    "position_embedding": (2,),
-}
+# Of a sample, by its dimensions.
 SHAPES = {
     1: "one row of features",
     2: "(positions, features)",
@@ -34,26 +23,31 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
     read = {name for layer in model.layers for name in layer.inputs} | {*sends}
     layers = {layer.name: layer for layer in model.layers if layer.kind != "receive"}
     for layer in model.layers:
-        if layer.kind not in KINDS:
+        if not trained(layer):
+            legal_kinds = [
+                kind
+                for kind in KINDS
+                if hasattr(KINDS[kind], "forward") and not KINDS[kind].message
+            ]
             raise SpecError(
                 f"{layer.name}: a {layer.kind} layer can be priced but not trained; trainable kinds:"
-                f" {', '.join(KINDS)}."
+                f" {', '.join(legal_kinds)}."
             )
-        legal = DIMENSIONS.get(layer.kind)
+        legal = layer.traits.dimensions
         if legal and min(len(layer.input_shape), 3) not in legal:
             raise SpecError(
                 f"{layer.name}: a layer of kind {layer.kind} is trained on samples of"
                 f" {' or '.join(SHAPES[count] for count in legal)}; its input is"
                 f" {layer.input_shape}."
             )
-        if layer.kind == "embedding" and layer.inputs != ("input",):
+        if layer.traits.lookup and layer.inputs != ("input",):
             raise SpecError(
                 f"{layer.name}: reads {layer.inputs[0]}; to be trained it must read the samples' own"
                 " integers, 'input'."
             )
         owner = layers.get(layer.attributes.get("tied", ""))
         features = layer.input_shape[-1]
-        if owner and (owner.kind != "embedding" or owner.attributes["features"] != features):
+        if owner and (not owner.traits.lookup or owner.attributes["features"] != features):
             raise SpecError(
                 f"{layer.name}: tied = {owner.name!r} is a layer of kind {owner.kind} and output"
                 f" {owner.output_shape}; to be trained it must be an embedding of {features}"

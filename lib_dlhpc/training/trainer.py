@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.arena import trim_heap
+from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
@@ -24,8 +26,6 @@ from lib_dlhpc.training.collectives import allreduce_of, decided_by_rank_zero, m
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.data import Data, global_batches, load, precision_of, samples_of, share
 from lib_dlhpc.training.exchange import Exchange, exchange_of
-from lib_dlhpc.training.layers.arena import trim_heap
-from lib_dlhpc.training.layers.saved import Array
 from lib_dlhpc.training.network import SINGLE, Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.peak import Memory, Peak

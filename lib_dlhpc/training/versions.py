@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.experiment import Experiment, dumps
 from lib_dlhpc.storage.snapshots import Saving, SnapshotStore, Stream, Version
 from lib_dlhpc.storage.snapshots.plan import EXPERIMENT, Plan, read_plan
-from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.record import Recorder
 
 ROOM = 64 * 1024 * 1024  # B of the staging buffer, where no rank has memory for the full state

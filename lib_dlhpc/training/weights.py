@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array, Tensors
 
 
 @dataclass(frozen=True)

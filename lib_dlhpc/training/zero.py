@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.schedules.ring_collectives import InFlight, Rounds
 from lib_dlhpc.training.exchange import bounds_of
-from lib_dlhpc.training.layers.arena import Arena
-from lib_dlhpc.training.layers.saved import Array, Tensors
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding
 from lib_dlhpc.training.weights import Parameter, Table

@@ -170,7 +170,7 @@ def test_nobody_else_reads_a_job(tmp_path):
 
 def test_a_rank_that_raises_is_named_with_its_place(tmp_path, mischief):
     mischief("""
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 backward = Dense.backward
 def failing(self, weights, gradients, kept, dy):
     if kept.context.step == 3 and os.environ.get("PMI_RANK") == "2" and len(gradients["bias"]) == 32:
@@ -201,7 +201,7 @@ def test_a_time_limit_ends_a_job_that_then_resumes_to_the_same_bits(
     """Slurm rounds limits up to minutes; the end of a running job is moved instead, and noticed within 30 s."""
     mischief("""
 import time
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 backward = Dense.backward
 def slow(self, weights, gradients, kept, dy):
     time.sleep(0.02)
@@ -238,7 +238,7 @@ def test_a_limit_shorter_than_a_minute_is_kept(tmp_path, to):
 @pytest.mark.parametrize("to", ["slurm", "local"])
 def test_too_little_memory_is_distinguished_from_a_failure(tmp_path, mischief, to):
     mischief("""
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 backward = Dense.backward
 def greedy(self, weights, gradients, kept, dy):
     if kept.context.step == 3 and os.environ.get("PMI_RANK") == "1":

@@ -10,7 +10,6 @@ from lib_dlhpc.costs.compute import (
     BYTES,
     STATE,
     UPDATE_TRAFFIC,
-    VIEWS,
     layer_times,
     peak_rate,
     traffic,
@@ -82,12 +81,12 @@ def test_a_view_is_free_and_an_embedding_reads_its_rows_only():
         model = read_model(name)
         moved, weights = traffic(model)
         for index, layer in enumerate(model.layers):
-            if layer.kind in VIEWS:
+            if layer.traits.view:
                 assert moved[index] == 0
             if layer.kind == "embedding":
                 assert weights[index] == 0 and moved[index] > 0
     device = read_device("v100-sxm2-16gb")
-    free = [layer.kind in VIEWS for layer in read_model("vgg16").layers]
+    free = [layer.traits.view for layer in read_model("vgg16").layers]
     assert any(free) and not layer_times(read_model("vgg16"), device, 8, "fp32").forward[free].any()
 
 

@@ -58,7 +58,7 @@ def test_a_convolution_moves_its_columns_as_well():
 
 def test_what_is_dropped_is_told_from_what_is_not():
     kinds = {
-        rate: {layer_rates.kind_of(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)
+        rate: {layer.traits.rate_key(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)
     }
     assert {"attention", "dropout_of_none"} <= kinds[0.0]
     assert {"attention_with_dropout", "dropout"} <= kinds[0.1]

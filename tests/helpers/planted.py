@@ -53,7 +53,7 @@ class Planted:
 
     @staticmethod
     def layers(model, batch):
-        each = [layer_rate(layer_rates.kind_of(layer)) for layer in model.layers]
+        each = [layer_rate(layer.traits.rate_key(layer)) for layer in model.layers]
         return [part.tolist() for part in layer_rates.seconds(model, each, batch, 4)]
 
     def case(self, table, batch):

@@ -153,7 +153,7 @@ def test_a_job_is_reported_failed_with_its_rank(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
-        "    from lib_dlhpc.training.layers.dense import Dense\n"
+        "    from lib_dlhpc.layers.dense import Dense\n"
         "    backward = Dense.backward\n"
         "    def deadly(self, weights, gradients, kept, dy):\n"
         "        if kept.context.step == 7 and os.environ.get('PMI_RANK') == '1':\n"

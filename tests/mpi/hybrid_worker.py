@@ -10,13 +10,13 @@ import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc import layout
+from lib_dlhpc.layers.receive import Receive
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training.check import check
-from lib_dlhpc.training.layers.halo import Halo
-from lib_dlhpc.training.layers.receive import Receive
+from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied

@@ -8,9 +8,11 @@ from itertools import pairwise, product
 import numpy as np
 from mpi4py import MPI
 
+from lib_dlhpc.layers import Context, Saved
+from lib_dlhpc.layers.base import slices
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.networks import build
-from lib_dlhpc.training.layers import KINDS, Context, Saved, halo, slices
+from lib_dlhpc.training.messages import built, halo
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
@@ -56,7 +58,7 @@ def exchanges():
         options = {"group": "tensor", "axis": axis, "cuts": cuts, "rank": rank}
         for ahead in (True, False):
             both = {"forward": way if ahead else "none", "backward": "none" if ahead else way}
-            layer = KINDS["exchange"](noun("exchange", whole, **both, **options))
+            layer = built(noun("exchange", whole, **both, **options))
             saved, given = saved_of(), everyone[rank].copy()
             y = layer.forward({}, saved, given) if ahead else layer.backward({}, {}, saved, given)
             assert y.dtype == dtype and np.array_equal(y, expected), (way, whole, axis, ahead)
@@ -64,7 +66,7 @@ def exchanges():
                 assert np.array_equal(given, everyone[rank]), way
     turned = np.asfortranarray(numbers(rank, (4, 6)))  # as flatten gives it
     way = {"group": "tensor", "forward": "all_reduce", "backward": "none"}
-    y = KINDS["exchange"](noun("exchange", (6,), **way)).forward({}, saved_of(), turned)
+    y = built(noun("exchange", (6,), **way)).forward({}, saved_of(), turned)
     assert np.array_equal(y, sum(numbers(r, (4, 6)) for r in range(p)))
 
 
@@ -134,7 +136,7 @@ def halos():
         border[axis] = (padding + kernel, padding + kernel)
         padded = np.pad(whole, border, constant_values=-np.inf)
         at = (*(slice(None),) * axis, slice(first + padding + kernel, last + padding + kernel))
-        it, saved = KINDS["halo"](layer), saved_of()
+        it, saved = built(layer), saved_of()
         y = it.forward({}, saved, whole[own])
         assert np.array_equal(y, padded[at]), (rows, kernel, stride, padding, axis)
         dy = numbers(rank, y.shape)
@@ -151,7 +153,7 @@ def overlapping():
     owned = tuple((max(0, 2 * r - 1), 2 * r + 4) for r in range(p))
     needed = tuple((max(0, 2 * r - 3), 2 * r + 2) for r in range(p))
     options = {"group": "spatial", "axis": 1, "owned": owned, "needed": needed, "fill": 0.0}
-    layer = KINDS["halo"](noun("halo", (2, 5, 3), **options, rank=rank))
+    layer = built(noun("halo", (2, 5, 3), **options, rank=rank))
     whole = numbers(99, (2, 2 * p + 4, 3, BATCH))
     (a, b), (c, d) = owned[rank], needed[rank]
     assert np.array_equal(layer.forward({}, saved_of(), whole[:, a:b]), whole[:, c:d])
@@ -160,7 +162,7 @@ def overlapping():
 
 def whole_run(layer, weights, x, dy):
     """Output, dx and gradients of the full layer on one rank."""
-    it, saved = KINDS[layer.kind](layer), Saved(Context(seed=5))
+    it, saved = built(layer), Saved(Context(seed=5))
     if hasattr(it, "statistics"):
         it.running = {name: np.ones(shape) for name, shape in it.statistics.items()}
     gradients = {name: np.zeros_like(w) for name, w in weights.items()}
@@ -169,7 +171,7 @@ def whole_run(layer, weights, x, dy):
 
 
 def weights_of(layer):
-    it, rng = KINDS[layer.kind](layer), np.random.default_rng(3)
+    it, rng = built(layer), np.random.default_rng(3)
     return {name: rng.normal(size=shape) for name, shape in getattr(it, "shapes", {}).items()}
 
 
@@ -216,7 +218,7 @@ def compare_spatial(layer, axis, rows, window):
     start, stop = border.attributes["owned"][rank]
     front = (slice(None),) * axis
     mine, made = (*front, slice(start, stop)), (*front, slice(first, last))
-    (borders, it), own = (KINDS[each.kind](each) for each in (border, local)), saved_of()
+    (borders, it), own = (built(each) for each in (border, local)), saved_of()
     halo_kept, part = saved_of(), {name: np.zeros_like(w) for name, w in weights.items()}
     found = it.forward(weights, own, borders.forward({}, halo_kept, x[mine]))
     back = it.backward(weights, part, own, np.ascontiguousarray(dy[made]))
@@ -236,7 +238,7 @@ def batch_norms():
     weights, rng = weights_of(layer), np.random.default_rng(1)
     x, dy = rng.normal(size=(2, 9, 4, BATCH)), rng.normal(size=(2, 9, 4, BATCH))
     y, dx, gradients = whole_run(layer, weights, x, dy)
-    it, saved = KINDS["batch_norm"](local), saved_of()
+    it, saved = built(local), saved_of()
     it.running = {name: np.ones(2) for name in it.statistics}
     part = {name: np.zeros(2) for name in weights}
     close(it.forward(weights, saved, np.ascontiguousarray(x[own])), y[own], "y")
@@ -278,12 +280,12 @@ def split_product(layer, axis, by_outputs):
         local = replace(layer, output_shape=tuple(shape), attributes=attributes)
     else:
         local = replace(layer, input_shape=tuple(shape), attributes=attributes)
-    it, whole = KINDS[local.kind](local), KINDS[layer.kind](layer)
+    it, whole = built(local), built(layer)
     assert ("bias" in it.shapes) == (by_outputs or rank == 0)
     full = {name: np.zeros(shape) for name, shape in whole.shapes.items()}
     own = {name: np.zeros(shape) for name, shape in it.shapes.items()}
     whole.start(full, np.random.default_rng(4))
-    slices.start(it, local, own, np.random.default_rng(4), KINDS)
+    slices.start(it, local, own, np.random.default_rng(4))
     for name, each in own.items():
         assert np.array_equal(each, slices.part_of(full[name], part.get(name))), name
         again = full[name].copy()
@@ -319,7 +321,7 @@ def embeddings():
         "part": part,
         "whole": layer,
     }
-    it, saved = KINDS["embedding"](replace(layer, attributes=attributes)), saved_of()
+    it, saved = built(replace(layer, attributes=attributes)), saved_of()
     full, rng = weights_of(layer), np.random.default_rng(2)
     own = {"weight": slices.part_of(full["weight"], part["weight"])}
     x, dy = rng.integers(0, 11, (BATCH, 6)), rng.normal(size=(BATCH, 6, 3))
@@ -343,7 +345,7 @@ def masks():
             own = slices.part_of(x, (at, mine)).copy()
             attributes = dict(layer.attributes) | {"elements": (axis, mine), "whole": layer}
             local = replace(layer, attributes=attributes, output_shape=own.shape)
-            found = KINDS["dropout"](local).forward({}, saved_of(), own)
+            found = built(local).forward({}, saved_of(), own)
             assert np.array_equal(found, slices.part_of(y, (at, mine))), (shape, axis)
     heads = 2 * p
     table = {"kind": "attention", "heads": heads, "causal": True, "dropout": 0.4}
@@ -361,7 +363,7 @@ def masks():
         output_shape=(5, 2 * (last - first)),
         attributes=attributes | {"whole": layer},
     )
-    it, saved = KINDS["attention"](local), saved_of()
+    it, saved = built(local), saved_of()
     if first < last:
         close(
             it.forward({}, saved, slices.part_of(x, (2, thirds))), y[..., 2 * first : 2 * last], "y"

@@ -12,7 +12,7 @@ from lib_dlhpc.simulation.rounds import finish_times
 @pytest.fixture
 def star(repository):
     text = (repository / "CONTRIBUTING.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names = {}
     exec(example, names)
     return names["STAR"]
@@ -20,7 +20,7 @@ def star(repository):
 
 def test_it_is_the_one_that_is_driven_through_every_command_and_page(repository):
     text = (repository / "CONTRIBUTING.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     helper = (repository / "tests" / "helpers" / "star.py").read_text()
     *_, code = re.split(r"(?=^def star\()", example, maxsplit=1, flags=re.MULTILINE)
     assert code.strip() in helper

@@ -4,10 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from layer_references import assert_gradient
 
 from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy
-
-from .references import assert_gradient
 
 RNG = np.random.default_rng(4)
 CUTS = [(5,), (1, 4), (2, 0, 3), (1, 1, 1, 1, 1), (0, 5)]

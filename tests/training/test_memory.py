@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lib_dlhpc.layers.base import arena
 from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.layers import arena
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer

@@ -5,20 +5,18 @@ from threading import Barrier, Thread
 
 import numpy as np
 import pytest
+from layer_references import assert_gradient, model_of, samples_of
 from patience import PATIENCE
 
+from lib_dlhpc.layers.add import Add
+from lib_dlhpc.layers.dense import Dense
+from lib_dlhpc.layers.embedding import Embedding
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
-from lib_dlhpc.training.layers import KINDS
-from lib_dlhpc.training.layers.dense import Dense
-from lib_dlhpc.training.layers.sequence import Embedding
-from lib_dlhpc.training.layers.shapes import Add
 from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy
 from lib_dlhpc.training.network import Network
-
-from .references import assert_gradient, model_of, samples_of
 
 CONV = {"kind": "conv", "channels": 3, "kernel": 3, "padding": 1}
 WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
@@ -347,7 +345,7 @@ def test_catalog_models_have_the_stated_number_of_weights_or_are_refused(name):
             Network(model)
         return
     for layer in model.layers:
-        shapes = getattr(KINDS[layer.kind](layer), "shapes", {})
+        shapes = getattr(layer.traits(layer), "shapes", {})
         assert sum(int(np.prod(shape)) for shape in shapes.values()) == layer.parameters, layer.name
     if model.parameters < 1_000_000:
         network = Network(model)
@@ -418,7 +416,7 @@ def test_differences_find_branches_that_share_a_gradient(monkeypatch):
 
 
 def test_differences_find_an_output_that_is_overwritten_while_it_is_needed(monkeypatch):
-    monkeypatch.setattr("lib_dlhpc.training.graph.OVERWRITABLE", tuple(KINDS))
+    monkeypatch.setattr("lib_dlhpc.training.graph.overwritable", lambda layer: True)
     with pytest.raises(AssertionError, match="weights"):
         test_gradients_equal_differences("tanh")
 

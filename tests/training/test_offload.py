@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from layer_references import samples_of
 
 from lib_dlhpc.costs.offload import offload_traffic
 from lib_dlhpc.spec.experiment import read_experiment
@@ -22,7 +23,6 @@ from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.on_disk import OnDisk
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 
-from .references import samples_of
 from .test_network import ALL, targets_of
 from .test_recompute import BLOCKS, assert_equal
 from .test_stages import ORDERS, Pipeline

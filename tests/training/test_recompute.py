@@ -4,15 +4,15 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from layer_references import samples_of
 
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.layers.dropout import Dropout
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.training import graph
-from lib_dlhpc.training.layers.pointwise import Dropout
 from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 
-from .references import samples_of
 from .test_network import ALL, NORMALIZED, targets_of
 from .test_stages import ORDERS, Pipeline
 

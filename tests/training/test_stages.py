@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from layer_references import samples_of
 
+from lib_dlhpc.layers.receive import Receive
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.training import graph
-from lib_dlhpc.training.layers.receive import Receive
 from lib_dlhpc.training.loss import mean_squared_error
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.weights import InMemory
 
-from .references import samples_of
 from .test_network import ENDS, MODELS, targets_of
 
 NAMES = [*MODELS, "flat, of tanh", "dropout", "relu", "flatten"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks.builder import Builder
-from lib_dlhpc.spec.networks.options import check_options
+from lib_dlhpc.spec.networks.options import check_options, signature
 
 
 def family(layout: Callable[..., Builder]) -> Callable[..., Model]:
@@ -17,7 +17,7 @@ def family(layout: Callable[..., Builder]) -> Callable[..., Model]:
 
     @wraps(layout)
     def build(**options: Any) -> Model:
-        checked = check_options(layout, options, f"model family {layout.__name__!r}")
+        checked = check_options(signature(layout), options, f"model family {layout.__name__!r}")
         return layout(**checked).model(layout.__name__, options=_plain(options))
 
     return build

@@ -1,6 +1,7 @@
 """Inception-v3 (Szegedy et al. 2015, table 1), in the layout that torchvision ships."""
 
-from lib_dlhpc.spec.networks.builder import Builder, Size
+from lib_dlhpc.layers.base.windows import Size
+from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 
 

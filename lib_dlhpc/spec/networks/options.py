@@ -12,17 +12,16 @@ LARGEST = 10**9  # integer; larger values would overflow the counts
 
 
 def check_options(
-    function: Callable[..., Any], options: Mapping[str, Any], where: str
+    legal: Mapping[str, tuple[Any, Any]], options: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Return `options` in the types that `function` declares, lists as tuples.
+    """Return `options` in the types of `legal`, {option: (type, default)}, lists as tuples.
 
-    The signature is the specification: an unknown name, a missing name without a default, a value
+    The signature of a function is the specification: an unknown name, a missing name without a default, a value
     of another type and a value outside a Literal are errors. Integers must be at least 1,
     or at least 0 where the default is 0; fractions lie in [0, 1).
 
     Raises SpecError, which names `where`, the option, its value and the legal ones.
     """
-    legal = signature(function)
     for name in options:
         if name not in legal:
             raise SpecError(
@@ -39,12 +38,12 @@ def check_options(
 
 @cache
 def signature(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """Return {option: (type, default)} of a function, without `self` and private names."""
+    """Return {option: (type, default)} of a function, without `self`, `site` and private names."""
     hints = get_type_hints(function)
     return {
         name: (hints[name], parameter.default)
         for name, parameter in inspect.signature(function).parameters.items()
-        if name != "self" and not name.startswith("_")
+        if name not in ("self", "site") and not name.startswith("_")
     }
 
 

@@ -1,61 +1,44 @@
 """Networks listed layer by layer, and the multi-layer perceptron."""
 
 from collections.abc import Mapping
+from inspect import Parameter
 from typing import Any, Literal
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.layers import KINDS
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
-from lib_dlhpc.spec.networks.options import check_options
-
-KINDS = (
-    "conv",
-    "dense",
-    "embedding",
-    "position_embedding",
-    "lstm",
-    "batch_norm",
-    "layer_norm",
-    "relu",
-    "leaky_relu",
-    "prelu",
-    "gelu",
-    "tanh",
-    "sigmoid",
-    "softmax",
-    "dropout",
-    "attention",
-    "max_pool",
-    "avg_pool",
-    "global_avg_pool",
-    "flatten",
-    "gather",
-    "upsample",
-    "pixel_shuffle",
-    "add",
-    "concat",
-)
+from lib_dlhpc.spec.networks.options import check_options, signature
 
 
 @family
 def sequential(input: tuple[int, ...], layers: tuple[Mapping[str, Any], ...]) -> Builder:
     """A network as a list of layers, each a table with its kind and that layer's options.
 
-    A layer reads the previous one, or the one that its option `after` names; "add" and "concat"
-    name theirs in `inputs`. The options of a kind are those of the Builder method of that name.
+    A layer reads the previous one, or the one that its option `after` names; "add", "concat" and "experts"
+    name theirs in `inputs`. The options of a kind are those of `describe` in layers/<kind>.py.
     """
     net = Builder(*input)
     for number, table in enumerate(layers, start=1):
         options = dict(table)
         kind = options.pop("kind", None)
-        if kind not in KINDS:
+        if kind not in KINDS or not hasattr(KINDS[kind], "describe"):
+            legal = [each for each in KINDS if hasattr(KINDS[each], "describe")]
             raise SpecError(
-                f"layer {number}: kind = {kind!r}: must be one of {', '.join(KINDS)}."
-                f"{suggest(str(kind), KINDS)}"
+                f"layer {number}: kind = {kind!r}: must be one of {', '.join(legal)}."
+                f"{suggest(str(kind), legal)}"
             )
-        method = getattr(Builder, kind)
-        method(net, **check_options(method, options, f"layer {number} ({kind})"))
+        checked = check_options(_options(kind), options, f"layer {number} ({kind})")
+        getattr(net, kind)(**checked)
     return net
+
+
+def _options(kind: str) -> dict[str, tuple[Any, Any]]:
+    """Return the options of a layer in a list: those of its kind, its name and what it reads."""
+    own = signature(KINDS[kind].describe)
+    if KINDS[kind].several_inputs:
+        return {"inputs": (tuple[str, ...], Parameter.empty), **own, "name": (str, "")}
+    return {**own, "name": (str, ""), "after": (str, "")}
 
 
 @family

@@ -117,5 +117,5 @@ def _feed_forward(net: Builder, hidden: int, dropout: float) -> None:
 def _experts(net: Builder, hidden: int, dropout: float, experts: int, chosen: int) -> None:
     words = net.last
     scores = net.dense(experts, bias=False, name="router")
-    net.experts(experts, chosen, 4 * hidden, name="experts", after=(words, scores))
+    net.experts((words, scores), experts, chosen, 4 * hidden, name="experts")
     net.dropout(dropout)

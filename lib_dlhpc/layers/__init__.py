@@ -1,0 +1,17 @@
+"""Kinds of layers, one file each: counts, splits, and passes in numpy; base/kind.py says what a file declares.
+
+    conv dense attention experts lstm             products with weights
+    embedding position_embedding                  tables
+    batch_norm layer_norm                         normalizations
+    relu leaky_relu prelu gelu tanh sigmoid softmax dropout
+    max_pool avg_pool global_avg_pool             pools
+    add concat flatten gather upsample pixel_shuffle
+    exchange halo receive table                   between ranks, placed by layout/
+
+base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.
+"""
+
+from lib_dlhpc.layers.base.kind import KINDS, Counts, Kind, Layer, Site
+from lib_dlhpc.layers.base.saved import Context, Saved
+
+__all__ = ["KINDS", "Context", "Counts", "Kind", "Layer", "Saved", "Site"]

@@ -1,0 +1,179 @@
+"""A layer as data, what its kind declares, and the kinds by name: one file of layers/ each."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from lib_dlhpc.errors import SpecError
+
+Shape = tuple[int, ...]
+FOLDER = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a network; counts are per sample.
+
+    `inputs` names the layers whose outputs it reads; "input" is the sample itself. Shapes exclude
+    the batch dimension: (channels, height, width) for images, (positions, features) for sequences.
+    `forward_flop` counts matrix arithmetic only (convolution, dense, attention, LSTM), a multiply-add
+    as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
+    `stored` elements are stored for the backward pass in the precision of the computation;
+    `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
+    language model (4 bytes an element).
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    input_shape: Shape
+    output_shape: Shape
+    parameters: int = 0
+    forward_flop: float = 0.0
+    stored: int = 0
+    mask_bytes: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def backward_flop(self) -> float:
+        """FLOP of the backward pass: one product for the inputs, one for the weights."""
+        return 2 * self.forward_flop
+
+    @property
+    def traits(self) -> "type[Kind]":
+        """What its kind declares."""
+        return KINDS[self.kind]
+
+
+class Site(NamedTuple):
+    """Where a layer is appended: its name, the shapes that it reads, and the layers before it."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+    layers: Mapping[str, Layer]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first input."""
+        return self.shapes[0]
+
+    def at_least(self, dimensions: int) -> Shape:
+        """Return the shape of the first input; raise SpecError if it has fewer dimensions."""
+        if len(self.shape) < dimensions:
+            raise SpecError(
+                f"{self.name}: needs an input with {dimensions} or more dimensions, not {self.shape}."
+            )
+        return self.shape
+
+
+class Counts(NamedTuple):
+    """Counts of a layer per sample. stored: elements stored for backward; None: those of the output."""
+
+    output: Shape
+    parameters: int = 0
+    forward_flop: float = 0.0
+    stored: int | None = None
+    mask_bytes: int = 0
+    attributes: Mapping[str, Any] = {}
+
+
+class Kind:
+    """A kind of layer: its counts, how it may be split, and its passes in numpy.
+
+    A subclass stands in a file of layers/ with the name of the kind, and states what differs from these defaults.
+
+        describe(site, *options) -> Counts             shape, parameters, FLOP, stored elements
+        shapes                                         shapes of its weights, by name
+        start(weights, rng)                            initialize the weights
+        forward(weights, saved, x) -> y                and save what backward needs
+        backward(weights, gradients, saved, dy) -> dx  write the gradients; the layer may overwrite dy
+
+    A kind without `forward` can be priced but not trained. Images and volumes have channels first and samples
+    last, all other arrays samples first (base/saved.py).
+    """
+
+    # Stored activations: what backward reads. A layer that works in place has one array for both.
+    backward_reads = frozenset({"input", "output"})
+    elementwise = False  # the gradient of the input overwrites that of the output
+    # Cost: what it moves.
+    view = False  # nothing: the same elements in another shape
+    message = False  # a message between ranks, priced by its group
+    stand_in = False  # for a layer of another stage
+    lookup = False  # only the rows of its output, not all parameters
+    product = False  # limited by the rate of matrix products
+    # Selective recomputation recomputes it.
+    selective = False
+    # Tensor parallelism: "product" by columns or rows of the weights, "heads", "table" by rows of a table, "features"
+    # where features are independent. Sequence parallelism: whether positions are. Spatial parallelism: "rows" where
+    # rows are independent, "windows" where an output reads a window of rows.
+    tensor = ""
+    sequence = False
+    spatial = ""
+    output_option = "features"  # of a product: names its outputs
+    weight_axes = (1, 0)  # of a product: the axes of outputs and inputs
+    feature_parameters: tuple[str, ...] = ()  # of "features": one number a feature each
+    padding_value = 0.0  # of "windows"
+    # Training: dimensions of a sample; none given, any. 3 stands for 3 or more.
+    dimensions: tuple[int, ...] = ()
+    several_inputs = False
+    batch_statistics = False  # depends on all samples of a batch
+
+    describe: ClassVar[Callable[..., Counts]]
+
+    def __init__(self, layer: Layer) -> None:
+        pass
+
+    def __init_subclass__(cls) -> None:
+        if not cls.__module__.startswith("lib_dlhpc.layers.base."):
+            KINDS.add(cls.__module__.rpartition(".")[2], cls)
+
+    @staticmethod
+    def extra_traffic(layer: Layer) -> float:
+        """Return the elements that an accelerator's kernels move beside input, output and stored elements."""
+        return 0.0
+
+    @staticmethod
+    def numpy_traffic(layer: Layer) -> float:
+        """Return the elements that the numpy passes move beside input and output."""
+        return 0.0
+
+    @staticmethod
+    def rate_key(layer: Layer) -> str:
+        """Return the name of its measured rate: the kind, unless an option changes the cost."""
+        return layer.kind
+
+
+class _Kinds(Mapping[str, type[Kind]]):
+    """The kinds by name; a file is imported when its kind is first asked for."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, type[Kind]] = {}
+
+    def add(self, name: str, kind: type[Kind]) -> None:
+        self.loaded[name] = kind
+
+    @cached_property
+    def _files(self) -> tuple[str, ...]:
+        return tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
+
+    def __getitem__(self, name: str) -> type[Kind]:
+        if name not in self.loaded:
+            if name not in self._files:
+                raise KeyError(name)
+            import_module(f"lib_dlhpc.layers.{name}")
+        return self.loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.loaded or name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._files, *self.loaded}))
+
+    def __len__(self) -> int:
+        return len({*self._files, *self.loaded})
+
+
+KINDS = _Kinds()

@@ -1,0 +1,87 @@
+"""State that a layer saves in forward for backward, and the types that all layers share.
+
+Images and volumes are stored channels first and samples last: (channels, height, width, batch). The product of
+a convolution is then already the next layer's input, and windows over space move long contiguous runs of
+memory. All other arrays are stored samples first.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.layers.base.arena import Arena
+
+Array: TypeAlias = NDArray[Any]
+Tensors: TypeAlias = dict[str, Array]  # a layer's weights, or their gradients, by name
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+
+
+PART = 32 * 1024  # elements
+
+
+def parts(x: Array) -> Iterator[slice]:
+    """Split the first axis, so that the temporary arrays of a part stay in cache."""
+    step = max(1, PART * len(x) // max(1, x.size))
+    yield from (slice(start, start + step) for start in range(0, len(x), step))
+
+
+def chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield the same part of several arrays of one shape, for elementwise work."""
+    if all(array.flags.c_contiguous for array in arrays):
+        arrays = tuple(array.reshape(-1) for array in arrays)
+    for part in parts(arrays[0]):
+        yield tuple(array[part] for array in arrays)
+
+
+def identity(values: Array) -> Array:
+    """The allreduce of a run on one rank."""
+    return values
+
+
+def unrecorded(name: str, size: int, peer: int = -1) -> AbstractContextManager[None]:
+    """A context manager for a message of `size` B that is not recorded."""
+    return nullcontext()
+
+
+@dataclass
+class Context:
+    """What a layer needs to know about the current pass."""
+
+    training: bool = True
+    recomputing: bool = False  # a forward pass recomputed in backward
+    seed: int = 0
+    step: int = 0
+    first_sample: int = 0  # index of this rank's first sample in the global batch
+    sum_over_ranks: Callable[[Array], Array] = identity
+    groups: dict[str, Any] = field(default_factory=dict)  # communicators: "tensor", "spatial"
+    communicates: Callable[..., AbstractContextManager[None]] = unrecorded
+    arena: Arena = field(default_factory=Arena)
+
+    def sum_over_group(self, group: str, values: Array) -> Array:
+        """Return the sum of a small array over the ranks of a group."""
+        comm = self.groups.get(group)
+        if comm is None or comm.size == 1:
+            return values
+        own = np.ascontiguousarray(values)
+        total = np.empty_like(own)
+        with self.communicates(f"sum over {group}", total.nbytes):
+            comm.Allreduce(own, total)
+        return total
+
+
+@dataclass
+class Saved:
+    """Saved state of one layer and one batch; the network releases the values after backward."""
+
+    context: Context
+    inplace: bool = False  # nobody else reads the input, so the output may overwrite it
+    wants_dx: bool = True  # False in the first layer: the gradient of the samples is not needed
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array to write to; its memory is reused after its last reference."""
+        return self.context.arena.array(shape, dtype)

@@ -1,0 +1,195 @@
+"""Convolution in any number of dimensions, as products of matrices.
+
+The inputs of each output are copied into a matrix of columns (im2col), a block of outputs at a time, so
+that the block stays in cache while it is multiplied (Chellapilla et al. 2006, "High performance
+convolutional neural networks for document processing"). Only the input is saved for the backward pass.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
+from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.slices import own_shapes
+from lib_dlhpc.layers.base.windows import Size, Tap, blocks, per_dimension, slide, taps, whole
+
+CACHE = 1024 * 1024  # bytes of columns: fits the L2 cache
+APART = 16  # padding elements between two rows of columns: power-of-2 strides cause cache conflicts
+
+
+class _Block(NamedTuple):
+    positions: slice  # of the outputs, one column each
+    shape: tuple[int, ...]
+    reads: tuple[slice, ...]  # the inputs that it reads
+    taps: list[Tap]  # relative to these inputs, so most blocks share them
+
+
+class Conv(Kind):
+    """y = W * x + b; x of shape (channels, *space, batch), W (outputs, channels / groups, *kernel)."""
+
+    backward_reads = frozenset({"input"})
+    product = True
+    tensor, spatial = "product", "windows"
+    output_option, weight_axes = "channels", (0, 1)
+    dimensions = (3,)
+
+    @staticmethod
+    def describe(
+        site: Site,
+        channels: int,
+        kernel: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> Counts:
+        """Return the counts; its dimension is that of the input without channels."""
+        inputs, *space = site.at_least(2)
+        kernel, stride, padding = per_dimension(site.name, space, kernel, stride, padding)
+        for count, what in ((inputs, "input channels"), (channels, "channels")):
+            if count % groups:
+                raise SpecError(f"{site.name}: groups = {groups} must divide its {count} {what}.")
+        weights = channels * (inputs // groups) * prod(kernel)
+        output = (channels, *slide(site.name, space, kernel, stride, padding))
+        window = {"kernel": kernel, "stride": stride, "padding": padding}
+        return Counts(
+            output,
+            parameters=weights + channels * bias,
+            forward_flop=2.0 * weights * prod(output[1:]),
+            attributes={"channels": channels, **window, "groups": groups, "bias": bias},
+        )
+
+    @staticmethod
+    def numpy_traffic(layer: Layer) -> float:
+        """Return the elements of the im2col matrix, written and read (Chellapilla et al. 2006)."""
+        return layer.forward_flop * layer.attributes["groups"] / (2 * layer.output_shape[0])
+
+    def __init__(self, layer: Layer) -> None:
+        self.window = layer.attributes
+        self.inputs, *space = layer.input_shape
+        self.outputs, *output = layer.output_shape
+        self.space, self.output, self.groups = tuple(space), tuple(output), self.window["groups"]
+        kernel = tuple(self.window["kernel"])
+        self.many = prod(kernel)
+        self.shapes: Shapes = {"weight": (self.outputs, self.inputs // self.groups, *kernel)}
+        if self.window["bias"]:
+            self.shapes["bias"] = (self.outputs,)
+        self.shapes = own_shapes(layer, self.shapes)
+        self._plans: dict[int, list[_Block]] = {}
+
+    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+        """Initialize the weights: He et al. 2015, equation 10."""
+        weight = weights["weight"]
+        weight[...] = rng.normal(0, np.sqrt(2 / prod(weight.shape[1:])), weight.shape)
+        if "bias" in weights:
+            weights["bias"].fill(0)
+
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y of shape (outputs, *space, batch)."""
+        saved.values["x"] = x
+        x = _in_one_piece(saved, x)
+        y = saved.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
+        matrices, products = self._by_group(weights["weight"]), self._by_group(y)
+        for block, columns, _ in self._columns(saved, x):
+            for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
+                np.matmul(matrix, columns_of, out=product[:, block.positions])
+        if "bias" in weights:
+            rows = y.reshape(self.outputs, -1)
+            rows += weights["bias"][:, None]
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx: scatter-add the output gradients to the inputs they read."""
+        x = _in_one_piece(saved, saved.values["x"])
+        dx = None
+        if saved.wants_dx:
+            dx = saved.array(x.shape, x.dtype)
+            dx.fill(0)
+        matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
+        dys = self._by_group(dy)
+        # The transposed product is faster: many rows, few columns.
+        turned = np.zeros(dws.swapaxes(1, 2).shape, x.dtype)
+        for block, columns, grid in self._columns(saved, x):
+            for matrix, dw, product, columns_of in zip(matrices, turned, dys, columns, strict=True):
+                part = product[:, block.positions]
+                dw += columns_of @ part.T
+                if dx is not None:
+                    np.matmul(matrix.T, part, out=columns_of)
+            if dx is not None:
+                near = dx[block.reads]
+                for tap in block.taps:
+                    near[tap.there] += grid[:, tap.number][tap.here]
+        dws[...] = turned.swapaxes(1, 2)
+        if "bias" in weights:
+            np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
+        return dx
+
+    def _columns(self, saved: Saved, x: Array) -> Iterator[tuple[_Block, Array, Array]]:
+        """Yield each block with its columns, in two views of the same memory.
+
+        (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
+        """
+        rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
+        long = max((prod(block.shape) for block in plan), default=0) + APART
+        # All convolutions request the same size, so they share the memory.
+        memory = saved.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
+        for block in plan:
+            positions = prod(block.shape)
+            columns = memory[: rows * long].reshape(rows, long)[:, :positions]
+            grid = columns.reshape(self.inputs, self.many, *block.shape)
+            near = x[block.reads]
+            for tap in block.taps:
+                column = grid[:, tap.number]
+                column[tap.here] = near[tap.there]
+                for border in tap.border:
+                    column[border] = 0
+            yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
+
+    def _plan(self, batch: int, itemsize: int) -> list[_Block]:
+        """Return the blocks for a batch size, cached."""
+        if batch not in self._plans:
+            plan = self._plans[batch] = []
+            row, done = CACHE // (self.inputs * self.many * itemsize) - APART, 0
+            known: dict[Any, list[Tap]] = {}
+            for block in blocks(self.output, max(0, row) // max(1, batch)):
+                extents = tuple(part.stop - part.start for part in block)
+                stop = done + prod(extents) * batch
+                reads, outside = self._reads(block)
+                space = tuple(part.stop - part.start for part in reads)
+                if (extents, space, outside) not in known:
+                    window = {**self.window, "padding": outside}
+                    known[extents, space, outside] = taps(space, whole(extents), window)
+                found = known[extents, space, outside]
+                where = (slice(None), *reads)
+                plan.append(_Block(slice(done, stop), (*extents, batch), where, found))
+                done = stop
+        return self._plans[batch]
+
+    def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """Return the inputs that a block of outputs needs, and the padding before them."""
+        reads, outside = [], []
+        options = (self.window[name] for name in ("kernel", "stride", "padding"))
+        for part, extent, width, stride, padding in zip(block, self.space, *options, strict=True):
+            first = part.start * stride - padding
+            start = max(0, first)
+            stop = min(extent, (part.stop - 1) * stride - padding + width)
+            reads.append(slice(start, max(start, stop)))
+            outside.append(start - first)
+        return tuple(reads), tuple(outside)
+
+    def _by_group(self, tensor: Array) -> Array:
+        """Return a view as (groups, outputs / groups, all else)."""
+        return tensor.reshape(self.groups, self.outputs // self.groups, -1)
+
+
+def _in_one_piece(saved: Saved, x: Array) -> Array:
+    """Return x, contiguous; samples in another layout are copied, and the copy is not saved."""
+    if x.flags.c_contiguous:
+        return x
+    copy = saved.array(x.shape, x.dtype)
+    copy[...] = x
+    return copy

@@ -1,0 +1,17 @@
+"""Numpy passes of the layers in which ranks communicate: exchange.py and halo.py; `built` for any layer."""
+
+from typing import Any
+
+from lib_dlhpc.layers import Layer
+from lib_dlhpc.training.messages.exchange import Exchange
+from lib_dlhpc.training.messages.halo import Halo
+
+
+def trained(layer: Layer) -> bool:
+    """Return whether a layer has passes in numpy."""
+    return layer.traits.message or hasattr(layer.traits, "forward")
+
+
+def built(layer: Layer) -> Any:
+    """Return the passes of a layer."""
+    return {"exchange": Exchange, "halo": Halo}.get(layer.kind, layer.traits)(layer)
