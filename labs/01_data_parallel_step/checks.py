@@ -11,10 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
-from lib_dlhpc.training.lab.ranks import Endless, LabError
-from lib_dlhpc.training.lab.step import (
+from lib_dlhpc.labs.emulated.data_parallel_step import (
     NEAR,
     EmulatedRun,
     off,
@@ -24,6 +21,9 @@ from lib_dlhpc.training.lab.step import (
     task_of,
     way_off,
 )
+from lib_dlhpc.labs.emulated.ranks import Endless, LabError
+from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 RANKS = 4

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.training.lab.machine import hidden_share, machine_of, seconds_of, watch, watch_here
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
-from lib_dlhpc.training.lab.ranks import LabError
-from lib_dlhpc.training.lab.step import (
+from lib_dlhpc.labs.emulated.data_parallel_step import (
     NEAR,
     EmulatedRun,
     off,
@@ -26,6 +20,12 @@ from lib_dlhpc.training.lab.step import (
     run_emulated,
     task_of,
 )
+from lib_dlhpc.labs.emulated.machine import hidden_share, machine_of, seconds_of, watch, watch_here
+from lib_dlhpc.labs.emulated.ranks import LabError
+from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
 RANKS = 4

@@ -15,17 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lib_dlhpc.costs.compute import layer_times
-from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
-from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
-from lib_dlhpc.simulation.pipeline import simulate_pipeline
-from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
-from lib_dlhpc.training.lab.findings import kept as holds
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in, report_stuck
-from lib_dlhpc.training.lab.ranks import Endless, LabError, emulate
-from lib_dlhpc.training.lab.staged import (
+from lib_dlhpc.labs.emulated.pipeline_step import (
     alone,
     emulate_stages,
     joined,
@@ -33,6 +23,16 @@ from lib_dlhpc.training.lab.staged import (
     staged_task,
     stages_off,
 )
+from lib_dlhpc.labs.emulated.ranks import Endless, LabError, emulate
+from lib_dlhpc.labs.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.labs.findings import kept as holds
+from lib_dlhpc.labs.program import arguments, end_together, handed_in, report_stuck
+from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
+from lib_dlhpc.simulation.pipeline import simulate_pipeline
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
 RANKS = 4

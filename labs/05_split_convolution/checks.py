@@ -13,12 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.schedules import price, schedule
-from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
-from lib_dlhpc.training.lab.ranks import LabError
-from lib_dlhpc.training.lab.split import (
+from lib_dlhpc.labs.emulated.ranks import LabError
+from lib_dlhpc.labs.emulated.split_convolution import (
     Convolution,
     Ended,
     SplitTask,
@@ -28,13 +24,17 @@ from lib_dlhpc.training.lab.split import (
     rank_backward,
     rank_forward,
 )
-from lib_dlhpc.training.lab.split_rows import outputs_off
-from lib_dlhpc.training.lab.split_words import (
+from lib_dlhpc.labs.emulated.split_gradient_errors import (
     filter_gradients_off,
     filters_off,
     input_gradient_off,
     weight_gradient_off,
 )
+from lib_dlhpc.labs.emulated.split_output_errors import outputs_off
+from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.schedules import price, schedule
+from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
 RANKS = 4

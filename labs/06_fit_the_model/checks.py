@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.lab_fit import (
+from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.fit_the_model.formulas import (
     PLAIN,
     activations_finding,
     seconds_finding,
     state_finding,
-    told,
 )
-from lib_dlhpc.explore.lab_small_run import small_findings, small_of
+from lib_dlhpc.labs.fit_the_model.small_run import small_findings, small_of
+from lib_dlhpc.labs.formula_cases import value_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, kept, later, passed, seed_of
-from lib_dlhpc.training.lab.mistakes import LabError
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 GPUS = 8  # in a node
@@ -332,7 +332,7 @@ def _peak_of(level, comm):
 def _weighed(state, ranks, found, level):
     """Whether what a rank held at its peak is what the learner's formula says, and a few layers."""
     parameters = int(real_experiment(1, 0).model.parameters)
-    size = told(state, parameters, PLAIN, ranks, level)
+    size = value_of(state, parameters, PLAIN, ranks, level)
     words = (
         f"Your state is {size / 1e6:.0f} MB a rank; measured at the peak, with activations and messages,"
         f" {found[level] / 1e6:.0f} MB."

@@ -10,16 +10,22 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from lib_dlhpc.explore.lab_input import original, rate_findings, task_of
-from lib_dlhpc.explore.lab_input_here import PARTS, largest_part, profile_text, profiled, race_text
-from lib_dlhpc.explore.lab_input_here import script as functions_of
-from lib_dlhpc.explore.lab_input_laws import NONE, ONE, ROOM, loader_findings, shared_finding
-from lib_dlhpc.explore.lab_input_loader import large_run, play, prepared, run_of
+from lib_dlhpc.labs.findings import as_text, broken, kept, passed, seed_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.repair_the_input.laws import NONE, ONE, ROOM, loader_findings, shared_finding
+from lib_dlhpc.labs.repair_the_input.loader import large_run, play, prepared, run_of
+from lib_dlhpc.labs.repair_the_input.profile import (
+    PARTS,
+    largest_part,
+    profile_text,
+    profiled,
+    race_text,
+)
+from lib_dlhpc.labs.repair_the_input.profile import script as functions_of
+from lib_dlhpc.labs.repair_the_input.task import original, rate_findings, task_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, kept, passed, seed_of
-from lib_dlhpc.training.lab.mistakes import LabError
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 NAMES = ("rate", "prepare", "batches")

@@ -11,7 +11,10 @@ import tempfile
 from pathlib import Path
 
 from lib_dlhpc.costs.checkpoints import saving
-from lib_dlhpc.explore.lab_survive import (
+from lib_dlhpc.labs.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.labs.survive.checkpoint_interval import (
     DAYS,
     HOUR,
     MARGIN,
@@ -25,13 +28,10 @@ from lib_dlhpc.explore.lab_survive import (
     mtbf_of,
     task_of,
 )
-from lib_dlhpc.explore.lab_survive_here import LAWS, lives_findings, lives_of, lives_text
+from lib_dlhpc.labs.survive.killed_runs import available, run_with_kills
+from lib_dlhpc.labs.survive.save_and_resume import LAWS, lives_findings, lives_of, lives_text
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
-from lib_dlhpc.training.lab.findings import as_text, broken, later, passed, seed_of
-from lib_dlhpc.training.lab.mistakes import LabError
-from lib_dlhpc.training.lab.program import Unusable, arguments, end_together, handed_in
-from lib_dlhpc.training.lab.restarts import available, run_with_kills
 
 HERE = Path(__file__).parent
 NAMES = ("expected_time", "best_interval", "choice", "save", "resume")

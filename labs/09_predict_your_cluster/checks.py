@@ -9,9 +9,11 @@ In a terminal:     python checks.py step.py "your name"        all seven laws, n
 import sys
 from pathlib import Path
 
-from lib_dlhpc.explore.lab_cluster import calibration as points_of
-from lib_dlhpc.explore.lab_cluster import jobs_of, machine_of
-from lib_dlhpc.explore.lab_cluster_laws import (
+from lib_dlhpc.labs.findings import as_text, later, passed, seed_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import calibration as points_of
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import jobs_of, machine_of
+from lib_dlhpc.labs.predict_your_cluster.laws import (
     TARGET,
     band_findings,
     cause_finding,
@@ -19,10 +21,8 @@ from lib_dlhpc.explore.lab_cluster_laws import (
     target_finding,
     terms_finding,
 )
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.training.lab.findings import as_text, later, passed, seed_of
-from lib_dlhpc.training.lab.mistakes import LabError
-from lib_dlhpc.training.lab.program import arguments, end_together, handed_in
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"  # of a real machine
@@ -48,8 +48,9 @@ def points(name):
 
 
 def _tables(found):
-    from lib_dlhpc.explore.lab_cluster_told import on_page, points_lines
+    from lib_dlhpc.explore.lab_predict_your_cluster import on_page
     from lib_dlhpc.explore.panels import table_html
+    from lib_dlhpc.labs.predict_your_cluster.tables import points_lines
 
     messages, products = found
     both = points_lines(messages, "message", "B"), points_lines(products, "product", "FLOP")
@@ -76,14 +77,14 @@ def jobs(name):
 
 def times_as_fast(name):
     """Return how many times as fast 8 ranks are as 2."""
-    from lib_dlhpc.explore.lab_cluster_told import times_as_fast as found
+    from lib_dlhpc.labs.predict_your_cluster.tables import times_as_fast as found
 
     return found(own_of(name))
 
 
 def most_off(name):
     """Return which term is off most on 8 ranks of 2 nodes."""
-    from lib_dlhpc.explore.lab_cluster_told import most_off as found
+    from lib_dlhpc.labs.predict_your_cluster.tables import most_off as found
 
     return found(own_of(name))
 
@@ -123,7 +124,7 @@ def prediction_findings(given, name):
 def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired):
     """Run both networks on the hidden machine, once the prediction holds; return them beside it, for the page."""
     from lib_dlhpc.explore.lab import say
-    from lib_dlhpc.explore.lab_cluster_told import run_table
+    from lib_dlhpc.explore.lab_predict_your_cluster import run_table
 
     given = dict(zip(NAMES, (fit_messages, fit_products, terms, band, None, repaired), strict=True))
     try:
@@ -182,7 +183,7 @@ def measured(to, site=None):
 def run(to, site, ranks, fit_messages, fit_products, terms):
     """Submit the run on a real machine, once it is measured; return it and the prediction."""
     from lib_dlhpc.explore.lab import say
-    from lib_dlhpc.explore.lab_cluster_here import run_here
+    from lib_dlhpc.explore.lab_predict_your_cluster import run_here
 
     given = {"fit_messages": fit_messages, "fit_products": fit_products, "terms": terms}
 
@@ -194,8 +195,8 @@ def run(to, site, ranks, fit_messages, fit_products, terms):
 
 def _there(to, site, then):
     """Return what `then` makes of the points of a real machine, or in words why there are none."""
-    from lib_dlhpc.explore import lab_cluster_here as here
     from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.labs.predict_your_cluster import real_cluster as here
 
     try:
         job = here.measuring(HERE / "measure.py", RUNS / f"measured-{to}", to, site)

@@ -17,9 +17,9 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.style import PAGE_STYLE
+from lib_dlhpc.labs.findings import Finding, mark, summary
+from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.launch.mpi import run_to_end
-from lib_dlhpc.training.lab.findings import Finding, mark, summary
-from lib_dlhpc.training.lab.mistakes import LabError
 
 PATIENCE = 180  # s until ranks that do not end are given up
 EDGE = {True: "#009e73", False: "#d55e00", None: "#888"}  # never the only sign

@@ -1,7 +1,7 @@
 """A network of twice a cap, on this machine: refused in core, trained out of core, to the bit the same.
 
 The cap is the system's: a process that asks for more gets none. What a run takes is its own peak of
-resident memory, above what Python takes before (training/lab/capped.py).
+resident memory, above what Python takes before (labs/fit_the_model/capped_run.py).
 """
 
 import threading
@@ -14,6 +14,8 @@ import numpy as np
 
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
+from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
@@ -23,8 +25,6 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.disk import Disk
-from lib_dlhpc.training.lab.capped import CappedRun, available, capped
-from lib_dlhpc.training.lab.mistakes import LabError
 
 CAPS = (30e6, 40e6, 60e6, 80e6)  # B
 WIDTH, TIMES = 512, 2.05  # of a layer; the cap, in core

@@ -17,7 +17,7 @@ from lesson_page import (
     wall,
 )
 
-from lib_dlhpc.training.lab.capped import available
+from lib_dlhpc.labs.fit_the_model.capped_run import available
 
 pytestmark = pytest.mark.browser
 

@@ -50,9 +50,9 @@ from lib_dlhpc.explore.memory_wall_ways import (
     ways_view,
     ways_wall,
 )
+from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
+from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.training.lab.capped import CappedRun, available
-from lib_dlhpc.training.lab.mistakes import LabError
 
 STATES = {
     "memory_course": course_view(Setting()),

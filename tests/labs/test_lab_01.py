@@ -5,8 +5,8 @@ from lab_answers import found
 from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.training.lab.findings import passed
-from lib_dlhpc.training.lab.ranks import LabError
+from lib_dlhpc.labs.emulated.ranks import LabError
+from lib_dlhpc.labs.findings import passed
 
 LAB = "01_data_parallel_step"
 NAMES = ["your name", "another", "x"]

@@ -6,8 +6,8 @@ import pytest
 from lab_answers import found
 
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.training.lab.findings import passed
-from lib_dlhpc.training.lab.machine import seconds_of
+from lib_dlhpc.labs.emulated.machine import seconds_of
+from lib_dlhpc.labs.findings import passed
 
 LAB = "02_overlap"
 NAMES = ["your name", "another"]

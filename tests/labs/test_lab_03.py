@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from lib_dlhpc.labs.findings import passed
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import load
-from lib_dlhpc.training.lab.findings import passed
 
 LAB = "03_large_batch"
 

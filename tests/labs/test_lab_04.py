@@ -7,9 +7,9 @@ from lab_answers import found, run_cell
 from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.schedules import PIPELINES, prove_pipeline
-from lib_dlhpc.training.lab.findings import as_text, passed
-from lib_dlhpc.training.lab.mistakes import LabError
 
 LAB = "04_pipeline"
 NAMES = ["your name", "another", "x"]
@@ -161,7 +161,7 @@ def test_a_step_that_replaces_arrays_is_reported(own, solved):
 
 
 def test_a_step_that_does_not_end_is_waited_for_once(own, solved, monkeypatch):
-    from lib_dlhpc.training.lab.ranks import emulate
+    from lib_dlhpc.labs.emulated.ranks import emulate
 
     step = changed(
         solved, ("for do in stream:", "while True:\n        pass\n    for do in stream:")

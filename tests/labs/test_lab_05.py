@@ -7,8 +7,8 @@ import pytest
 from lab_answers import found, run_cell
 
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.training.lab.findings import as_text, passed
-from lib_dlhpc.training.lab.mistakes import LabError
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.mistakes import LabError
 
 LAB = "05_split_convolution"
 NAMES = ["your name", "another", "x"]

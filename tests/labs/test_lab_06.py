@@ -5,14 +5,14 @@ import linecache
 
 import pytest
 
-from lib_dlhpc.explore import lab_small_run
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.explore.lab_fit import KEPT, STATE, TIME, block_bytes
-from lib_dlhpc.explore.lab_small_run import CAP, CHEAP, SMALL, cheapest
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.fit_the_model import small_run
+from lib_dlhpc.labs.fit_the_model.capped_run import available
+from lib_dlhpc.labs.fit_the_model.formulas import KEPT, STATE, TIME, block_bytes
+from lib_dlhpc.labs.fit_the_model.small_run import CAP, CHEAP, SMALL, cheapest
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.training.lab.capped import available
-from lib_dlhpc.training.lab.findings import as_text, passed
 
 LAB = "06_fit_the_model"
 NAMES = ["your name", "another", "x"]
@@ -114,7 +114,7 @@ def test_what_is_too_large_is_refused_and_a_costly_choice_is_named(own, solved):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch):
-    monkeypatch.setattr(lab_small_run, "available", lambda: False)
+    monkeypatch.setattr(small_run, "available", lambda: False)
     scope = {}
     for each in ("state", "activations", "seconds", "choice", "small", "small_peak"):
         exec(starter(LAB, f"def {each}("), scope)
@@ -286,7 +286,7 @@ def test_what_is_no_number_is_reported(own, solved, gives):
 
 
 def test_where_the_system_reports_no_peak_the_ledger_is_used(own, solved, monkeypatch):
-    monkeypatch.setattr(lab_small_run, "available", lambda: False)
+    monkeypatch.setattr(small_run, "available", lambda: False)
     name = both_kinds(own)["offload"]
     findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
     assert passed(findings) and "Not run" in found(findings, CAP).words

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
-from lib_dlhpc.explore import lab_input_loader
 from lib_dlhpc.explore.lab import save
-from lib_dlhpc.explore.lab_input import FAULTS, contents, experiment_of, loaded, original, task_of
-from lib_dlhpc.explore.lab_input_laws import (
+from lib_dlhpc.labs.findings import as_text, passed, seed_of
+from lib_dlhpc.labs.repair_the_input import loader
+from lib_dlhpc.labs.repair_the_input.laws import (
     MEMORY,
     NONE,
     ONE,
@@ -30,11 +30,18 @@ from lib_dlhpc.explore.lab_input_laws import (
     TARGET,
     loader_findings,
 )
-from lib_dlhpc.explore.lab_input_loader import play, prepared, run_of, step_time
+from lib_dlhpc.labs.repair_the_input.loader import play, prepared, run_of, step_time
+from lib_dlhpc.labs.repair_the_input.task import (
+    FAULTS,
+    contents,
+    experiment_of,
+    loaded,
+    original,
+    task_of,
+)
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.storage import open_store, pack
 from lib_dlhpc.storage.mount import mounted
-from lib_dlhpc.training.lab.findings import as_text, passed, seed_of
 
 LAB = "07_repair_the_input"
 NAMES = ["your name", "another", "x"]
@@ -335,7 +342,7 @@ def test_a_store_that_is_asked_for_show_is_seen(own):
 
 
 def test_a_loader_that_hangs_is_stopped(own, solved, monkeypatch):
-    monkeypatch.setattr(lab_input_loader, "LONGEST", 0.5)
+    monkeypatch.setattr(loader, "LONGEST", 0.5)
 
     def batches(target, run):
         while True:

@@ -10,7 +10,8 @@ from lab_answers import found, run_cell
 from patience import PATIENCE
 
 from lib_dlhpc.explore.lab import save as save_cells
-from lib_dlhpc.explore.lab_survive import (
+from lib_dlhpc.labs.findings import as_text, passed, seed_of
+from lib_dlhpc.labs.survive.checkpoint_interval import (
     GOODPUT,
     INTERVAL,
     LEGAL,
@@ -20,10 +21,9 @@ from lib_dlhpc.explore.lab_survive import (
     WAYS,
     played_finding,
 )
-from lib_dlhpc.explore.lab_survive_here import END, LOST, STATE, WHOLE, lives_findings, lives_of
+from lib_dlhpc.labs.survive.killed_runs import available, run_with_kills
+from lib_dlhpc.labs.survive.save_and_resume import END, LOST, STATE, WHOLE, lives_findings, lives_of
 from lib_dlhpc.prediction.resilience import best_interval, young
-from lib_dlhpc.training.lab.findings import as_text, passed, seed_of
-from lib_dlhpc.training.lab.restarts import available, run_with_kills
 
 LAB = "08_survive"
 NAMES = ["your name", "another", "x"]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
-from lib_dlhpc.explore import lab_cluster_here
-from lib_dlhpc.explore.lab_cluster import (
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.predict_your_cluster import real_cluster
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     CARD,
     CAUSES,
     CORES,
@@ -26,7 +28,7 @@ from lib_dlhpc.explore.lab_cluster import (
     played,
     product_seconds,
 )
-from lib_dlhpc.explore.lab_cluster_laws import (
+from lib_dlhpc.labs.predict_your_cluster.laws import (
     CAUSE,
     COVERS,
     MESSAGES,
@@ -38,11 +40,9 @@ from lib_dlhpc.explore.lab_cluster_laws import (
     numbers,
     target_finding,
 )
-from lib_dlhpc.explore.lab_cluster_told import check_layout
+from lib_dlhpc.labs.predict_your_cluster.tables import check_layout
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.training.lab.findings import as_text, passed
-from lib_dlhpc.training.lab.mistakes import LabError
 
 LAB = "09_predict_your_cluster"
 SURPRISES = (CARD, JITTER, CORES)
@@ -284,9 +284,9 @@ def there(own, require, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(own, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(lab_cluster_here, "SECONDS", 0.5)
-    monkeypatch.setattr(lab_cluster_here, "PATIENCE", 180.0)
-    monkeypatch.setattr(lab_cluster_here, "EPOCHS", 5)
+    monkeypatch.setattr(real_cluster, "SECONDS", 0.5)
+    monkeypatch.setattr(real_cluster, "PATIENCE", 180.0)
+    monkeypatch.setattr(real_cluster, "EPOCHS", 5)
     try:
         mpiexec()
     except SpecError as reason:

@@ -1,0 +1,14 @@
+"""The logic of the labs in labs/: what a learner writes is run on emulated ranks and judged by findings.
+
+findings.py             one law each, which holds or not
+mistakes.py             errors of parallel programs, explained
+formula_cases.py        a learner's formula compared with the library's
+program.py              a lab's checks as a program on MPI ranks
+emulated/               ranks as threads; the steps of labs 1 to 5 on them
+fit_the_model/          lab 6: memory and time of a run, a small run under a memory cap
+repair_the_input/       lab 7: a slow input script, a learner's loader, its file calls
+survive/                lab 8: expected time and checkpoint interval, a run that is killed and restarted
+predict_your_cluster/   lab 9: a hidden cluster, a learner's calibration and prediction of it
+
+Widgets of the labs are in explore/lab.py and explore/lab_predict_your_cluster.py.
+"""

@@ -1,0 +1,131 @@
+"""A learner's ledger beside the library's: what a GPU holds, what a block keeps, how long a step computes.
+
+state_finding(state, parameters)           weights, gradients and optimiser state, ZeRO 0 to 3
+activations_finding(activations, own)      a block of a transformer, split and made again
+seconds_finding(seconds, seed)             compute, recomputation and the bubble of a pipeline
+A formula that is wrong is compared with what comes out when one thing is forgotten.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.stored_activations import stored_bytes
+from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.prediction.hybrid import rank_parts
+from lib_dlhpc.spec.experiment import Experiment
+
+MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
+PLAIN = (4, 4, 4)  # fp32 and momentum
+STATE = "Weights, gradients, optimiser: what a GPU holds"
+KEPT = "Activations: what a block keeps for backward"
+TIME = "Time: how long the GPUs compute, and wait for the pipeline"
+# samples, tensor group, recomputation; the simple ones first
+BLOCKS = (
+    (1, 1, "none"),
+    (3, 1, "none"),
+    (2, 1, "full"),
+    (2, 1, "selective"),
+    (1, 4, "none"),
+    (2, 2, "selective"),
+    (1, 4, "full"),
+)
+# stages, microbatches, recomputation
+STEPS = ((1, 1, "none"), (4, 8, "none"), (1, 1, "full"), (4, 4, "full"), (8, 64, "selective"))
+
+
+def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
+    """Return whether `state(parameters, each, data, zero)` is the library's ledger."""
+    cases = [_mixed(parameters, zero, data) for zero, data in product(range(4), (1, 4, 32))]
+    for zero, data in ((0, 1), (3, 8)):
+        words = "The bytes of a weight, a gradient and the rest are given: `each`."
+        slips = [(words, sum(MIXED) * 1000 / data)]
+        about = f"fp32 and momentum, ZeRO {zero} over {data}"
+        cases.append(Case(about, (1000, PLAIN, data, zero), sum(PLAIN) * 1000 / data, slips))
+    return compared(STATE, state, cases, "For all levels of ZeRO, as in the library's ledger.")
+
+
+def _mixed(parameters: int, zero: int, data: int) -> Case:
+    right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
+    w, g, rest = (parameters * size for size in MIXED)
+    further = (
+        "1: optimiser; 2: gradients as well; 3: weights as well. One too many here, or one too few."
+    )
+    slips = [
+        ("What ZeRO of this level shares out, no GPU has whole.", w + g + rest),
+        ("Who still needs all weights? Only level 3 lets go of them.", (w + g + rest) / data),
+        ("The fp32 weights are the optimiser's as well.", w + g + (rest * 2 / data + rest) / 3),
+        (further, w + (g + rest) / data),
+        (further, w + g + rest / data),
+    ]
+    about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
+    return Case(about, (parameters, MIXED, data, zero), right, slips)
+
+
+def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recompute: str) -> float:
+    """Return what a block keeps on a GPU, by the library. one(layers, **strategy): a run of so many."""
+    found = []
+    for layers in (2, 3):
+        parts = rank_parts(one(layers, tensor=tensor, recompute=recompute))
+        found.append(stored_bytes(parts[0][0][0], 2, recompute))
+    return samples * (found[1] - found[0])
+
+
+def activations_finding(
+    activations: Callable[..., Any], one: Callable[..., Experiment], shape: tuple[int, int, int]
+) -> Finding:
+    """Return whether `activations(s, b, h, a, t, recompute)` is the library's; shape: s, h, a."""
+    s, h, a = shape
+    cases = []
+    for samples, tensor, recompute in BLOCKS:
+        right = block_bytes(one, samples, tensor, recompute)
+        area, scores = samples * s * h, 5 * a * s / h
+        split = 34 if tensor == 1 else 10 + 24 / tensor
+        slips = [
+            ("That is the input of the block alone. What do the layers inside keep?", 2 * area),
+            ("That is without the scores of attention, s x s numbers a head.", split * area),
+            (
+                "What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
+                area * (34 + scores) / tensor,
+            ),
+            (
+                "What lies inside a pair of products, and the scores, is shared out.",
+                area * (34 + scores),
+            ),
+            ("Twice as many samples keep twice as much.", right / samples),
+            ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
+        ]
+        if recompute != "none":
+            slips.insert(0, ("What is made again is not kept.", area * (split + scores / tensor)))
+        if recompute == "selective":
+            words = "Selective: the scores are made again, and nothing else."
+            slips.insert(0, (words, 2 * area))
+        about = f"{samples} sample{'s' * (samples > 1)}, tensor {tensor}, recompute {recompute}"
+        cases.append(Case(about, (s, samples, h, a, tensor, recompute), right, slips))
+    return compared(KEPT, activations, cases, "As the library counts them, layer by layer.")
+
+
+def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
+    """Return whether `seconds(alone, gpus, p, m, recompute)` is that of a pipeline of equal stages."""
+    rng, cases = np.random.default_rng([seed, 7]), []
+    for p, m, recompute in STEPS:
+        alone, gpus = float(rng.integers(20, 200)), int(rng.choice([16, 32]))
+        again, waits = (4 / 3 if recompute == "full" else 1), 1 + (p - 1) / m
+        share = alone / gpus
+        right = share * again * waits
+        part = "Backward takes twice as long as forward. What share of both is done once more?"
+        slips = [
+            ("Who waits for the first microbatch to come, and who for the last?", share * again),
+            ("What is made again takes time.", share * waits),
+            (part, share * 2 * waits),
+            (part, share * 1.5 * waits),
+            ("The stages of a pipeline are among the GPUs already.", right / p),
+            ("What selective recomputation makes again you may neglect.", share * 4 / 3 * waits),
+        ]
+        about = f"{alone:g} s on one of {gpus} GPUs, {p} stages, {m} microbatches, recompute {recompute}"
+        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))
+    return compared(TIME, seconds, cases, "Messages, and stages that are not equal, come on top.")

@@ -1,0 +1,164 @@
+"""A small run of a learner under a cap: is it foretold, does it stay below, and is there a cheaper way?
+
+small_of(seed)                             network, batch and cap of a learner
+small_findings(small, small_peak, own)     three findings; the runs are done by labs/fit_the_model/capped_run.py
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding, broken, kept, later
+from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
+from lib_dlhpc.labs.fit_the_model.formulas import PLAIN
+from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+
+NEAR = 0.1  # of the ledger
+SHARE = 0.62  # of what the run takes, as its cap
+SMALL = "The small run: your formula is its ledger"
+CAP = "The small run: under its cap, for real"
+CHEAP = "The small run: no dearer way than needed"
+# The ways to less memory, the cheapest first, with what stands for not going them.
+WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
+STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
+
+
+class SmallTask(NamedTuple):
+    """A small network on this machine, and its cap in B."""
+
+    width: int
+    depth: int
+    batch: int
+    cap: float = 0.0
+
+    @property
+    def widths(self) -> list[int]:
+        """Of the arrays between the layers."""
+        return [self.width] * self.depth + [10]
+
+
+@cache
+def small_of(seed: int) -> SmallTask:
+    """Return a learner's small task: in some weights are the most, in others activations."""
+    rng = np.random.default_rng([seed, 8])
+    width, batch = [(512, 384), (320, 1536)][int(rng.integers(2))]
+    own = SmallTask(width, int(rng.integers(16, 22)), batch)
+    return own._replace(cap=round(SHARE * ledger(small_experiment(own)) / 1e6) * 1e6)
+
+
+def small_experiment(own: SmallTask, **ways: Any) -> Experiment:
+    """Return the small run. ways: microbatches, recompute, offload. Raises SpecError."""
+    strategy = {"devices_per_node": 1, "batch": own.batch, "optimizer": "momentum", **ways}
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": own.widths, "activation": "tanh"},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop"},
+            "strategy": strategy,
+        }
+    )
+
+
+def ledger(experiment: Experiment) -> float:
+    """Return the peak of a run in B, without what Python takes before it."""
+    terms = peak(experiment).terms
+    return sum(value for name, value in terms.items() if name != "driver and workspace")
+
+
+def cheapest(own: SmallTask) -> str:
+    """Return the cheapest way that brings a run under its cap, by the ledger."""
+    for way in WAYS:
+        if ledger(small_experiment(own, **{way: STRONGEST[way]})) <= (1 - NEAR) * own.cap:
+            return way
+    return "offload"
+
+
+def small_findings(
+    small: Callable[[], Mapping[str, Any]], small_peak: Callable[..., Any], own: SmallTask
+) -> list[Finding]:
+    """Return what holds; small() gives the ways, which are gone for real."""
+    first = foretold(small_peak, own)
+    try:
+        ways = dict(small())
+        extra = sorted({*ways} - {*WAYS})
+        if extra:
+            raise LabError(f"{', '.join(extra)}: legal: {', '.join(WAYS)}.")
+        experiment = small_experiment(own, **ways)
+        if not available():
+            return [first, _by_ledger(own, experiment), _cheap(ways, own)]
+        found, plain = capped(experiment, own.cap), capped(small_experiment(own))
+    except Exception as error:  # the learner's function may raise whatever it likes
+        return [first, broken(CAP, f"{type(error).__name__}: {error}"), later(CHEAP)]
+    second = _under(own, experiment, found, plain)
+    return [first, second, _cheap(ways, own) if second.right else later(CHEAP)]
+
+
+def foretold(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
+    """Return whether `small_peak(weights, widths, batch, microbatches)` is the library's ledger."""
+    weights, cases = int(small_experiment(own).model.parameters), []
+    fixed = sum(PLAIN) * weights
+    for batch, many in ((own.batch, 1), (own.batch, 4), (2 * own.batch, 2)):
+        right = ledger(small_experiment(own._replace(batch=batch), microbatches=many))
+        with_weights = "Gradients and momentum are as large as the weights."
+        slips = [
+            ("Gradients, momentum, and what each layer keeps for every sample?", fixed / 3),
+            ("Are activations small? Each layer keeps what it puts out, for every sample.", fixed),
+            (with_weights, right - 2 / 3 * fixed),
+            (with_weights, right - 1 / 3 * fixed),
+            ("Only one microbatch is under way at a time.", fixed + (right - fixed) * many),
+            ("Its samples are there a microbatch at a time.", fixed + 4 * batch * sum(own.widths)),
+        ]
+        about = f"Batch {batch} in {many} microbatch{'es' * (many > 1)}"
+        cases.append(Case(about, (weights, own.widths, batch, many), right, slips))
+    return compared(SMALL, small_peak, cases, f"Within {NEAR:.0%} of the library's.", NEAR)
+
+
+def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
+    told = ledger(experiment)
+    if found.refused:
+        return broken(
+            CAP,
+            f"Refused by the system: {found.refused}. The ledger says {_mb(told)}, the cap is {_mb(own.cap)}."
+            " Which term is the largest?",
+        )
+    same = found.weights == plain.weights
+    if not same and int(experiment.strategy.microbatches) == 1:
+        return broken(CAP, "The weights are not those of the run without a cap.")
+    bits = "bit for bit those" if same else "up to the order of sums those"
+    return kept(
+        CAP,
+        f"Measured {_mb(found.peak)} at the peak, foretold {_mb(told)}; the cap is {_mb(own.cap)}. Without a cap"
+        f" it takes {_mb(plain.peak)}. A step took {found.seconds / plain.seconds:.2f} times as long here, and"
+        f" the weights are {bits} of the run without a cap.",
+    )
+
+
+def _by_ledger(own: SmallTask, experiment: Experiment) -> Finding:
+    """Judge where the system tells no peak."""
+    told = ledger(experiment)
+    words = f"The ledger says {_mb(told)}, the cap is {_mb(own.cap)}. Not run: only Linux tells what it took."
+    return (kept if told <= own.cap else broken)(CAP, words)
+
+
+def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
+    order = list(WAYS)
+    used = [way for way in order if ways.get(way, WAYS[way]) != WAYS[way]]
+    if not used:
+        return later(CHEAP, "As soon as it is under its cap.")
+    dearest = used[-1]
+    if order.index(dearest) > order.index(cheapest(own)):
+        return broken(
+            CHEAP,
+            "It fits, but a cheaper way does as well. What in your ledger is the largest, and which way makes"
+            " that smaller without computing or moving anything twice?",
+        )
+    return kept(CHEAP, f"{dearest}: nothing cheaper brings it under the cap.")
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:.0f} MB"

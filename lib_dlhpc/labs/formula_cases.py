@@ -1,0 +1,44 @@
+"""A learner's formula compared with the library's, case by case; a wrong value is matched with classic mistakes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from lib_dlhpc.labs.findings import Finding, broken, kept
+from lib_dlhpc.labs.mistakes import LabError
+
+CLOSE = 0.01  # relative tolerance of a formula
+Slips = Iterable[tuple[str, float]]  # the hint at a mistake, and the value that the mistake gives
+
+
+class Case(NamedTuple):
+    """A formula's arguments, what is right, and what mistakes give."""
+
+    about: str
+    arguments: tuple[Any, ...]
+    right: float
+    slips: Slips
+
+
+def value_of(function: Callable[..., Any], *arguments: Any) -> float:
+    """Return the number that a learner's formula gives. Raises LabError where it gives none."""
+    try:
+        return float(function(*arguments))
+    except Exception as error:
+        words = f"{function.__name__}{arguments}"
+        raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
+
+
+def compared(
+    law: str, function: Callable[..., Any], cases: Iterable[Case], words: str, near: float = CLOSE
+) -> Finding:
+    """Return whether a formula gives what is right, to `near`; else what it looks like."""
+    for about, arguments, right, slips in cases:
+        try:
+            found = value_of(function, *arguments)
+        except LabError as error:
+            return broken(law, str(error))
+        if not abs(found - right) <= near * right:
+            like = (said for said, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
+            size = "much" if found > right else "little"
+            return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, '')}".strip())
+    return kept(law, words)

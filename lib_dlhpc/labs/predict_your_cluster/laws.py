@@ -1,0 +1,337 @@
+"""A learner's calibration, prediction, bands, cause and repair, beside a hidden machine whose numbers are known here.
+
+fit_findings(fit_messages, fit_products, own)    two fits, of points that were disturbed, on three machines
+terms_finding(terms, own)                        compute and communication of a step
+band_findings(band, terms, own)                  whether bands cover the next day, and are no wider than they must be
+cause_finding(cause, own)                        what two ranks did not show
+target_finding(given, own)                       from points to steps of networks that were never shown
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from math import isfinite, log2
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding, broken, kept, later
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
+    CALM,
+    CARD,
+    CAUSES,
+    CORES,
+    EDGES,
+    JITTER,
+    LAYOUTS,
+    RESTLESS,
+    SIZES,
+    TERMS,
+    WAY,
+    WEEKS,
+    Cluster,
+    Fit,
+    Job,
+    calibration,
+    foretold,
+    jobs_of,
+    machine_of,
+    message_seconds,
+    played,
+    product_seconds,
+    weeks,
+)
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+NEAR = 0.05  # of a message's or a product's seconds
+FAR = 0.2  # of the same: more than two disturbed sizes do
+SAME = 0.01  # of a term
+OFF = 0.05  # of a step
+COVERED, ASKED = 0.8, 0.9  # of the next days
+WIDE = 1.6  # times what holds 90 % of all days
+STRANGERS = 2  # further machines that a fit is tried on
+MESSAGES = "Your fit of the messages: each size to 5 %"
+PRODUCTS = "Your fit of the products: each size to 5 %"
+STEP = "Your prediction: the terms of a step"
+COVERS = "Your bands hold the next day, eight times of ten at least"
+NARROW = f"Your bands are honest: at most {WIDE:g} times as wide as nine of ten days need"
+CAUSE = "The cause: what two ranks did not show"
+TARGET = "Target: 4 and 8 ranks of networks never shown, each term within 5 % of the step"
+SHOWS = {CARD: "communication", JITTER: "waiting", CORES: "compute", WAY: "communication"}
+SPOILT = "At two sizes all nine repeats were disturbed. Does your line follow them?"
+LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
+
+
+def numbers(
+    function: Callable[..., Any], names: Iterable[str], *arguments: Any
+) -> dict[str, float]:
+    """Return the numbers that a learner's function gives by name. Raises LabError where it does not."""
+    names = tuple(names)
+    found = result(function, *arguments)
+    try:
+        values = {name: float(found[name]) for name in names}
+    except (KeyError, TypeError, ValueError, IndexError):
+        legal = ", ".join(f'"{name}"' for name in names)
+        raise LabError(f"{function.__name__} returns a dict of numbers: {legal}.") from None
+    for name, value in values.items():
+        if not isfinite(value):
+            raise LabError(f'{function.__name__}: "{name}" is {value}.')
+    return values
+
+
+def result(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a learner's function gives, whatever it does to its arguments. Raises LabError where it stops."""
+    try:
+        return function(*deepcopy(arguments))
+    except (Exception, SystemExit) as error:
+        raise LabError(
+            f"{function.__name__} stopped with {type(error).__name__}: {error}"
+        ) from None
+
+
+def fit_of(
+    fit_messages: Callable[..., Any], fit_products: Callable[..., Any], own: Cluster, day: int = 0
+) -> Fit:
+    """Return what a learner's fits make of a day's points. Raises LabError."""
+    messages, products = calibration(own, day)
+    return numbers(fit_messages, LINK, messages) | numbers(fit_products, DEVICE, products)
+
+
+def fit_findings(
+    fit_messages: Callable[..., Any], fit_products: Callable[..., Any], own: Cluster
+) -> list[Finding]:
+    """Return whether both fits are near the hidden machine, the learner's and others."""
+    return [_messages(fit_messages, own), _products(fit_products, own)]
+
+
+def _machines(own: Cluster) -> list[tuple[str, Cluster]]:
+    others = [("On another machine: ", machine_of(own.seed + 1 + k)) for k in range(STRANGERS)]
+    return [("", own), *others]
+
+
+def _messages(fit_messages: Callable[..., Any], own: Cluster) -> Finding:
+    sizes, most = np.array(SIZES, float), 0.0
+    for where, machine in _machines(own):
+        try:
+            fit = numbers(fit_messages, LINK, calibration(machine)[0])
+        except LabError as error:
+            return broken(MESSAGES, f"{where}{error}")
+        off = message_seconds(fit, sizes) / message_seconds(machine.fit, sizes) - 1
+        worst = int(np.argmax(np.abs(off)))
+        most = max(most, abs(off[worst]))
+        if not most <= NEAR:
+            size = show(sizes[worst], "B")
+            words = f"{where}{size}: your line is off by {off[worst]:+.0%}."
+            return broken(MESSAGES, f"{words} {_why(fit, machine, sizes, off)}")
+    return kept(MESSAGES, f"On three machines no size is off by more than {most:.1%}.")
+
+
+def _why(fit: Fit, machine: Cluster, sizes: Any, off: Any) -> str:
+    """Return what the errors of a line over sizes look like."""
+    beyond = sizes >= fit["step"]
+    if not fit["jump"] or beyond.all() or not beyond.any():
+        return (
+            "From some size on all messages take longer by the same time: one line cannot do that."
+        )
+    if usual := _usual(off):
+        return usual
+    if sizes[beyond][0] != machine.step:
+        where = show(sizes[beyond][0], "B")
+        return f"Your step is at {where}. A size that stands out alone is none: after a step all that follow are late."
+    if (np.abs(off[sizes <= 1024]) > FAR).any() and (np.abs(off[-4:]) < FAR).all():
+        return "Counted in seconds, all small messages together weigh less than one large one. How do they weigh alike?"
+    return SPOILT
+
+
+def _usual(off: Any) -> str:
+    """Return what is wrong where all sizes are off alike; "" where they are not."""
+    if (off > 2 * NEAR).all():
+        return "All is too slow. What did other programs do to some of the nine repeats?"
+    if (np.abs(off) < 2 * NEAR).all() and np.median(off) < -NEAR / 4:
+        return "All is a little too quick: the quickest of nine is quicker than what is usual."
+    return ""
+
+
+def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
+    flop, most = 2.0 * np.array(EDGES, float) ** 3, 0.0
+    for where, machine in _machines(own):
+        try:
+            fit = numbers(fit_products, DEVICE, calibration(machine)[1])
+            if fit["rate"] <= 0:
+                raise LabError(f'fit_products: "rate" is {fit["rate"]:g}.')
+        except LabError as error:
+            return broken(PRODUCTS, f"{where}{error}")
+        off = product_seconds(fit, flop) / product_seconds(machine.fit, flop) - 1
+        worst = int(np.argmax(np.abs(off)))
+        most = max(most, abs(off[worst]))
+        if not most <= NEAR:
+            words = f"{where}{show(flop[worst], 'FLOP')}: your line is off by {off[worst]:+.0%}."
+            why = _usual(off) or SPOILT
+            if (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
+                why = "The large products are right. What does a product take that has next to nothing to do?"
+            return broken(PRODUCTS, f"{words} {why}")
+    return kept(PRODUCTS, f"On three machines no size is off by more than {most:.1%}.")
+
+
+def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
+    """Return whether `terms(fit, job, ranks)` is the library's prediction."""
+    for _, machine in _machines(own)[:2]:
+        for job in jobs_of(machine):
+            for ranks in (2, 4, 8):
+                right = foretold(machine, job, ranks)
+                try:
+                    found = numbers(terms, ("compute", "communication"), machine.fit, job, ranks)
+                except LabError as error:
+                    return broken(STEP, str(error))
+                slips = _slips(machine.fit, job, ranks)
+                for name, value in found.items():
+                    if abs(value - right[name]) <= SAME * right[name]:
+                        continue
+                    like = (
+                        words
+                        for words, wrong in slips[name]
+                        if abs(value - wrong) <= SAME / 2 * abs(wrong)
+                    )
+                    size = "much" if value > right[name] else "little"
+                    about = f'{name} of "{job.name}" on {ranks} ranks'
+                    text = f"{about}: {show(value, 's')} is too {size}. {next(like, '')}"
+                    return broken(STEP, text.strip())
+    return kept(STEP, "For four networks on 2, 4 and 8 ranks, as the library's closed form says.")
+
+
+def _slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float]]]:
+    """Return what may have been forgotten, and what comes out then, by term."""
+    rate, half, rounds = fit["rate"], fit["half"], log2(ranks)
+    work, many = sum(job.products), len(job.products)
+    late = fit["alpha"] + fit["jump"] * (job.gradient >= fit["step"])
+    other = fit["alpha"] + fit["jump"] * (job.gradient < fit["step"])
+    each, part = job.gradient * fit["beta"], job.gradient / ranks
+    pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
+    all_of_it = "In every round a rank sends the whole gradient, and has one of another."
+    jumps = "On which side of your step is this gradient?"
+    return {
+        "compute": [
+            ("Who works on which samples?", (work + many * half) / rate),
+            (
+                "A product of few samples takes as long to begin as one of many.",
+                (work + many * half) / ranks / rate,
+            ),
+            ("A small product does not reach the rate of a large one.", work / ranks / rate),
+            ("How many products are there to begin?", (work / ranks + half) / rate),
+        ],
+        "communication": [
+            (jumps, rounds * (fit["alpha"] + each)),
+            (jumps, rounds * (other + each)),
+            ("In how many rounds have all ranks the sum?", late + each),
+            ("In how many rounds have all ranks the sum?", other + each),
+            (all_of_it, 2 * (ranks - 1) * pieces),
+            (all_of_it, rounds * (late + each / ranks)),
+            (
+                "In each round twice as many ranks have the sum as before.",
+                (ranks - 1) * (late + each),
+            ),
+            ("In each round twice as many ranks have the sum as before.", ranks * (late + each)),
+            ("Each round is a message: it has a latency of its own.", late + rounds * each),
+        ],
+    }
+
+
+def band_findings(
+    band: Callable[..., Any], terms: Callable[..., Any], own: Cluster
+) -> list[Finding]:
+    """Return whether `band(fits, job, ranks)` holds a step of the eighth day, on calm and on restless machines."""
+    if not terms_finding(terms, own).right:
+        words = "Looked at as soon as your prediction holds: a band stands on it."
+        return [later(COVERS, words), later(NARROW, words)]
+    job, ranks, shares, widths = jobs_of(own)[1], 8, [], []
+    for drift in (CALM, RESTLESS):
+        held = wide = ideal = 0.0
+        for week in weeks(own, job, ranks, drift):
+            try:
+                low, high = _ends(band, week.fits, job, ranks)
+            except LabError as error:
+                return [broken(COVERS, str(error)), later(NARROW)]
+            held += low <= week.step <= high
+            wide, ideal = wide + high - low, ideal + week.wide
+        shares.append(held / WEEKS)
+        widths.append(wide / ideal)
+    both = (
+        f"{shares[0]:.0%} of {WEEKS} next days on a calm machine, {shares[1]:.0%} on a restless one"
+    )
+    covers = (kept if min(shares) >= COVERED else broken)(COVERS, f"{both}. {_missing(shares)}")
+    words = f"{widths[0]:.2g} times as wide on the calm machine, {widths[1]:.2g} times on the restless one."
+    if max(widths) > WIDE:
+        words += " What a band says of a machine has to come from what its days say."
+        return [covers, broken(NARROW, words)]
+    if not covers.right:
+        return [covers, later(NARROW, f"{words} As soon as they hold the next day.")]
+    return [covers, kept(NARROW, words)]
+
+
+def _ends(band: Callable[..., Any], *arguments: Any) -> tuple[float, float]:
+    """Return both ends of a learner's band. Raises LabError where they are none."""
+    try:
+        low, high = map(float, result(band, *arguments))
+    except (TypeError, ValueError):
+        raise LabError("band returns two numbers, the lower one first.") from None
+    if not (isfinite(low) and isfinite(high) and low <= high):
+        raise LabError(f"band returns ({low:g}, {high:g}): two ends, the lower one first.")
+    return low, high
+
+
+def _missing(shares: list[float]) -> str:
+    low = min(shares)
+    if low >= COVERED:
+        return "Asked for were nine of ten."
+    if max(shares) - low > 0.1:
+        return "One width for all machines? Let the seven days say how far days lie apart."
+    if low < 0.58:
+        return "A band for the mean of the days, or for the day that comes? That one lies where any day may."
+    return "Of eight days one is the lowest and one the highest; how often is it the eighth? Seven do not show all."
+
+
+def cause_finding(cause: Callable[..., Any], own: Cluster) -> Finding:
+    """Return whether the learner names what is true of the machine."""
+    try:
+        found = result(cause)
+    except LabError as error:
+        return broken(CAUSE, str(error))
+    if not isinstance(found, str) or found not in CAUSES:
+        return broken(CAUSE, f"cause() returns {found!r}; legal: {', '.join(CAUSES)}.")
+    if found == own.why:
+        return kept(CAUSE, f"{CAUSES[found].capitalize()}.")
+    term = SHOWS[found]
+    if term != SHOWS[own.why]:
+        return broken(
+            CAUSE,
+            f"{CAUSES[found].capitalize()}: that would show in {term}. Which term is off most?",
+        )
+    return broken(
+        CAUSE,
+        f"{CAUSES[found].capitalize()}: where would that be worst, on 4 ranks of 4 nodes or of 2? Run both.",
+    )
+
+
+def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Finding:
+    """Return whether points, fits and `repaired(fit, job, ranks, nodes)` lead to what the machine takes."""
+    worst: tuple[float, str] = (0.0, "")
+    try:
+        fit = fit_of(given["fit_messages"], given["fit_products"], own)
+        for job in jobs_of(own)[2:]:
+            for ranks, nodes in LAYOUTS:
+                right = played(own, job, ranks, nodes)
+                found = numbers(given["repaired"], TERMS, fit, job, ranks, nodes)
+                step = sum(right.values())
+                for name in TERMS:
+                    off = (found[name] - right[name]) / step
+                    place = f'"{job.name}" on {ranks} ranks of {count(nodes, "node")}'
+                    words = f"{place}: {name} is off by {off:+.1%} of the step."
+                    worst = max(worst, (abs(off), words))
+    except LabError as error:
+        return broken(TARGET, str(error))
+    if worst[0] <= OFF:
+        return kept(TARGET, f"At the worst, {worst[1]}")
+    return broken(
+        TARGET, f"{worst[1]} Does your repair grow with ranks, nodes and network as the cause does?"
+    )

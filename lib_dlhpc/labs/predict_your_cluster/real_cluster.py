@@ -1,0 +1,112 @@
+"""The same on a machine that is there: two ranks are measured, a run is foretold, handed in and laid beside it.
+
+measuring(program, folder, to, site)            the job that measures, handed in now or before
+measured(job)                                   its points of messages and products
+run_here(points, given, ranks, to, site, ...)   what the learner's functions foretell, and the run itself
+measured_terms(job)                             its terms, once it is done
+
+What was handed in before is found, so that a cell may be run again until a queue has come to it.
+"""
+
+import json
+import time
+from math import log2
+from pathlib import Path
+
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import Fit, Job, Points
+from lib_dlhpc.labs.predict_your_cluster.laws import DEVICE, LINK, numbers
+from lib_dlhpc.labs.predict_your_cluster.tables import Given
+from lib_dlhpc.launch import BatchJob, attach, load_site, submit_task
+from lib_dlhpc.launch.jobs import ENDS, TICKET
+from lib_dlhpc.launch.task import program as program_of
+from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+JOB = Job("here", (64, 512, 256, 10), 256)
+EPOCHS = 20
+SECONDS, PATIENCE, PAUSE = (
+    10.0,
+    45.0,
+    0.1,
+)  # to measure; until a cell is given back; between two looks
+POINTS = "points.json"
+OURS = {
+    "forward": "compute",
+    "backward": "compute",
+    "waiting for the slowest": "waiting",
+    "exposed communication": "communication",
+}
+
+
+def measuring(program: Path, folder: Path, to: str, site: str | None) -> BatchJob:
+    """Return the job that measures on two ranks, handed in now or before. Raises SpecError."""
+    if (folder / TICKET).exists():
+        return attach(folder)
+    task = program_of(program, str(folder / POINTS), f"{SECONDS:g}")
+    where = None if site is None else load_site(site)
+    return submit_task(task, 2, to, where, folder)
+
+
+def measured(job: BatchJob) -> tuple[Points, Points] | None:
+    """Return what a job has measured; None while it has not. Raises LabError where nothing came of it."""
+    until = time.monotonic() + PATIENCE
+    while job.state not in ENDS:
+        if time.monotonic() > until:
+            return None
+        time.sleep(PAUSE)
+    if job.state != "done":
+        raise LabError(f"{job.why()} Remove {job.folder.name} to measure again.")
+    told = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))
+    messages, products = (
+        [(float(size), seconds) for size, seconds in told[what]]
+        for what in ("messages", "products")
+    )
+    return messages, products
+
+
+def experiment_here(ranks: int) -> Experiment:
+    """Return the run: JOB on handwritten digits, its gradients as one message. Raises SpecError."""
+    if ranks < 2 or not log2(ranks).is_integer() or JOB.batch % ranks:
+        raise SpecError(f"RANKS = {ranks}: legal: 2, 4, 8, 16.")
+    return read_experiment(
+        {
+            "model": {"family": "mlp", "widths": list(JOB.widths)},
+            "dataset": {"name": "digits"},
+            "machine": {"name": "laptop", "devices_per_node": ranks},
+            "strategy": {
+                "devices_per_node": ranks,
+                "batch": JOB.batch // ranks,
+                "allreduce": "recursive_doubling",
+                "bucket": 1e12,
+            },
+            "run": {"epochs": EPOCHS},
+        }
+    )
+
+
+def fit_here(points: tuple[Points, Points], given: Given) -> Fit:
+    """Return what the learner's fits make of points. Raises LabError."""
+    messages, products = points
+    fit = numbers(given["fit_messages"], LINK, messages)
+    return fit | numbers(given["fit_products"], DEVICE, products)
+
+
+def foretold_here(points: tuple[Points, Points], given: Given, ranks: int) -> str:
+    """Return what the learner's functions say of this machine and of the run. Raises LabError."""
+    fit = fit_here(points, given)
+    told = numbers(given["terms"], ("compute", "communication"), fit, JOB, ranks)
+    terms = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in told.items())
+    link = f"alpha {show(fit['alpha'], 's')}, 1/beta {_rate(fit['beta'])}"
+    step = f"{show(fit['jump'], 's')} more from {show(fit['step'], 'B')} on"
+    device = f"rate {show(fit['rate'], 'FLOP/s')}, half at {show(fit['half'], 'FLOP')}"
+    return (
+        f"Your fits of this machine: {link}, {step}; {device}.\n"
+        f"Foretold by your terms on {count(ranks, 'rank')}: {terms}; a step {show(sum(told.values()), 's')}."
+    )
+
+
+def _rate(beta: float) -> str:
+    return show(1 / beta, "B/s") if beta > 0 else "not seen: bytes cost nothing here"

@@ -1,0 +1,236 @@
+"""What a learner's loader is judged by: what it gives and what it asks for, never the clock.
+
+loader_findings(prepare, batches, own)   nine findings
+same_finding(own, run, found)            whether batches are those of the script
+shared_finding(own, every, seen, law)    whether ranks give each sample once
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding, broken, kept, later
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.repair_the_input.file_calls import METADATA
+from lib_dlhpc.labs.repair_the_input.loader import (
+    Batches,
+    Played,
+    large_run,
+    play,
+    prepared,
+    run_of,
+    step_time,
+)
+from lib_dlhpc.labs.repair_the_input.task import EPOCHS, InputTask, Run, expected
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+
+RANKS = 3
+ROOM = 6  # batches that a GPU's share of memory holds
+MARGIN = 0.02  # above a step that waits for nothing
+SAME = "The samples, and their order, are those of the script"
+SHARED = f"On {RANKS} ranks: each sample once an epoch"
+STORE = "Each sample is asked of the packed store, once an epoch"
+NONE = "No list, stat, open or close a sample"
+ONE = "One request a batch"
+DECODE = "No sample is decoded twice"
+AHEAD = "The next batch is asked for while this one is trained on"
+MEMORY = f"No more than {ROOM} batches at once"
+TARGET = "Target: on the shared file system the GPUs wait for nothing"
+COUNTED = (STORE, NONE, ONE, DECODE, AHEAD, MEMORY, TARGET)
+
+
+def loader_findings(
+    prepare: Callable[..., Any], batches: Callable[..., Any], own: InputTask
+) -> list[Finding]:
+    """Return what holds for a loader, on one rank and on several."""
+    rest = [later(law) for law in COUNTED]
+    try:
+        with prepared(prepare, own) as target:
+            played = play(batches, own, target, run_of(own))
+            same = same_finding(own, run_of(own), played.batches)
+            if not same.right:
+                return [same, later(SHARED), *rest]
+            return [same, _shared(batches, own, target), *_counted(own, played)]
+    except LabError as error:
+        return [broken(SAME, str(error)), later(SHARED), *rest]
+
+
+def same_finding(own: InputTask, run: Run, found: Batches, law: str = SAME) -> Finding:
+    """Return whether the batches are those of the script, bit for bit."""
+    right = list(expected(own, run))
+    if all(
+        len(a) == len(b) and all(map(_alike, a, b)) for a, b in zip(found, right, strict=False)
+    ) and len(found) == len(right):
+        return kept(law, f"{run.epochs} epochs of {own.samples} samples, bit for bit.")
+    flat, wanted = _keys(found), _keys(right)
+    if flat == wanted:
+        sizes = [len(each) for each in found]
+        return broken(
+            law, f"All samples are there, in order, but in batches of {sizes[:3]} ... {sizes[-1:]}."
+        )
+    unknown = sum(1 for each in flat if each not in {*wanted})
+    if unknown:
+        return broken(
+            law, f"{unknown} of {len(flat)} are no samples of the script. Decoded, and whole?"
+        )
+    if Counter(flat) == Counter(wanted):
+        return broken(law, _order(flat, wanted, run))
+    many = f"{len(flat)} samples came where the script gives {len(wanted)}"
+    short = len(wanted) - len(flat)
+    if 0 < short < run.batch * run.epochs:
+        return broken(law, f"{many}. What becomes of the last, short batch of an epoch?")
+    return broken(law, f"{many}, or some came twice and others never.")
+
+
+def _order(flat: list[bytes], wanted: list[bytes], run: Run) -> str:
+    size = len(wanted) // run.epochs
+    if flat[:size] == wanted[:size]:
+        return "The first epoch has the script's order, the next one has not. What does its shuffle start from?"
+    if sorted(flat[:size]) == sorted(wanted[:size]):
+        return (
+            "An epoch has all samples, in another order. In which order are they before the shuffle, and what"
+            " is its seed?"
+        )
+    return "All samples are there, but not each once an epoch."
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _keys(found: Batches) -> list[bytes]:
+    return [str(one.dtype).encode() + one.tobytes() for batch in found for one in batch]
+
+
+def _shared(batches: Callable[..., Any], own: InputTask, target: Path) -> Finding:
+    """Whether ranks share the samples out; none divides them evenly."""
+    seen: Counter[bytes] = Counter()
+    every = []
+    for rank in range(RANKS):
+        run = run_of(own, rank, RANKS, epochs=1)
+        try:
+            found = play(batches, own, target, run, patience=0.0).batches
+        except LabError as error:
+            return broken(SHARED, f"Rank {rank} of {RANKS}: {error}")
+        seen.update(_keys(found))
+        every.append((run, found))
+    return shared_finding(own, every, seen, SHARED)
+
+
+def shared_finding(
+    own: InputTask, every: list[tuple[Run, Batches]], seen: Counter[bytes], law: str
+) -> Finding:
+    """Return whether all ranks together give each sample once, and each the ones of the script."""
+    missing, twice = own.samples - len(seen), sum(count > 1 for count in seen.values())
+    if missing or twice:
+        return broken(
+            law,
+            f"In one epoch {missing} of {own.samples} samples are seen by nobody, {twice} more than once. Which"
+            " part is a rank's where the ranks do not divide the samples?",
+        )
+    for run, found in every:
+        part = same_finding(own, run, found, law)
+        if not part.right:
+            return broken(law, f"Rank {run.rank}: {part.words}")
+    return kept(law, f"{own.samples} samples, also where the ranks do not divide them.")
+
+
+def _counted(own: InputTask, played: Played) -> list[Finding]:
+    found = [_store(played), _none(played)]
+    found += [_one(played) if found[0].right else later(ONE, "As soon as a store is asked.")]
+    found += [_decode(played)]
+    if found[0].right:
+        found += [_ahead(played), _memory(own, played)]
+    else:
+        found += [later(law, "As soon as a store is asked.") for law in (AHEAD, MEMORY)]
+    return [*found, _target(own, played, all(each.right for each in found))]
+
+
+def _store(played: Played) -> Finding:
+    files, given = played.counts.files, played.given
+    if played.counts.programs:
+        return broken(
+            STORE, "Another program was started: what that reads is not counted. Do without."
+        )
+    if not files:
+        return broken(
+            STORE,
+            "No store is asked for anything. What could `prepare` leave at `target`, once, in the place of"
+            " so many files?",
+        )
+    if files < given:
+        return broken(
+            STORE,
+            f"{files} were asked for, {given} were given. Samples were kept: the large run has a million, and no"
+            " node holds them.",
+        )
+    if files > given:
+        return broken(STORE, f"{files} were asked for where {given} were given.")
+    return kept(STORE, f"{given} samples in {EPOCHS} epochs.")
+
+
+def _none(played: Played) -> Finding:
+    calls = played.epoch.calls
+    if played.epoch.metadata:
+        made = ", ".join(f"{calls[kind] / played.samples:.3g} {kind}" for kind in METADATA)
+        return broken(
+            NONE,
+            f"In the second epoch, a sample: {made}. What of it was known in the first epoch, and what could be"
+            " known before?",
+        )
+    if played.epoch.stores:
+        return broken(
+            NONE, "The store is opened again in the second epoch. What of its index has changed?"
+        )
+    return kept(NONE, "None in the second epoch, and the store is opened once.")
+
+
+def _one(played: Played) -> Finding:
+    requests, many = played.counts.requests, len(played.batches)
+    if requests > many:
+        return broken(
+            ONE,
+            f"{requests} requests for {many} batches. Each waits for its first byte before the next is made: who"
+            " knows all names of a batch at once?",
+        )
+    return kept(ONE, f"{requests} requests for {many} batches.")
+
+
+def _decode(played: Played) -> Finding:
+    told = f"{played.decodes} samples were decoded, {played.given} were given"
+    if played.decodes > played.given:
+        return broken(DECODE, f"{told}. What is thrown away?")
+    return kept(DECODE, f"{told}.")
+
+
+def _ahead(played: Played) -> Finding:
+    told = f"During {played.ahead} of {played.chances} batches the next of the epoch was asked for"
+    if played.ahead < played.chances:
+        return broken(AHEAD, f"{told}. What does storage do while the GPU computes?")
+    return kept(AHEAD, f"{told}.")
+
+
+def _memory(own: InputTask, played: Played) -> Finding:
+    told = f"{played.most / own.batch:.3g} batches were asked for and not yet given, at the most"
+    if played.most > ROOM * own.batch:
+        return broken(
+            MEMORY,
+            f"{told}. How far ahead is far enough to hide a reading that takes less than a step?",
+        )
+    return kept(MEMORY, f"{told}.")
+
+
+def _target(own: InputTask, played: Played, right: bool) -> Finding:
+    found, step, compute = large_run(own, played), step_time(own, played), own.batch / own.speed
+    told = (
+        f"On {own.readers} GPUs a step would take {show_quantity(step, 's')}; they compute"
+        f" {show_quantity(compute, 's')} of it, and a batch comes in {show_quantity(float(found.fetch), 's')}"
+    )
+    if step > (1 + MARGIN) * compute:
+        return broken(TARGET, f"{told}: {found.why}.")
+    if not right:
+        return later(TARGET, f"{told}; it counts when the laws above hold.")
+    return kept(TARGET, f"{told}, behind it.")

@@ -1,0 +1,168 @@
+"""A learner's loader, run on real files: what it gives, what it asks for meanwhile, and what that costs elsewhere.
+
+prepared(prepare, own)                   the target that a learner makes of the samples
+play(batches, own, target, run)          its batches, and what was counted meanwhile
+step_time(own, played)                   s of a step of the large run with such a loader
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.labs.emulated.ranks import emulate
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.repair_the_input.file_calls import Calls, Counts, counted
+from lib_dlhpc.labs.repair_the_input.task import (
+    EPOCHS,
+    InputTask,
+    Run,
+    contents,
+    decoded,
+    experiment_of,
+    make_folder,
+    order,
+)
+from lib_dlhpc.prediction.io import Reading, reading
+
+PATIENCE = 2.0  # s in which the next batch has to be asked for
+LONGEST = 20.0  # s of a whole run
+Batches = list[list[np.ndarray]]
+
+
+class Played(NamedTuple):
+    """What a loader gave and what it asked for."""
+
+    batches: Batches
+    counts: Counts  # of the whole run
+    epoch: Counts  # of the second epoch
+    samples: int  # of that
+    decodes: int  # of the whole run
+    ahead: int  # batches during which the next of the epoch was asked for
+    chances: int  # batches that another of their epoch follows
+    most: int  # files asked for and not yet given, at the most
+    seconds: dict[str, float]  # by kind of call
+
+    @property
+    def given(self) -> int:
+        """Samples of the whole run."""
+        return sum(map(len, self.batches))
+
+
+@contextmanager
+def prepared(prepare: Callable[..., Any], own: InputTask) -> Iterator[Path]:
+    """Yield the target that `prepare(folder, target)` makes of the learner's samples. Raises LabError."""
+    with tempfile.TemporaryDirectory(prefix="dlhpc-lab-", ignore_cleanup_errors=True) as name:
+        room = Path(name).resolve()
+        make_folder(own, room / "samples")
+        _ended(lambda: prepare(room / "samples", room / "target"))
+        if not (room / "target").exists():
+            raise LabError("prepare(folder, target) leaves nothing at `target`.")
+        shutil.rmtree(room / "samples")  # so that nobody reads on there
+        yield room / "target"
+
+
+def play(
+    batches: Callable[..., Any], own: InputTask, target: Path, run: Run, patience: float = PATIENCE
+) -> Played:
+    """Take all batches that a loader gives. patience: s in which the next one has to be asked for.
+
+    Raises LabError where it stops, does not end, or gives what is none.
+    """
+    decodes: list[int] = []
+
+    def decode(data: bytes) -> np.ndarray:
+        decodes.append(1)
+        return decoded(data)
+
+    told = run._replace(decode=decode)
+    sizes = [
+        min(run.batch, len(order(own, run, epoch)) - first)
+        for epoch in range(run.epochs)
+        for first in range(0, len(order(own, run, epoch)), run.batch)
+    ]
+    an_epoch = len(sizes) // run.epochs
+    with counted(target.parent) as calls:
+        taken = _ended(lambda: _take(batches(target, told), calls, sizes, an_epoch, patience))
+        counts, seconds = calls.now(), dict(calls.seconds)
+    found, marks, ahead = taken
+    if run.epochs > 1 and len(marks) == len(sizes):
+        second = marks[2 * an_epoch - 1] - marks[an_epoch - 1]
+        samples = sum(sizes[an_epoch : 2 * an_epoch])
+    else:
+        second, samples = counts, max(sum(map(len, found)), 1)
+    chances = run.epochs * (an_epoch - 1)
+    return Played(
+        found, counts, second, samples, len(decodes), ahead, chances, calls.most_ahead, seconds
+    )
+
+
+def _ended(program: Callable[[], Any]) -> Any:
+    """Return what a learner's function gives. Raises LabError where it stops or does not end."""
+    try:
+        return emulate(1, lambda comm: program(), patience=LONGEST)[0]
+    except LabError as error:
+        words = str(error)
+        mine = words.startswith("rank 0 ")
+        raise LabError(f"It {words.removeprefix('rank 0 ')}" if mine else words) from error
+
+
+def _take(
+    made: Any, calls: Calls, sizes: list[int], an_epoch: int, patience: float
+) -> tuple[Batches, list[Counts], int]:
+    """Return the batches, what was counted when each came, and during how many the next was asked for."""
+    found: Batches = []
+    marks: list[Counts] = []
+    ahead, waits = 0, True
+    if not hasattr(made, "__iter__"):
+        raise LabError(f"batches(target, run) gives {type(made).__name__}, which has no batches.")
+    each = iter(made)
+    try:
+        for batch in each:
+            if len(found) >= 4 * len(sizes):  # also what gives a rank the samples of all
+                raise LabError(f"More than {len(found)} batches came: which loop does not end?")
+            if not isinstance(batch, list | tuple) or not all(
+                isinstance(one, np.ndarray) for one in batch
+            ):
+                raise LabError(
+                    f"A batch is a list of what run.decode gives; this one is {type(batch).__name__}."
+                )
+            found.append([one.copy() for one in batch])
+            marks.append(calls.now())
+            calls.delivered += len(batch)
+            place = len(found)
+            if place % an_epoch and marks[-1].files and place < len(sizes):
+                asked = sum(sizes[: place + 1])
+                waits = calls.wait_for(asked, patience if waits else 0.0)
+                ahead += waits
+    finally:
+        if hasattr(each, "close"):
+            each.close()
+    return found, marks, ahead
+
+
+def run_of(own: InputTask, rank: int = 0, ranks: int = 1, epochs: int = EPOCHS) -> Run:
+    """Return what a loader of a rank is told."""
+    return Run(epochs, own.batch, own.seed % 1000, rank, ranks, decoded)
+
+
+def large_run(own: InputTask, played: Played) -> Reading:
+    """Return what input allows the large run with a loader that asks for what this one asked for."""
+    operations = played.epoch.metadata / played.samples
+    reads = played.epoch.calls["read"] / played.samples
+    reads += played.counts.requests / max(played.given, 1)
+    stored = sum(map(len, contents(own).values())) / own.samples
+    asked = played.counts.stored / played.counts.files if played.counts.files else stored
+    decode = own.decode * played.decodes / max(played.given, 1)
+    return reading(experiment_of(own, operations, reads, own.sample * asked / stored, decode))
+
+
+def step_time(own: InputTask, played: Played) -> float:
+    """Return the seconds of a step of the large run: reading hides behind computing where it is ahead."""
+    compute, fetch = own.batch / own.speed, float(large_run(own, played).fetch)
+    ahead = played.ahead / played.chances if played.chances else 0.0
+    return ahead * max(compute, fetch) + (1 - ahead) * (compute + fetch)

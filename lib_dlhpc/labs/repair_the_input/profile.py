@@ -1,0 +1,84 @@
+"""A learner's loader on this machine: what it asks for and how long that takes here, beside the script's.
+
+profile_text(own, prepare, batches)      calls of each kind a sample, and their times on this machine
+race_text(own, prepare, batches)         samples/s beside the script's, taken in turns
+largest_part(own)                        what a reader of the large run waits for the most, with the script
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from lib_dlhpc.labs.repair_the_input.file_calls import KINDS
+from lib_dlhpc.labs.repair_the_input.loader import Played, large_run, play, prepared, run_of
+from lib_dlhpc.labs.repair_the_input.task import InputTask, loaded, original
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+
+PARTS = {
+    "metadata": "metadata: list, stat, open, close",
+    "read latency": "the first byte of each read",
+    "transfer": "the bytes",
+    "decoding": "decoding",
+}
+ROUNDS = 3
+
+
+def script(own: InputTask) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return prepare and batches of the learner's script."""
+    scope = loaded(original(own))
+    return scope["prepare"], scope["batches"]
+
+
+def profiled(own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]) -> Played:
+    """Return what a loader gave and asked for, on one rank. Raises LabError."""
+    with prepared(prepare, own) as target:
+        return play(batches, own, target, run_of(own))
+
+
+def profile_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]) -> str:
+    """Return a table: calls of each kind for a sample in the second epoch, and s here. Raises LabError."""
+    played = profiled(own, prepare, batches)
+    given, counts = max(played.given, 1), played.counts
+    lines = ["             a sample   all of the run   one, on this machine"]
+    for kind in KINDS:
+        many = counts.calls[kind]
+        each = show_quantity(played.seconds[kind] / many, "s") if many else "-"
+        lines.append(
+            f"{kind:10} {played.epoch.calls[kind] / played.samples:10.3f} {many:16} {each:>22}"
+        )
+    for name, many in (("requests to a store", counts.requests), ("decoded", played.decodes)):
+        lines.append(f"{name:20} {many / given:.3f} a sample, {many} in all")
+    lines.append(f"{'stores opened':20} {counts.stores}")
+    return "\n".join(lines)
+
+
+def largest_part(own: InputTask) -> str:
+    """Return what a reader of the large run waits for the most with the learner's script."""
+    parts = large_run(own, profiled(own, *script(own))).reader
+    return PARTS[max(PARTS, key=lambda part: parts[part])]
+
+
+def race_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]) -> str:
+    """Return how many samples a second both loaders give here, taken in turns, and why it is no mark."""
+    both = {"script": script(own), "yours": (prepare, batches)}
+    with prepared(both["script"][0], own) as first, prepared(prepare, own) as second:
+        places = {"script": first, "yours": second}
+        took: dict[str, list[float]] = {name: [] for name in both}
+        for _ in range(ROUNDS):
+            for name, (_, loader) in both.items():
+                took[name].append(_seconds(loader, own, places[name]))
+    rates = {name: own.samples * run_of(own).epochs / min(times) for name, times in took.items()}
+    return (
+        f"Samples a second on this machine, the best of {ROUNDS} runs in turns: {rates['script']:.0f} with the"
+        f" script, {rates['yours']:.0f} with yours, {rates['yours'] / rates['script']:.2f} times as many.\n"
+        "All these files are in this machine's memory by now: no disk is waited for, no server, no other node. What"
+        " is saved here is calls of Python and of the system alone."
+    )
+
+
+def _seconds(loader: Callable[..., Any], own: InputTask, target: Path) -> float:
+    start = perf_counter()
+    for _ in loader(target, run_of(own)):
+        pass
+    return perf_counter() - start

@@ -1,1 +1,0 @@
-"""The base of the labs in labs/: emulated ranks, recorded steps, findings."""
