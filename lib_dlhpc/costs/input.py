@@ -9,11 +9,6 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 
 
-def read_operations(experiment: Experiment) -> Any:
-    """Return the metadata operations of a whole run: files, each stat, opened and closed, each epoch."""
-    return experiment.dataset.files * experiment.storage.operations_per_file * experiment.run.epochs
-
-
 def input_time(experiment: Experiment) -> Any:
     """Return the seconds in which one global batch comes, all that can be hidden being hidden: the slowest limit's.
 

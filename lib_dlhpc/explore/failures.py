@@ -18,6 +18,7 @@ from lib_dlhpc.explore.failures_charts import Played, loss_state, phases_state
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.explore.plain_text import Table
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience, resilience
 from lib_dlhpc.prediction.validate import validate
@@ -176,7 +177,7 @@ def experiment(
 @lru_cache(maxsize=256)
 def found(setting: Setting) -> Resilience:
     """Return what failures make of the run."""
-    return resilience(experiment(setting))
+    return predict(experiment(setting)).resilience
 
 
 def shares_at(setting: Setting, intervals: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

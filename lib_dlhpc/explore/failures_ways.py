@@ -13,7 +13,8 @@ from lib_dlhpc.explore.failures import INTERVALS, LARGE, MODELS, RATES, experime
 from lib_dlhpc.explore.failures import Setting as Run
 from lib_dlhpc.explore.failures_charts import WAYS, costs_state, ways_state
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.prediction.resilience import Resilience, resilience
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.spec.units import format_quantity as show
 
 WORDS = {
@@ -82,10 +83,11 @@ def found(setting: Setting, way: str) -> Resilience:
     """Return what failures make of the run with one way to save, at the interval that it has."""
     run = Run(model=setting.model, rate=setting.rate, interval=setting.interval or 1200.0)
     more: dict[str, Any] = {"host_memory": setting.memory, "changed": setting.changed}
-    own = resilience(experiment(run, way, setting.writers, **more))
+    own = predict(experiment(run, way, setting.writers, **more)).resilience
     if setting.interval == BEST:
         best = max(float(own.best), 1.0)
-        own = resilience(own.prediction.experiment.set({"run.checkpoint_interval": best}))
+        better = own.prediction.experiment.set({"run.checkpoint_interval": best})
+        own = predict(better).resilience
     return own
 
 

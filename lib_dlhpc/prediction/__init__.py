@@ -1,6 +1,7 @@
 """Closed forms: the cost of a run, predicted before it runs.
 
-breakdown.py    predict(experiment): one step and the whole run; compute_scale: from a measured rate
+step.py         predict(experiment): one step and the whole run; compute_scale: from a measured rate
+breakdown.py    Breakdown: what it returns
 collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      overlap of gradient buckets with backward
@@ -26,14 +27,14 @@ no_effect.py    settings without effect
 sensitivity.py  which improvement helps most
 what_if.py      a changed experiment with its measured compute time, where that is still valid
 sweep.py        millions of what-ifs in one call
-explain.py      every number explained: formula, inputs, source, range of validity; with
-                explanation.py, where a number comes from, explain_input.py, explain_asynchronous.py and
-                explain_split.py
+explain.py      every number explained: formula, inputs, source, range of validity. each in the file of its
+                formula; those of costs/ in explain.py and explain_split.py. explanation.py: where a number comes from
 validate.py     prediction against publication
 """
 
-from lib_dlhpc.prediction.breakdown import Breakdown, breakdown, compute_scale, predict
+from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.sensitivity import sensitivity
+from lib_dlhpc.prediction.step import breakdown, compute_scale, predict
 from lib_dlhpc.prediction.sweep import Sweep, sweep
 from lib_dlhpc.prediction.what_if import what_if
 

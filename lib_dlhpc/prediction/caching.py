@@ -36,8 +36,3 @@ def least_recently_used(share: Any) -> Any:
     held = np.clip(share, 0.0, 1.0)
     rest = 1.0 - held
     return (held + rest * np.log(np.where(rest > 0, rest, 1.0)))[()]
-
-
-def cyclic(share: Any) -> Any:
-    """Return the hit rate of LRU when every epoch has the same order: 0, until all samples fit."""
-    return np.where(np.greater_equal(share, 1.0), 1.0, 0.0)[()]

@@ -12,7 +12,7 @@ Both numbers are stored in the [calibration] of the other experiment, and in its
 from collections.abc import Callable
 from typing import Any
 
-from lib_dlhpc.prediction.breakdown import compute_scale, predict
+from lib_dlhpc.prediction.step import compute_scale, predict
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 

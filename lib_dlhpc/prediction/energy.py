@@ -1,8 +1,13 @@
 """Energy of one step: busy and idle devices, hosts with NICs, and cooling."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
 
 
 def step_energy(
@@ -35,3 +40,33 @@ def step_energy(
 def facility_energy(device_hours: Any, watts: Any, pue: Any) -> Any:
     """Return joules from device-hours at constant power, as publications define it."""
     return device_hours * 3600 * watts * pue
+
+
+def explain_energy(p: "Breakdown") -> Explanation:
+    """Return the explanation of the energy of a scalar prediction."""
+    device = p.experiment.machine.device
+    total = sum(p.energy.values())
+    shares = tuple(
+        (name, f"{float(joules / total) if total else 0.0:.1%}", "computed")
+        for name, joules in p.energy.items()
+    )
+    return Explanation(
+        "energy to train (modeled)",
+        show(float(p.energy_to_train), "J"),
+        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps;"
+        " parameter servers count as nodes with a device each",
+        (
+            ("busy power", show(device.busy_power, "W"), source_of(p, "device", "busy_power")),
+            ("idle power", show(device.idle_power, "W"), source_of(p, "device", "idle_power")),
+            (
+                "rest of a node",
+                show(p.experiment.machine.node_power, "W"),
+                source_of(p, "machine", "node_power"),
+            ),
+            ("PUE", f"{p.experiment.machine.pue:g}", source_of(p, "machine", "pue")),
+            *shares,
+        ),
+        "definition; Strubell et al. 2019 for PUE",
+        "Two power levels per device, idle power during all waits: ranks that busy-wait draw more. Switches"
+        " outside the nodes are not counted.",
+    )

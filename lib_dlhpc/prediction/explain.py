@@ -5,11 +5,15 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.prediction import explain_asynchronous, explain_split
+from lib_dlhpc.prediction import asynchronous
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.explain_input import explain_input
-from lib_dlhpc.prediction.explain_resilience import explain_resilience
+from lib_dlhpc.prediction.energy import explain_energy
+from lib_dlhpc.prediction.explain_split import explain_split
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.prediction.io import explain_input
+from lib_dlhpc.prediction.memory import explain_memory
+from lib_dlhpc.prediction.overlap import explain_exposed
+from lib_dlhpc.prediction.resilience import explain_resilience
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
 from lib_dlhpc.spec.units import count, format_plain
@@ -27,16 +31,15 @@ MEASURED = (
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
     if prediction.experiment.strategy.is_split:
-        first, last = (_compute, _straggler), (explain_input, _speedup, _energy, _time)
-        own = explain_split.explain_split(prediction)
+        first, last = (_compute, _straggler), (explain_input, _speedup, explain_energy, _time)
         return [
             *(part(prediction) for part in first),
-            *own,
+            *explain_split(prediction),
             *(part(prediction) for part in last),
             *explain_resilience(prediction),
         ]
-    asynchronous = prediction.experiment.strategy.update == "asynchronous"
-    exchange = explain_asynchronous.PARTS if asynchronous else EXCHANGE
+    served = prediction.experiment.strategy.update == "asynchronous"
+    exchange = SERVED if served else EXCHANGE
     parts = [part(prediction) for part in (_compute, *exchange, *REST)]
     return [*parts, *explain_resilience(prediction)]
 
@@ -180,41 +183,6 @@ def _allreduces(e: Experiment) -> str:
     return f"the cheapest for its size, {formulas}" if e.strategy.allreduce == AUTO else formulas
 
 
-def _exposed(p: Breakdown) -> Explanation:
-    after = "the last of H updates" if _local_steps(p)[1] else "backward"
-    low, high = (float(bound) for bound in p.step_time_bounds)
-    return Explanation(
-        "exposed communication",
-        show(float(p.exposed_communication), "s"),
-        "max over buckets k of (r_k + c_k + c_(k+1) + ...) - backward: each bucket starts when its last layer and"
-        " the previous bucket are done"
-        if p.experiment.overlaps
-        else f"all of the communication: the exchange starts after {after}",
-        (
-            ("all communication", show(float(p.communication.total), "s"), "see above"),
-            ("backward", show(float(p.backward), "s"), "see above"),
-            ("step, all hidden (bound)", show(low, "s"), "computed"),
-            ("step, nothing hidden (bound)", show(high, "s"), "computed"),
-        ),
-        "exact for one queue; buckets as in Li et al. 2020 (PyTorch Distributed)",
-        "The exchange does not slow the computation that it overlaps.",
-    )
-
-
-def _memory(p: Breakdown) -> Explanation:
-    device = p.experiment.machine.device
-    terms = tuple((name, show(float(size), "B"), "ledger") for name, size in p.memory.items())
-    return Explanation(
-        "memory of one device",
-        show(float(p.memory_total), "B"),
-        "sum of the terms; activations are the layer outputs stored for backward, ReLU and sums in place",
-        (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
-        "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
-        "No fragmentation and no recomputation. Parameter servers, not devices, hold optimizer state and"
-        " master weights.",
-    )
-
-
 def _speedup(p: Breakdown) -> Explanation:
     e = p.experiment
     split = int(e.strategy.replica) > 1
@@ -241,35 +209,6 @@ def _speedup(p: Breakdown) -> Explanation:
         "definition",
         "The single device never waits for data, other devices or checkpoints."
         + " It may lack the memory for the unsplit network: then this cannot be measured." * split,
-    )
-
-
-def _energy(p: Breakdown) -> Explanation:
-    device = p.experiment.machine.device
-    total = sum(p.energy.values())
-    shares = tuple(
-        (name, f"{float(joules / total) if total else 0.0:.1%}", "computed")
-        for name, joules in p.energy.items()
-    )
-    return Explanation(
-        "energy to train (modeled)",
-        show(float(p.energy_to_train), "J"),
-        "(devices × (busy W × compute + idle W × waiting) + nodes × node W × step) × PUE, times the steps;"
-        " parameter servers count as nodes with a device each",
-        (
-            ("busy power", show(device.busy_power, "W"), source_of(p, "device", "busy_power")),
-            ("idle power", show(device.idle_power, "W"), source_of(p, "device", "idle_power")),
-            (
-                "rest of a node",
-                show(p.experiment.machine.node_power, "W"),
-                source_of(p, "machine", "node_power"),
-            ),
-            ("PUE", f"{p.experiment.machine.pue:g}", source_of(p, "machine", "pue")),
-            *shares,
-        ),
-        "definition; Strubell et al. 2019 for PUE",
-        "Two power levels per device, idle power during all waits: ranks that busy-wait draw more. Switches"
-        " outside the nodes are not counted.",
     )
 
 
@@ -307,5 +246,11 @@ def _starts_with(e: Experiment) -> str:
 
 
 Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
-EXCHANGE: Parts = (_straggler, _communication, _exposed)
-REST: Parts = (explain_input, _memory, _speedup, _energy, _time)
+EXCHANGE: Parts = (_straggler, _communication, explain_exposed)
+SERVED: Parts = (
+    asynchronous.explain_waiting,
+    asynchronous.explain_communication,
+    asynchronous.explain_exposed,
+    asynchronous.explain_staleness,
+)
+REST: Parts = (explain_input, explain_memory, _speedup, explain_energy, _time)

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import load_machine, read_device, read_link
 from lib_dlhpc.spec.measured import field_of
 from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Explanation:
     assumes: str
 
 
-def source_of(prediction: Breakdown, owner: str, key: str) -> str:
+def source_of(prediction: "Breakdown", owner: str, key: str) -> str:
     """Return where a number of the machine comes from: a calibration, the catalog, or "given" if it was changed."""
     experiment, machine = prediction.experiment, prediction.experiment.machine
     if (owner, key) == ("inter_node", "efficiency") and experiment.calibration.link_efficiency:
@@ -57,7 +59,7 @@ def _at(noun: Any, key: str) -> Any:
     return noun
 
 
-def link_inputs(p: Breakdown, owner: str, where: str) -> list[tuple[str, str, str]]:
+def link_inputs(p: "Breakdown", owner: str, where: str) -> list[tuple[str, str, str]]:
     """Return latency, line rate and reached share of a link as inputs of an Explanation."""
     link = getattr(p.experiment.calibrated_machine, owner)
     return [

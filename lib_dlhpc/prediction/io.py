@@ -1,22 +1,27 @@
 """reading(experiment): what input allows, which limit holds, how much moves, how many nodes hold the data.
 
 What a page needs of input, beside predict(): `reading` for rates and words, `volumes` for what a step and
-an epoch move, `nodes_needed` for capacity, `epochs_to_repay` for whether a copy pays, `needed_bandwidth`
-for what storage must give.
+an epoch move, `nodes_needed` for capacity, `needed_bandwidth` for what storage must give.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
+from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
 
 WHY = {
     "metadata servers": "the metadata servers of {tier} do no more stat, open and close",
@@ -101,14 +106,6 @@ def needed_bandwidth(experiment: Experiment, step: Any) -> Any:
     return experiment.global_batch * costs.stored_bytes(experiment) / step
 
 
-def utilisation(experiment: Experiment, step: Any) -> Any:
-    """Return the accelerators' use when a step without input takes `step` s: MLPerf Storage's AU.
-
-    AU: computing time over the whole time, with input hidden where it can be (DLIO, Devarajan et al. 2021).
-    """
-    return step / np.maximum(step, reading(experiment).fetch)
-
-
 def bytes_in_a_node(experiment: Experiment) -> Any:
     """Return the bytes of the data set that a node's local tier keeps; 0 where samples are streamed.
 
@@ -135,23 +132,6 @@ def nodes_needed(experiment: Experiment, capacity: Any = None) -> Any:
         capacity = storage_tier(experiment.machine, storage.local).capacity
     size = costs.data_set_bytes(experiment) * storage.replication
     return np.maximum(np.ceil(size / capacity), 1.0)
-
-
-def epochs_to_repay(experiment: Experiment) -> Any:
-    """Return how many epochs repay a copy of the data set in the nodes; 0 for none, infinite if none do.
-
-    The time that copying takes more than streaming's start, over what an epoch then takes less.
-    """
-    from lib_dlhpc.prediction.breakdown import predict
-
-    copied, streamed = predict(experiment), predict(experiment.set({"storage.access": "stream"}))
-    late = copied.start_time - streamed.start_time
-    steps = np.ceil(experiment.dataset.trained / experiment.global_batch)
-    saved = steps * (streamed.step_time - copied.step_time)
-    # A saving that is rounding is none.
-    real = np.greater(saved, 1e-9 * steps * streamed.step_time)
-    repaid = np.where(real, late / np.where(real, saved, 1.0), np.inf)
-    return np.where(np.greater(late, 0), repaid, 0.0)[()]
 
 
 @dataclass(frozen=True)
@@ -194,3 +174,95 @@ def volumes(experiment: Experiment) -> Volumes:
         gradients=sent,
         epoch_gradients=sent * steps,
     )
+
+
+FORMULA = (
+    "max(0, fetch - step); fetch = global batch / the lowest rate of metadata servers, storage bandwidth,"
+    " NICs, readers and prefetched batches"
+)
+TIER = (
+    ("read bandwidth", "bandwidth", "B/s"),
+    ("metadata rate", "metadata_rate", "op/s"),
+    ("read calls", "read_rate", "op/s"),
+    ("latency of an operation", "operation_latency", "s"),
+    ("latency of a read", "read_latency", "s"),
+    ("bandwidth of one reader", "reader_bandwidth", "B/s"),
+)
+
+
+def explain_input(p: "Breakdown") -> Explanation:
+    """Return the explanation of a scalar prediction's input stall, with the rate of every limit."""
+    e = p.experiment
+    inputs = [("storage tier", e.storage.tier or "none: data is in memory", "given")]
+    if e.storage.tier:
+        inputs += [*_samples(p), *_tier(p), *_limits(reading(e))]
+        inputs.append(("time to fetch a batch", show(float(p.input_time), "s"), "computed"))
+    return Explanation(
+        "input stall",
+        show(float(p.input_stall), "s"),
+        FORMULA,
+        tuple(inputs),
+        "bottleneck analysis (Denning & Buzen 1978); FanStore (Zhang et al. 2018) for metadata operations and"
+        " remote reads",
+        "Prefetch hides as much as possible, and nothing varies: the simulator adds queueing. Samples are read in"
+        " a new random order in each epoch; a cache is empty in the first, and its hit rate is the cached share in"
+        " the others, the most that is possible without knowing the order in advance.",
+    )
+
+
+def _samples(p: "Breakdown") -> list[tuple[str, str, str]]:
+    e = p.experiment
+    found = [
+        ("access", f"{e.storage.access}, {e.storage.format}", "given"),
+        (
+            "stored bytes a sample",
+            show(float(costs.stored_bytes(e)), "B"),
+            "data set / compression",
+        ),
+        (
+            "metadata operations a sample",
+            f"{float(costs.operations(e)):g}",
+            "files × operations a file",
+        ),
+        ("read calls a sample", f"{float(costs.reads(e)):g}", "given"),
+    ]
+    if e.storage.cache:
+        missed = f"{float(costs.miss_share(e)):.1%}"
+        found.append(("not in the cache", missed, "1 - cached share × share of later epochs"))
+    if e.storage.access == "cooperative":
+        found.append(
+            ("on other nodes", f"{float(costs.remote_share(e)):.1%}", "1 - copies / nodes")
+        )
+    return found
+
+
+def _tier(p: "Breakdown") -> list[tuple[str, str, str]]:
+    """Return the parameters of the tier that is read, without those that have no effect."""
+    tier = costs.read_tier(p.experiment)
+    return [
+        (
+            name,
+            show(getattr(tier, key), unit),
+            source_of(p, "machine", f"storage.{tier.name}.{key}"),
+        )
+        for name, key, unit in TIER
+        if 0 < getattr(tier, key) < float("inf")
+    ]
+
+
+def _limits(found: Reading) -> list[tuple[str, str, str]]:
+    workers = found.experiment.storage.workers
+    lines = [
+        (f"a reader's {name}", show(float(seconds), "s"), "a sample, computed")
+        for name, seconds in found.reader.items()
+        if seconds and workers
+    ]
+    return lines + [
+        (
+            f"allowed by {name}",
+            f"{format_plain(float(rate))} samples/s",
+            "the lowest: THE LIMIT" if name == found.limit else "computed",
+        )
+        for name, rate in found.rates.items()
+        if rate < float("inf")
+    ]

@@ -8,7 +8,7 @@ are on the device. Fragmentation is not modeled.
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +16,17 @@ from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import AT_ONCE, backward_extra, resident_bytes, stored_bytes
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
+from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
+
 
 TERMS = (
     "weights",
@@ -192,3 +198,34 @@ def _largest_bucket(model: Model, least: float) -> float:
         if filled >= least:
             filled = 0.0
     return most
+
+
+def explain_split_memory(p: "Breakdown") -> Explanation:
+    """Return the explanation of the peak memory of a split network."""
+    e = p.experiment
+    strategy = e.strategy
+    fullest = max(p.moments, key=lambda moment: moment.total)
+    passes = in_flight(
+        fullest.rank,
+        int(strategy.pipeline),
+        int(strategy.microbatches),
+        strategy.schedule,
+        int(strategy.chunks),
+    )
+    terms = tuple((name, show(size, "B"), "ledger") for name, size in fullest.terms.items())
+    return Explanation(
+        "memory of one device",
+        show(float(p.memory_total), "B"),
+        "the fullest rank at its peak: its shard of weights, gradients and optimizer state; activations of the"
+        " microbatches in flight; the working set of a backward pass; buffers",
+        (
+            ("which and when", fullest.when, "computed"),
+            ("microbatches in flight", f"{passes}", f"schedule {strategy.schedule}"),
+            *terms,
+            ("offloaded", show(float(p.offloaded), "B"), "computed"),
+            ("capacity", show(e.machine.device.memory, "B"), source_of(p, "device", "memory")),
+        ),
+        "layer shapes; Narayanan et al. 2021 (microbatches in flight); Korthikanti et al. 2022;"
+        " Rajbhandari et al. 2020",
+        "No fragmentation. The all-gather before a product is repeated in backward, unless activations are offloaded.",
+    )

@@ -1,7 +1,7 @@
 """Memory ledger of one device: every term at the peak of training, against the capacity."""
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.costs.stored_activations import frees_output, moved_elements, pending_gradients
+from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
 
 
 def ledger(experiment: Experiment) -> dict[str, Any]:
@@ -97,3 +102,18 @@ def attention_activation_saved(heads: Any, sequence: Any, hidden: Any) -> Any:
     """
     quadratic = 5 * heads * sequence / hidden
     return quadratic / (34 + quadratic)
+
+
+def explain_memory(p: "Breakdown") -> Explanation:
+    """Return the explanation of the memory of one device."""
+    device = p.experiment.machine.device
+    terms = tuple((name, show(float(size), "B"), "ledger") for name, size in p.memory.items())
+    return Explanation(
+        "memory of one device",
+        show(float(p.memory_total), "B"),
+        "sum of the terms; activations are the layer outputs stored for backward, ReLU and sums in place",
+        (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
+        "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
+        "No fragmentation and no recomputation. Parameter servers, not devices, hold optimizer state and"
+        " master weights.",
+    )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lib_dlhpc.prediction.breakdown import Breakdown, breakdown
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.step import breakdown
 
 # The part, where it stands ("*": every entry, "tier": the one in use), and what "twice as good" multiplies it by.
 PARTS = {

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.prediction.breakdown import Breakdown, breakdown, predict
+from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.calibrated import LEAST_SHARE, meet
 from lib_dlhpc.prediction.definitions import DEFINITIONS
 from lib_dlhpc.prediction.published import (
@@ -40,6 +40,7 @@ from lib_dlhpc.prediction.published import (
     standings,
     value_of,
 )
+from lib_dlhpc.prediction.step import breakdown, predict
 from lib_dlhpc.results import Columns, Result, Summary, percent
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError

@@ -71,11 +71,6 @@ class Model:
         return _column(layer.forward_flop for layer in self.layers)
 
     @cached_property
-    def layer_backward_flop(self) -> NDArray[np.float64]:
-        """Backward FLOP a sample of each layer, shape [layers]."""
-        return _column(layer.backward_flop for layer in self.layers)
-
-    @cached_property
     def layer_stored(self) -> NDArray[np.float64]:
         """Elements stored a sample at each layer, shape [layers]."""
         return _column(layer.stored for layer in self.layers)

@@ -23,7 +23,7 @@ from lib_dlhpc.explore.data_parallel_scaling import (
 )
 from lib_dlhpc.explore.data_parallel_waiting import Ranks, expected_wait, waiting_share
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.breakdown import _bucket_costs
+from lib_dlhpc.prediction.step import _bucket_costs
 from lib_dlhpc.prediction.validate import results, validate
 
 

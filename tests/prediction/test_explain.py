@@ -142,7 +142,7 @@ def test_a_split_network_is_explained_by_what_it_is(name):
         shown = any(kind in each for each in explained if each.endswith("messages") or kind == each)
         assert shown == bool(cost.total > 0), kind
     assert ("pipeline bubble" in explained) == (name == "pipeline")
-    assert ("made again" in explained) == (name == "recompute")
+    assert ("recomputation" in explained) == (name == "recompute")
     text = as_text(prediction, explained=True)
     assert not re.search(r"\bnan\b|\bNone\b", text)  # Narayanan is a name
     plain = as_dict(prediction)

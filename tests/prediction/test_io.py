@@ -14,11 +14,9 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.io import (
     bytes_in_a_node,
-    epochs_to_repay,
     needed_bandwidth,
     nodes_needed,
     reading,
-    utilisation,
     volumes,
 )
 
@@ -206,33 +204,10 @@ def test_what_each_device_sends_is_the_least_of_an_allreduce():
     assert volumes(RUN.set({"strategy.nodes": 1, "strategy.devices_per_node": 1})).gradients == 0
 
 
-# --- whether copies pay ---
-
-
-@pytest.mark.parametrize("access", ["stage", "cooperative"])
-def test_copies_pay_from_the_epoch_on_that_is_named(access):
-    """A run of one epoch less is quicker without the copy, one of an epoch more with it."""
-    run = RUN.set({"storage.access": access, "storage.workers": 0, "strategy.nodes": 8})
-    run = run.set({"machine.storage.fast.capacity": np.inf})
-    epochs = float(epochs_to_repay(run))
-    assert 1 < epochs < 100
-    stream = {"storage.access": "stream"}
-    for number, pays in ((np.ceil(epochs) + 1, True), (np.floor(epochs) - 1, False)):
-        long = run.set({"run.epochs": number})
-        assert bool(predict(long).time_to_train < predict(long.set(stream)).time_to_train) == pays
-
-
-def test_a_copy_that_feeds_no_better_never_pays():
-    assert epochs_to_repay(RUN.set({**NODES, "machine.device.efficiency": 1e-3})) == np.inf
-    assert epochs_to_repay(RUN) == 0
-    nodes = np.array([1, 4, 8])
-    assert epochs_to_repay(RUN.set({**NODES, "strategy.nodes": nodes})).shape == (3,)
-
-
 # --- what storage must give ---
 
 
-def test_utilisation_is_full_just_where_the_needed_bandwidth_is_there():
+def test_the_needed_bandwidth_is_that_of_mlperf_storage():
     """MLPerf Storage, ResNet-50 on an A100: 400 samples of 114,660 B in 0.435 s are 105.4 MB/s."""
     run = loads("""
     model = { name = "resnet50" }
@@ -243,9 +218,6 @@ def test_utilisation_is_full_just_where_the_needed_bandwidth_is_there():
     """)
     needed = needed_bandwidth(run, 0.435)
     assert needed == pytest.approx(105.4e6, rel=1e-3)
-    for share, use in ((1.0, 1.0), (0.9, 0.9), (0.5, 0.5)):
-        given_ = run.set({"machine.storage.nas.bandwidth": share * needed})
-        assert utilisation(given_, 0.435) == pytest.approx(use)
 
 
 def test_capacity_without_a_tier_is_asked_for():

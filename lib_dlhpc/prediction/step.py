@@ -1,0 +1,201 @@
+"""predict(experiment): time of a step by cause, memory, cost of the run."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import calibration, checkpoints, compute, split_calibration, stragglers
+from lib_dlhpc.costs.input import input_time, start_time
+from lib_dlhpc.costs.network import Cost, last_axis, network_of
+from lib_dlhpc.costs.offload import offload_link
+from lib_dlhpc.costs.work import Work, check_precision, device_work
+from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
+from lib_dlhpc.schedules.choice import cheapest
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def predict(experiment: Experiment) -> Breakdown:
+    """Predict one training step and the whole run in closed form.
+
+    Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Split networks
+    (hybrid.py) are predicted element by element. Raises SpecError where the device lacks the
+    precision, or the network does not allow the split.
+    """
+    return breakdown(experiment, compute_scale(experiment))
+
+
+def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
+    """Predict with the roofline's compute time multiplied by `scale` (see compute_scale)."""
+    check_precision(experiment)
+    if experiment.strategy.is_split:
+        return _split(experiment, scale)
+    strategy = experiment.strategy
+    work = device_work(experiment, scale)
+    update = scale * compute.update_time(
+        experiment.model, experiment.machine.device, strategy.optimizer
+    )
+    follow = _on_servers if strategy.update == "asynchronous" else _on_devices
+    update, waiting, cost, exposed, load = follow(experiment, work, update)
+    training = work.forward + work.backward + update + waiting + exposed
+    fetch, every = input_time(experiment), strategy.local_steps
+    # In a step without exchange; one in `every` steps has all of it.
+    late = fetch - (training - exposed)
+    stall = (every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)
+    stall = stall / every
+    step = training + stall
+    served = update * (strategy.update == "asynchronous")
+    busy = work.forward + work.backward + update - served
+    return _of_a_run(
+        step,
+        served,
+        busy,
+        experiment=experiment,
+        compute_scale=scale,
+        forward=work.forward,
+        backward=work.backward,
+        update=update,
+        straggler_wait=waiting,
+        communication=cost,
+        exposed_communication=exposed,
+        input_time=fetch,
+        input_stall=stall,
+        memory=memory.ledger(experiment),
+        server_load=load * training,
+        single_device=work.forward + work.backward + update,
+        messages={"data": cost},
+        exposed={"data": exposed},
+    )
+
+
+def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
+    """Return the Breakdown of a step of `step` s, with checkpoints, energy and startup.
+
+    served: s that servers compute for each device; busy: s that a device computes.
+    """
+    experiment, run = known["experiment"], known["experiment"].run
+    # A checkpoint is written between two steps: one a step at most.
+    apart = np.maximum(run.checkpoint_interval, step)
+    interval = np.where(np.equal(run.checkpoint_interval, 0), np.inf, apart)[()]
+    saving = step * checkpoints.saving(experiment).standstill(interval) / interval
+    known["server_load"] = known.get("server_load", 0.0) / (step + saving)
+    exposed = known["exposed_communication"]
+    return Breakdown(
+        **known,
+        checkpoint=saving,
+        step_time=step + saving,
+        start_time=start_time(experiment),
+        energy=energy.step_energy(experiment, busy, exposed, step + saving, served),
+    )
+
+
+def _split(experiment: Experiment, scale: Any) -> Breakdown:
+    """Predict a split network; arrays element by element."""
+    if holds_arrays(experiment) or np.ndim(scale):
+        return elementwise(breakdown, experiment, scale)
+    step = hybrid.split_step(experiment, scale)
+    exposed = sum(step.exposed.values())
+    fetch = input_time(experiment)
+    stall = max(float(fetch) - (step.total - exposed), 0.0)
+    stall = max(stall - exposed, 0.0)
+    fullest = ledger.peak(experiment)
+    offloads = experiment.strategy.offload != "none"
+    cost = Cost(0.0, 0.0, 0.0)
+    for price in step.messages.values():
+        cost += price
+    unsplit = device_work(experiment, scale)
+    update = compute.update_time(
+        experiment.model, experiment.machine.device, experiment.strategy.optimizer
+    )
+    return _of_a_run(
+        step.total + stall,
+        0.0,
+        step.forward + step.backward + step.update,
+        experiment=experiment,
+        compute_scale=scale,
+        forward=step.forward,
+        backward=step.backward,
+        update=step.update,
+        straggler_wait=step.waiting,
+        communication=cost,
+        exposed_communication=exposed,
+        input_time=fetch,
+        input_stall=stall,
+        memory=fullest.terms,
+        offloaded=max(m.offloaded for m in ledger.moments(experiment)) if offloads else 0.0,
+        offload_capacity=offload_link(experiment).room if offloads else np.inf,
+        pipeline_bubble=step.bubble,
+        recomputation=step.recomputation,
+        single_device=float(unsplit.forward + unsplit.backward + scale * update),
+        messages=step.messages,
+        exposed=step.exposed,
+    )
+
+
+def compute_scale(experiment: Experiment) -> Any:
+    """Return measured over roofline compute time: given in [calibration], or from its rate; else 1.0.
+
+    A rate of one device is that of the unsplit network. A rate of several devices is that of the same
+    split, with any number of replicas. Raises SpecError where no compute time gives the rate.
+    """
+    if not experiment.strategy.is_split:
+        return calibration.compute_scale(experiment, _bucket_costs)
+    if holds_arrays(experiment):
+        return elementwise(compute_scale, experiment)
+    return split_calibration.compute_scale(
+        experiment,
+        lambda small: calibration.compute_scale(small, _bucket_costs),
+        lambda small, scale: hybrid.split_step(small, scale).total,
+    )
+
+
+def _bucket_costs(experiment: Experiment, work: Work) -> Any:
+    """Return the communication time of each bucket in s, shape (..., buckets)."""
+    return _buckets(experiment, work).total
+
+
+def _buckets(experiment: Experiment, work: Work) -> Cost:
+    """Return the cost of each bucket, shape (..., buckets)."""
+    name, net = experiment.strategy.allreduce, network_of(experiment)
+    return cheapest("allreduce", work.sizes, net, name).times(work.sizes > 0)
+
+
+def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+    """Return update, wait, cost and exposed part of the exchange, server load: every device updates.
+
+    Local updates are averaged once in local_steps steps, after backward and update (Lin et al. 2020,
+    "Don't use large mini-batches, use local SGD"): the cost is amortized over the steps, all of it exposed.
+    """
+    strategy = experiment.strategy
+    every = strategy.local_steps
+    slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter, every)
+    busy = work.forward + work.backward + update
+    cost, exposed = _exchange(experiment, work, slowest)
+    cost = Cost(*(term / every for term in cost))
+    return update, busy * (slowest - 1), cost, exposed / every, 0.0
+
+
+def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+    """Return the same for asynchronous updates: servers update; devices wait only at the staleness bound."""
+    priced = asynchronous.service(experiment, update)
+    jitter, ahead = experiment.machine.jitter, experiment.strategy.staleness
+    busy = work.forward + work.backward
+    own = busy + priced.update + priced.transfer.total
+    waiting = stragglers.bounded_wait(busy, own, experiment.devices, jitter, ahead)
+    queue = priced.waiting(own + waiting, experiment.devices)
+    latency, bandwidth, reduction = priced.transfer
+    cost = Cost(latency, bandwidth + queue, reduction)
+    load = experiment.devices * priced.station / (own + waiting + queue)
+    return priced.update, waiting, cost, cost.total, load
+
+
+def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
+    """Return the cost of all buckets by cause, and its exposed part."""
+    terms = _buckets(experiment, work)
+    total = Cost(*(term.sum(axis=-1) for term in terms))
+    if not experiment.overlaps:
+        return total, total.total
+    return total, overlap.exposed_time(
+        work.ready * last_axis(slowest), terms.total, work.backward * slowest
+    )
