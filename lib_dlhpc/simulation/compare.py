@@ -108,50 +108,66 @@ def why(
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
         )
     apart -= {"checkpoint"}
-    queued = "input stall" in apart and bool(
-        experiment.storage.workers or experiment.storage.prefetch
-    )
-    if queued:
-        reasons.append(
-            "readers queue for the storage and draw what they meet there, and the first batch is there from the"
-            " start; the prediction has the rate of the lowest limit. Who gets a batch late lets the others wait"
-            " in the exchange, where it counts as communication."
-        )
-    asynchronous = experiment.strategy.update == "asynchronous"
-    if apart and asynchronous:
-        reasons += _asynchronous_reasons(experiment, fidelity)
-    elif apart and experiment.machine.jitter:
-        several = int(experiment.devices) > 1
-        taken = f"expected slowest of {int(experiment.devices)}" if several else "mean"
-        reasons.append(
-            "the simulation draws the jitter of every rank once a step; the prediction takes the"
-            f" {taken}. More steps reduce the difference."
-        )
-    uneven = bool(np.any(np.not_equal(speed, 1.0)))
-    if apart and uneven:
-        reasons.append(
-            f"ranks were given speeds of {np.min(speed):g} to {np.max(speed):g}; the prediction uses 1 for all."
-        )
-    if apart and background:
-        reasons.append(
-            "others' traffic is on the links; the prediction has the machine for itself."
-        )
-    if asynchronous:
+    if apart:
+        reasons += _load_reasons(experiment, fidelity, apart, speed, background)
+    if experiment.strategy.update == "asynchronous":
         return reasons
     if experiment.strategy.is_split:
         return reasons + (_split_reasons(experiment, fidelity) if apart else [])
+    uneven = bool(np.any(np.not_equal(speed, 1.0)))
     out_of_step = bool(experiment.machine.jitter) or uneven
     exchange = _exchange_reasons(experiment, fidelity, out_of_step)
     if apart - {"waiting for the slowest"} and (
         not out_of_step or "exposed communication" in apart
     ):
         reasons += exchange
-        if not (exchange or out_of_step or background or queued):
+        if not (exchange or out_of_step or background or _queued(experiment, apart)):
             reasons.append(
                 "ranks that are done with a bucket early begin the next one before the others; the"
                 " prediction sends all buckets one after another, unsplit."
             )
     return reasons
+
+
+def _load_reasons(
+    experiment: Experiment,
+    fidelity: str,
+    apart: set[str],
+    speed: ArrayLike,
+    background: Sequence[Any],
+) -> list[str]:
+    """Return what the simulation has and the prediction averages: queues, jitter, speeds, other traffic."""
+    reasons = []
+    if _queued(experiment, apart):
+        reasons.append(
+            "readers queue for the storage and draw their service times, and the first batch is available from"
+            " the start; the prediction has the rate of the lowest limit. A rank with a late batch delays the others"
+            " in the exchange, where it counts as communication."
+        )
+    if experiment.strategy.update == "asynchronous":
+        reasons += _asynchronous_reasons(experiment, fidelity)
+    elif experiment.machine.jitter:
+        several = int(experiment.devices) > 1
+        taken = f"expected slowest of {int(experiment.devices)}" if several else "mean"
+        reasons.append(
+            "the simulation draws the jitter of every rank once a step; the prediction takes the"
+            f" {taken}. More steps reduce the difference."
+        )
+    if np.any(np.not_equal(speed, 1.0)):
+        reasons.append(
+            f"ranks were given speeds of {np.min(speed):g} to {np.max(speed):g}; the prediction uses 1 for all."
+        )
+    if background:
+        reasons.append(
+            "others' traffic is on the links; the prediction has the machine for itself."
+        )
+    return reasons
+
+
+def _queued(experiment: Experiment, apart: set[str]) -> bool:
+    """Return whether readers queue, and the input stall differs."""
+    storage = experiment.storage
+    return "input stall" in apart and bool(storage.workers or storage.prefetch)
 
 
 def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:

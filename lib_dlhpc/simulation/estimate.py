@@ -13,9 +13,9 @@ from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Send
 from lib_dlhpc.schedules.rounds import as_sent
-from lib_dlhpc.simulation.hybrid import pipeline_of
 from lib_dlhpc.simulation.plans import allreduce_plans
 from lib_dlhpc.simulation.program import Communication, program
+from lib_dlhpc.simulation.split import pipeline_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
 

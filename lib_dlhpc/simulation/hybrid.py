@@ -11,31 +11,35 @@ but the NICs. hybrid_events.py is the simulation with events.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import compute, groups, split_calibration
+from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.buckets import buckets, ready_times
-from lib_dlhpc.costs.network import Cost, Network
+from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.sharded import handed_out
 from lib_dlhpc.costs.stage import extra_reductions, share_of_experts, stage_cost
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
-from lib_dlhpc.schedules.choice import chosen, plan
-from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Receive, Send
-from lib_dlhpc.simulation import rounds
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.simulation.clock import StepProgress
-from lib_dlhpc.simulation.messages import Recorder
-from lib_dlhpc.simulation.split import Floats, Stage, stages, update_moving
+from lib_dlhpc.simulation.replica_exchange import alike_exchange, data_exchange
+from lib_dlhpc.simulation.split import (
+    Floats,
+    Stage,
+    exchange_word,
+    pipeline_of,
+    stages,
+    update_moving,
+    update_time,
+)
 from lib_dlhpc.simulation.split_rows import Span, table
-from lib_dlhpc.simulation.watchdog import Cancelled, Progress
+from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Timeline, breakdown, from_rows, join, mark_bubble
-
-WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange", "experts": "expert exchange"}
+from lib_dlhpc.timeline import Timeline, join, mark_bubble
 
 
 def simulate_split(
@@ -58,7 +62,7 @@ def simulate_split(
     begin, tables = 0.0, []
     each = sum(map(len, pipeline.streams))
 
-    def tell(step: int, seconds: float, done: int) -> None:
+    def report(step: int, seconds: float, done: int) -> None:
         done += step * each
         if progress is not None and progress(seconds, done, len(factor) * each) is False:
             raise Cancelled(seconds, done)
@@ -66,70 +70,13 @@ def simulate_split(
     for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
         of_rank = slow.reshape(sizes(experiment))
         step = _Step(experiment, pipeline, every, of_rank, begin)
-        step.run(partial(tell, number))
+        step.run(partial(report, number))
         end = step.exchange_and_update(scale)
         begin = step.stand_still(end, saved, late.reshape(sizes(experiment)))
         waits = table(step.waits, step.size)
         idle = bubble(experiment, pipeline, every, of_rank)
         tables += [table(step.rows, step.size), mark_bubble(waits, idle, waits.where())]
     return join(tables).sorted()
-
-
-def simulate_split_events(
-    experiment: Experiment,
-    scale: float,
-    factor: NDArray[np.float64],
-    fetch: NDArray[np.float64],
-    saving: NDArray[np.float64],
-    background: Sequence[Any] = (),
-    messages: int = 0,
-    progress: Progress | None = None,
-) -> Timeline:
-    """Return the same with every rank a process and every message a flow; `messages` of them are rows."""
-    from lib_dlhpc.simulation.hybrid_events import simulate_processes
-    from lib_dlhpc.simulation.platform import platform
-
-    pipeline, recorder = pipeline_of(experiment), Recorder(messages)
-    on = platform(
-        experiment.calibrated_machine,
-        int(experiment.strategy.nodes),
-        int(experiment.devices_per_node),
-    )
-    record = recorder if messages else None
-    load = (scale, factor, fetch, saving)
-    rows, waits = simulate_processes(experiment, pipeline, on, *load, background, record, progress)
-    every = [stages(experiment, place, scale) for place in range(pipeline.ranks)]
-    steps = [bubble(experiment, pipeline, every, s.reshape(sizes(experiment))) for s in factor]
-    idle = np.sum(steps, axis=0)
-    waited = from_rows(waits, on.ranks, "simulated")
-    tables = [from_rows(rows, on.ranks, "simulated"), mark_bubble(waited, idle, waited.where())]
-    return join([*tables, recorder.timeline(on.ranks)]).sorted()
-
-
-def compute_scale(experiment: Experiment) -> float:
-    """Return measured over roofline compute time; 1.0 without a measured rate.
-
-    Raises SpecError where the rate cannot be.
-    """
-    from lib_dlhpc.simulation.step import compute_scale as unsplit
-
-    return split_calibration.compute_scale(experiment, unsplit, _quiet_step)
-
-
-def _quiet_step(experiment: Experiment, scale: float) -> float:
-    """Return the seconds of a step without jitter."""
-    ranks = int(experiment.devices)
-    none = np.zeros((1, ranks))
-    return breakdown(simulate_split(experiment, scale, none + 1, none, np.zeros(1))).step_time
-
-
-def pipeline_of(experiment: Experiment) -> Pipeline:
-    """Return the streams of instructions of an experiment's pipeline; one rank has one as well."""
-    strategy, ranks = experiment.strategy, sizes(experiment).pipeline
-    many, chunks = int(strategy.microbatches), int(strategy.chunks)
-    if strategy.schedule == "interleaved":
-        return PIPELINES["interleaved"](ranks, many, chunks)
-    return PIPELINES[strategy.schedule](ranks, many)
 
 
 def bubble(
@@ -172,7 +119,7 @@ class _Step:
         self._in_flight: dict[tuple[int, int, Receive], Floats] = {}
         self._link: dict[tuple[int, int], Floats] = {}  # when it is free, by the places at its ends
 
-    def run(self, tell: Callable[[float, int], object] = lambda seconds, done: None) -> None:
+    def run(self, report: Callable[[float, int], object] = lambda seconds, done: None) -> None:
         """Simulate all microbatches; `report` is called with the simulated s and the count of instructions done."""
         todo, done = [deque(stream) for stream in self.pipeline.streams], 0
         moved = True
@@ -183,7 +130,7 @@ class _Step:
                     stream.popleft()
                     done += 1
                     moved = True
-                tell(float(self.clock[place].max()), done)
+                report(float(self.clock[place].max()), done)
 
     def exchange_and_update(self, scale: float) -> float:
         """Sum the gradients over the replicas, wait for all, update; return when the last rank is done."""
@@ -270,17 +217,17 @@ class _Step:
     def _compute(self, place: int, step: Forward | Backward) -> None:
         stage, start = self.every[place][step.chunk], self.clock[place]
         back = isinstance(step, Backward)
-        kind, told = ("backward", stage.backward) if back else ("forward", stage.forward)
+        kind, work = ("backward", stage.backward) if back else ("forward", stage.forward)
         name = f"{kind} {step.microbatch}"
         if self.pipeline.chunks > 1:
             name += f", chunk {step.chunk}"
-        met, worked = told.ends(start, self.factor[place])
+        met, worked = work.ends(start, self.factor[place])
         end, between = met, start + worked
         self._add(place, "compute", kind, name, start, between)
-        if told.talk:
+        if work.talk:
             word = exchange_word(self.experiment)
             self._add(place, "compute", "wait", f"wait for the {word}", between, met)
-            self._communicate(place, f"{word}: {name}", between, met, told.bytes)
+            self._communicate(place, f"{word}: {name}", between, met, work.bytes)
         if stage.sharded is not None:
             comes = stage.sharded[back]
             end = comes.ends(start, met)
@@ -369,61 +316,3 @@ class _Step:
         if not self.free:
             span = Span(place, stream, kind, name, start, stop, size)
             (self.rows if into is None else into).append(span)
-
-
-def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) -> float:
-    """Return the seconds of a rank's update; of its share of it where replicas share the state."""
-    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
-    seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
-    shared = sizes(experiment).data if experiment.strategy.zero else 1
-    return float(scale * seconds / shared)
-
-
-def exchange_word(experiment: Experiment) -> str:
-    """Return the exchange in which the ranks of a replica meet, or that of replicas with each microbatch."""
-    size = sizes(experiment)
-    if size.tensor * size.spatial * int(experiment.strategy.experts) == 1:
-        return "weights and gradients"
-    kind = "tensor" if size.tensor > 1 else "spatial" if size.spatial > 1 else "experts"
-    return WORDS[kind]
-
-
-def data_exchange(experiment: Experiment) -> Callable[[float, Floats], Floats]:
-    """Return the exchange of one bucket between replicas: bytes and when ranks join, to when they are through."""
-    return _exchange(experiment, sizes(experiment).data, groups.group_network(experiment, "data"))
-
-
-def alike_exchange(experiment: Experiment) -> Callable[[float, Floats], Floats]:
-    """Return the same between replicas that have the same experts."""
-    shared = int(experiment.strategy.experts)
-    ranks = sizes(experiment).data // shared
-    exchange = _exchange(experiment, ranks, groups.alike_network(experiment))
-
-    def of_blocks(size: float, joined: Floats) -> Floats:
-        return exchange(size, joined.reshape(ranks, shared, *joined.shape[1:])).reshape(
-            joined.shape
-        )
-
-    return of_blocks
-
-
-def _exchange(
-    experiment: Experiment, ranks: int, net: Network
-) -> Callable[[float, Floats], Floats]:
-    """Return when each rank is through with `size` bytes, the first axis being the ranks that exchange."""
-    name = experiment.strategy.allreduce
-    goal = "reduce_scatter" if experiment.strategy.zero else "allreduce"
-    record = lru_cache(lambda size: chosen(goal, size, net, name))
-    kept: dict[str, rounds.Program] = {}
-
-    def exchange(size: float, joined: Floats) -> Floats:
-        if ranks == 1:
-            return joined
-        found = record(size)
-        if found.name not in kept:  # one serves all sizes, its elements being as large as needed
-            kept[found.name] = rounds.program(plan(goal, size, net, ranks, name=name))
-        program, by_group = kept[found.name], np.moveaxis(joined, 0, -1)
-        through = rounds.finish_times(program, net, size / program.elements, by_group)
-        return np.moveaxis(through, -1, 0)
-
-    return exchange

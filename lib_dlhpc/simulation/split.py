@@ -13,9 +13,11 @@ from lib_dlhpc.costs.sharded import Sharded, sharded
 from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes, stride
+from lib_dlhpc.schedules.pipeline import PIPELINES, Pipeline
 from lib_dlhpc.simulation.program import Item, Work, program
 from lib_dlhpc.spec.experiment import Experiment
 
+WORDS = {"tensor": "tensor exchange", "spatial": "halo exchange", "experts": "expert exchange"}
 Floats = NDArray[np.float64]  # of the ranks at one place of the pipeline: (data, spatial, tensor)
 
 
@@ -141,3 +143,29 @@ def slowest(values: Floats, replicas: int = 1) -> Floats:
     blocks = values.reshape(-1, replicas, *values.shape[1:])
     largest = np.broadcast_to(blocks.max(axis=(1, 2, 3), keepdims=True), blocks.shape)
     return largest.reshape(values.shape)
+
+
+def pipeline_of(experiment: Experiment) -> Pipeline:
+    """Return the streams of instructions of an experiment's pipeline; one rank has one as well."""
+    strategy, ranks = experiment.strategy, sizes(experiment).pipeline
+    many, chunks = int(strategy.microbatches), int(strategy.chunks)
+    if strategy.schedule == "interleaved":
+        return PIPELINES["interleaved"](ranks, many, chunks)
+    return PIPELINES[strategy.schedule](ranks, many)
+
+
+def update_time(experiment: Experiment, held: tuple[Part, ...], scale: float) -> float:
+    """Return the seconds of a rank's update; of its share of it where replicas share the state."""
+    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
+    shared = sizes(experiment).data if experiment.strategy.zero else 1
+    return float(scale * seconds / shared)
+
+
+def exchange_word(experiment: Experiment) -> str:
+    """Return the exchange in which the ranks of a replica meet, or that of replicas with each microbatch."""
+    size = sizes(experiment)
+    if size.tensor * size.spatial * int(experiment.strategy.experts) == 1:
+        return "weights and gradients"
+    kind = "tensor" if size.tensor > 1 else "spatial" if size.spatial > 1 else "experts"
+    return WORDS[kind]

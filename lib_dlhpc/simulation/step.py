@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib_dlhpc.costs import calibration, compute
+from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.simulation import local, rounds
+from lib_dlhpc.simulation import hybrid, local, rounds
 from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, simulate_rounds
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.messages import Recorder
@@ -31,7 +31,7 @@ from lib_dlhpc.simulation.rows import rows
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Timeline, join
+from lib_dlhpc.timeline import Timeline, breakdown, join
 
 if TYPE_CHECKING:
     from lib_dlhpc.simulation.simulation import Traffic
@@ -79,45 +79,54 @@ def simulate(
     """
     seed = experiment.run.seed if seed is None else seed
     sent = check(experiment, fidelity, seed, steps, messages, message_limit, background)
-    pace, strategy = _speed(experiment, speed), experiment.strategy
+    factors, strategy = _speed(experiment, speed), experiment.strategy
     if strategy.is_split:
-        return _split(
-            experiment,
-            fidelity,
-            seed,
-            steps,
-            pace,
-            input,
-            checkpoint,
-            background,
-            messages,
-            progress,
-            sent,
-        )
+        conditions = _conditions(experiment, seed, steps, factors, input, checkpoint)
+        return _split(experiment, fidelity, conditions, background, messages, progress, sent)
     every = int(strategy.local_steps)  # 1 unless updates are local
-    load = _load(experiment, seed, -(-steps // every) * every, pace, input, checkpoint)
+    load = _load(experiment, seed, -(-steps // every) * every, factors, input, checkpoint)
     if strategy.update == "asynchronous":
         from lib_dlhpc.simulation import asynchronous, staleness
 
         served = asynchronous.serve_experiment(experiment, load, fidelity, background, progress)
         return staleness.rows(load, served, float(load.work.sizes.sum()))
-    draw: Callable[[Load, Clock], list[Timeline]] = rows
-    if strategy.update == "local":
-        load, draw = local.together(load, every)
+    return _replicas(experiment, fidelity, load, factors, background, messages, progress)
+
+
+def _replicas(
+    experiment: Experiment,
+    fidelity: str,
+    load: Load,
+    speed: Floats,
+    background: "Sequence[Traffic]",
+    messages: int,
+    progress: StepProgress | None,
+) -> Timeline:
+    """Simulate replicas of the whole network."""
+    load, draw = _drawn(experiment, load)
     plan_of, recorder = allreduce_plans(experiment), Recorder(messages)
-    played: Iterable[Clock]
+    clocks: Iterable[Clock]
     if fidelity == "events" and len(load.sent):
         from lib_dlhpc.simulation.platform import platform
         from lib_dlhpc.simulation.processes import simulate_events
 
         sizes = int(experiment.strategy.nodes), int(experiment.devices_per_node)
         on, record = platform(experiment.calibrated_machine, *sizes), recorder if messages else None
-        played = simulate_events(load, plan_of, on, pace, background, record, progress)
+        clocks = simulate_events(load, plan_of, on, speed, background, record, progress)
     else:
         number = [plan_of(float(size)).messages for size in load.work.sizes[load.sent]]
-        played = simulate_rounds(load, _exchange(experiment, pace), number, progress)
-    parts = [part for step in played for part in draw(load, step)]
+        clocks = simulate_rounds(load, _exchange(experiment, speed), number, progress)
+    parts = [part for clock in clocks for part in draw(load, clock)]
     return join([*parts, recorder.timeline(load.ranks)]).sorted()
+
+
+def _drawn(
+    experiment: Experiment, load: Load
+) -> tuple[Load, Callable[[Load, Clock], list[Timeline]]]:
+    """Return the load, its local steps joined, and the function that draws a step's rows."""
+    if experiment.strategy.update == "local":
+        return local.together(load, int(experiment.strategy.local_steps))
+    return load, rows
 
 
 def _load(
@@ -173,25 +182,27 @@ def _conditions(
 def _split(
     experiment: Experiment,
     fidelity: str,
-    seed: int,
-    steps: int,
-    speed: Floats,
-    input: Fetch | None,
-    checkpoint: Saving | None,
+    conditions: tuple[Floats, Floats, Floats],
     background: "Sequence[Traffic]",
     messages: int,
     progress: StepProgress | None,
     sent: int,
 ) -> Timeline:
     """Simulate a network that is split over ranks; `sent`: total messages, as events."""
-    from lib_dlhpc.simulation import hybrid
-
-    conditions = _conditions(experiment, seed, steps, speed, input, checkpoint)
-    scale = hybrid.compute_scale(experiment)
+    scale = split_calibration.compute_scale(experiment, compute_scale, _quiet_step)
     if fidelity == "rounds":
         return hybrid.simulate_split(experiment, scale, *conditions, progress)
-    told = None if progress is None else (lambda time, done: progress(time, done, sent))
-    return hybrid.simulate_split_events(experiment, scale, *conditions, background, messages, told)
+    from lib_dlhpc.simulation.hybrid_events import simulate_split_events
+
+    count = None if progress is None else (lambda time, done: progress(time, done, sent))
+    return simulate_split_events(experiment, scale, *conditions, background, messages, count)
+
+
+def _quiet_step(experiment: Experiment, scale: float) -> float:
+    """Return the seconds of a step of a split network without jitter."""
+    none = np.zeros((1, int(experiment.devices)))
+    quiet = hybrid.simulate_split(experiment, scale, none + 1, none, np.zeros(1))
+    return breakdown(quiet).step_time
 
 
 def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
@@ -242,7 +253,7 @@ def check(
     message_limit: int = MOST_MESSAGES,
     background: "Sequence[Traffic]" = (),
 ) -> int:
-    """Return how many messages `simulate` would follow one by one. Raises SpecError where it would not play."""
+    """Return how many messages `simulate` would follow one by one. Raises SpecError where it would not simulate."""
     if fidelity not in FIDELITIES:
         raise SpecError(
             f"fidelity = {fidelity!r}: expected one of {', '.join(FIDELITIES)}."
