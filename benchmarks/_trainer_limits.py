@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from lib_dlhpc.layers import Context, Saved, conv
 from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.spec.experiment import loads, read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.layers import Context, Saved, conv
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer

@@ -36,8 +36,9 @@ from lib_dlhpc.comparison.comparison import Expected, beside, estimated
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.sweep import Row, errors, inside, interleaved
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import cores, load_measured
+from lib_dlhpc.spec.measured_machine import load_measured
 
 MEDIAN = {"predicted": 0.20, "rounds": 0.15, "events": 0.15}
 WORST = {"predicted": 0.35}
@@ -139,14 +140,15 @@ def more(here: int) -> Iterator[tuple[str, Experiment]]:
     yield f"gpt, pipeline {several}, gpipe", experiment(gpt(4, 64), "words", several, 16, **piped)
 
 
-def calibrated(path: str | None, seconds: float = SECONDS) -> Machine:
-    """Return the measured machine of a file, or of a new calibration."""
+def calibrated(path: str | None, quick: bool = False) -> Machine:
+    """Return the measured machine of a file, or of a new calibration; quick: a short one on one rank."""
     if path:
         return load_measured(path)
+    seconds, ranks = (QUICK, 1) if quick else (SECONDS, min(cores(), 4))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "machine.toml"
-        ranks = str(min(cores(), 4))
-        words = ["calibrate", "machine", "-n", ranks, "--seconds", str(seconds), "--out", str(file)]
+        words = ["calibrate", "machine", "-n", str(ranks), "--seconds", str(seconds)]
+        words += ["--out", str(file)]
         subprocess.run([sys.executable, "-m", "lib_dlhpc.cli", *words], check=True)
         return load_measured(file)
 
@@ -225,7 +227,7 @@ def main() -> int:
 
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > BUSY:
         report(f"warning: {load:.1f} other processes are running: times are unreliable")
-    machine = calibrated(options.machine, QUICK if options.quick else SECONDS)
+    machine = calibrated(options.machine, options.quick)
     chosen = more(cores()) if options.more and not options.quick else cases(cores())
     found = measured(machine, chosen, options.only, options.repeats, options.seconds, report)
     lines = judged(found)

@@ -24,15 +24,15 @@ from statistics import median
 from typing import Any
 
 from _quick import add_quick
-from accuracy import QUICK, SECONDS, calibrated
+from accuracy import calibrated
 
 from lib_dlhpc.comparison import Comparison, compare
 from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.lifetime.signals import taken
 from lib_dlhpc.spec.experiment import load
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_quantity as show
 
 HELD, VERDICTS = 0.85, 0.75
@@ -143,7 +143,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.runs, options.seconds = 1, 0.1
-    machine = calibrated(options.machine, QUICK if options.quick else SECONDS)
+    machine = calibrated(options.machine, options.quick)
     if not options.json:
         print(HEAD, flush=True)
     lines: list[Line] = []

@@ -7,7 +7,7 @@ from lib_dlhpc.calibration.machine import Calibrated, fit_machine, measure_machi
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 
 SECONDS = 60.0  # of a calibration
 

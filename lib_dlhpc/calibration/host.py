@@ -6,7 +6,7 @@ import shutil
 from datetime import date
 from pathlib import Path
 
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity
 
 MOUNTS = Path("/proc/mounts")

@@ -20,7 +20,7 @@ from lib_dlhpc.calibration import cold
 from lib_dlhpc.calibration.points import COLD, WARM, Point
 from lib_dlhpc.calibration.readers import Readers
 from lib_dlhpc.calibration.workspace import CalibrationError, make_files, workspace
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity
 
 KiB, MiB = 1 << 10, 1 << 20

@@ -25,8 +25,9 @@ from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_st
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.results import Columns, Result, Summary
+from lib_dlhpc.spec.host import cores, host_class, versions
 from lib_dlhpc.spec.machine import Machine, read_machine
-from lib_dlhpc.spec.measured import STAND_IN, cores, host_class, versions
+from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.schema import to_table
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import tomli_w
 from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, Calibrated
 from lib_dlhpc.calibration.messages import SMALLEST, curve
 from lib_dlhpc.calibration.robust import Floats, calm
-from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import STAND_IN, Measured, field_of, value_of
+from lib_dlhpc.spec.machine import Machine, field_of
+from lib_dlhpc.spec.measured import Measured
+from lib_dlhpc.spec.measured_machine import STAND_IN, value_of
 from lib_dlhpc.spec.plain import in_si
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity, parse_quantity

@@ -25,7 +25,7 @@ from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.layout import parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import slowed
+from lib_dlhpc.spec.measured_machine import slowed
 
 CALM = 0.3  # cores busy with other processes, at most
 STEADY = 0.4  # quantile of a run's steps

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from lib_dlhpc.calibration.machine_report import NAMES
 from lib_dlhpc.results import Columns, Summary, shown
-from lib_dlhpc.spec.measured import field_of, value_of
+from lib_dlhpc.spec.machine import field_of
+from lib_dlhpc.spec.measured_machine import value_of
 from lib_dlhpc.spec.units import count
 
 if TYPE_CHECKING:

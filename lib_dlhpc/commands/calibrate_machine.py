@@ -7,7 +7,8 @@ from typing import Any
 
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores, default_path
+from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.measured_machine import default_path
 from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import count, parse_quantity
 

@@ -59,7 +59,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _compare(options: argparse.Namespace) -> int:
     from lib_dlhpc.comparison import compare, sweep
     from lib_dlhpc.launch import JobError
-    from lib_dlhpc.spec.measured import load_measured
+    from lib_dlhpc.spec.measured_machine import load_measured
 
     experiment = read(options.experiment, options.set)
     if not 0 < options.seconds <= 3600:

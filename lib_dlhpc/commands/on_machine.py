@@ -10,7 +10,7 @@ from lib_dlhpc.spec.calibration import without
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import default_machine, foreign, load_measured, measured_on
+from lib_dlhpc.spec.measured_machine import default_machine, foreign, load_measured, measured_on
 
 OWN = "own"
 

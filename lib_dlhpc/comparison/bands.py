@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import ROUNDED, value_of
+from lib_dlhpc.spec.measured_machine import ROUNDED, value_of
 from lib_dlhpc.spec.units import count
 
 Band: TypeAlias = tuple[float, float]

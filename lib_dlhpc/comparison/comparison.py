@@ -23,8 +23,9 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import cores, slowed
+from lib_dlhpc.spec.measured_machine import slowed
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.store import load
 

@@ -6,7 +6,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import foreign
+from lib_dlhpc.spec.measured_machine import foreign
 from lib_dlhpc.spec.units import format_quantity as show
 
 

@@ -10,8 +10,9 @@ from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine, load_machine
-from lib_dlhpc.spec.measured import STAND_IN, cores, default_machine, foreign, measured_on
+from lib_dlhpc.spec.measured_machine import STAND_IN, default_machine, foreign, measured_on
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.training.check import check
 

@@ -28,8 +28,8 @@ from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_pa
 from lib_dlhpc.explore.panels import notice_html, table_html
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 

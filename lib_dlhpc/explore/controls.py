@@ -14,7 +14,7 @@ from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.measured import STAND_IN
+from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO, OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_quantity
 

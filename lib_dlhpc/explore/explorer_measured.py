@@ -9,7 +9,13 @@ from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import STAND_IN, default_path, foreign, load_measured, measured_on
+from lib_dlhpc.spec.measured_machine import (
+    STAND_IN,
+    default_path,
+    foreign,
+    load_measured,
+    measured_on,
+)
 
 OWN, OTHER = "measured here", "measured elsewhere"  # values of the list of machines
 

@@ -57,7 +57,7 @@ class Sweep:
         from lib_dlhpc.explore.compare import RANKS_A_CORE
         from lib_dlhpc.explore.compare_sweep import SweepHere
         from lib_dlhpc.explore.explorer_foretold import foretell, told_html, told_state
-        from lib_dlhpc.spec.measured import cores
+        from lib_dlhpc.spec.host import cores
 
         if self.here is None:
             self.here = SweepHere(most=RANKS_A_CORE * cores())

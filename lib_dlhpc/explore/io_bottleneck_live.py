@@ -26,7 +26,7 @@ from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbenc
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODULE = "lib_dlhpc.explore.io_bottleneck_here"

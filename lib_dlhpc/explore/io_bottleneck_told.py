@@ -11,8 +11,8 @@ from lib_dlhpc.explore.workbench import verdict_html
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.simulation.storage import clients
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import StorageTier
-from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -15,7 +15,7 @@ import traitlets
 
 import lib_dlhpc
 from lib_dlhpc.spec.machine import Device, Machine, read_device
-from lib_dlhpc.spec.measured import load_measured
+from lib_dlhpc.spec.measured_machine import load_measured
 
 SHIPPED = Path(lib_dlhpc.__file__).parent / "catalog" / "measured"
 MACHINE, POINTS = "one_step.toml", "one_step.csv"

@@ -28,8 +28,8 @@ from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Device, Machine
-from lib_dlhpc.spec.measured import cores
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 

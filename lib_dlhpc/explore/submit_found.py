@@ -14,7 +14,7 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.experiment import load as load_experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured import STAND_IN
+from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.store import load
 

@@ -22,7 +22,7 @@ from lib_dlhpc.explore.traces_process import RunError, through
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction.coupled import predict_coupled
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Workflow, dumps
 

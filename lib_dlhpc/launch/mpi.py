@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 
 MOST = 32  # ranks a core: waiting ranks busy-poll
 LATE = 10.0  # s that mpiexec has to end the other ranks after a failure

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.machine import load_machine, read_device, read_link
-from lib_dlhpc.spec.measured import field_of
+from lib_dlhpc.spec.machine import field_of, load_machine, read_device, read_link
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:

@@ -16,81 +16,28 @@ import tomli_w
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.calibration import Calibration as Calibration
-from lib_dlhpc.spec.calibration import after_change, check_calibration
+from lib_dlhpc.spec.calibration import after_change
+from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
 from lib_dlhpc.spec.errors import SpecError, suggest
-from lib_dlhpc.spec.machine import (
-    DEFAULT_HOST_LINK,
-    Machine,
-    read_device,
-    read_link,
-    read_machine,
-    storage_tier,
-)
+from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.schema import (
+    SECTIONS,
     check_keys,
     check_value,
-    choice,
     difference,
-    number,
     read_table,
     resolve,
-    text,
     to_table,
-    whole,
 )
-from lib_dlhpc.spec.strategy import Strategy, check_split, check_update
+from lib_dlhpc.spec.storage import Storage
+from lib_dlhpc.spec.strategy import Strategy
 from lib_dlhpc.spec.training import Training
 
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
-
-
-ACCESSES = ("stream", "stage", "cooperative")
-FORMATS = ("files", "packed")
-CHECKPOINTS = ("synchronous", "asynchronous", "multilevel", "incremental")
-WRITERS = ("first", "all")
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Source of the samples and access pattern; an empty tier means that samples are in memory.
-
-    access: "stream" reads from `tier` in every epoch; "stage" copies the whole data set to the `local` tier
-    of each node before the first step; "cooperative" distributes it over the nodes' local tiers, with
-    `replication` copies and all metadata in memory, and reads remote samples over the network (FanStore).
-    """
-
-    tier: str = text()
-    operations_per_file: float = number(default=3.0)  # stat, open, close
-    access: str = choice(ACCESSES, default="stream")
-    local: str = text()  # a node-local tier, for "stage" and "cooperative"
-    format: str = choice(FORMATS, default="files")  # packed: no metadata operations per sample
-    reads_per_file: float = number(default=1.0)
-    compression: float = number(default=1.0, positive=True)  # compression ratio
-    decompress: float = number(
-        "B/s", default=math.inf, positive=True
-    )  # decompressed output of one reader
-    decode: float = number("s", default=0.0)  # CPU time of a reader, per sample
-    workers: int = whole(default=0, least=0)  # readers per device; 0: as many as needed
-    prefetch: int = whole(default=0, least=0)  # batches ahead; 0: as many as needed
-    cache: float = number("B", default=0.0)  # of a node's memory, for samples
-    replication: int = whole(default=1)  # copies of the data set, for "cooperative"
-
-
-@dataclass(frozen=True)
-class Run:
-    """Length of the run, and its checkpoints."""
-
-    epochs: float = number(default=1.0, positive=True)
-    checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
-    seed: int = whole(default=0, least=0)
-    checkpoint: str = choice(CHECKPOINTS, default="synchronous")
-    checkpoint_writers: str = choice(
-        WRITERS, default="first"
-    )  # the first node, or each node its shard
-    changed: float = number(default=1.0, most=1.0)  # fraction of the state, for "incremental"
 
 
 @dataclass(frozen=True, init=False)
@@ -143,7 +90,7 @@ class Experiment:
             object.__setattr__(self, section, value)
         object.__setattr__(self, "warnings", warnings)
         if read:
-            _check_consistency(self)
+            check_consistency(self)
 
     def _read(self, section: str, value: Any) -> Any:
         """Return a section from its catalog name or table, or its default."""
@@ -221,7 +168,7 @@ class Experiment:
             experiment = dataclasses.replace(experiment, warnings=())
         else:
             experiment = after_change(self, experiment, changes)
-        _check_consistency(experiment)
+        check_consistency(experiment)
         return experiment
 
 
@@ -235,7 +182,6 @@ _NOUNS: dict[str, Any] = {
     "run": Run,
     "training": Training,
 }
-SECTIONS = tuple(_NOUNS)
 
 
 def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:
@@ -320,84 +266,6 @@ def _sample_sizes() -> dict[int, str]:
     """Return data sets by elements of a sample; of several, the first by name."""
     shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
     return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}
-
-
-def _check_consistency(experiment: Experiment) -> None:
-    """Raise SpecError where two fields contradict each other."""
-    s, machine = experiment.strategy, experiment.machine
-    if np.any(np.greater(s.nodes, machine.nodes)):
-        raise SpecError(
-            f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
-            " use fewer, or raise machine.nodes."
-        )
-    check_update(s)
-    check_split(s)
-    if s.offload_to != "host" and s.offload_to not in machine.storage:
-        legal = ["host", *machine.storage]
-        raise SpecError(
-            f"strategy.offload_to = {s.offload_to!r}: {machine.name or 'the machine'} has"
-            f" {', '.join(legal)}.{suggest(s.offload_to, legal)}"
-        )
-    if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
-        raise SpecError(
-            f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
-            f" {np.max(s.nodes + experiment.servers)} nodes; {machine.name or 'the machine'} has"
-            f" {machine.nodes}. Use fewer, or raise machine.nodes."
-        )
-    if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
-        raise SpecError(
-            f"strategy.devices_per_node = {np.max(s.devices_per_node)}: a node of "
-            f"{machine.name or 'the machine'} has {machine.devices_per_node}."
-        )
-    split = np.where(np.equal(s.data, 0), 1, s.data) * s.tensor * s.pipeline * s.spatial
-    devices = experiment.devices
-    wrong = np.where(
-        np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices)
-    )
-    if np.any(wrong):
-        raise SpecError(
-            f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
-            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices:"
-            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node."
-        )
-    check_calibration(experiment.calibration)
-    measured = experiment.calibration.devices
-    if np.any(np.greater(measured, machine.nodes * machine.devices_per_node)):
-        raise SpecError(
-            f"calibration.devices = {np.max(measured)}: {machine.name or 'the machine'} has"
-            f" {machine.nodes} nodes of {machine.devices_per_node} devices."
-        )
-    if experiment.storage.tier:
-        storage_tier(machine, experiment.storage.tier)
-    _check_local(experiment)
-    if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
-        raise SpecError(
-            "run.checkpoint_interval needs storage.tier: checkpoints are written there."
-        )
-
-
-def _check_local(experiment: Experiment) -> None:
-    """Raise SpecError unless a staged or distributed data set has a node-local tier."""
-    storage, machine = experiment.storage, experiment.machine
-    is_local = storage.access != "stream"
-    if not storage.tier and is_local:
-        raise SpecError(
-            f'storage.access = "{storage.access}" needs storage.tier: the data set comes from there.'
-        )
-    legal = [name for name, tier in machine.storage.items() if tier.scope == "node"]
-    if (is_local or storage.local) and storage.local not in legal:
-        raise SpecError(
-            f'storage.local = "{storage.local}": expected a tier in each node, for storage.access = "stage"'
-            f' and "cooperative"; {machine.name or "this machine"} has {", ".join(legal) or "none"}.'
-            f"{suggest(storage.local, legal)}"
-        )
-    if storage.access == "cooperative" and np.any(
-        np.greater(storage.replication, experiment.strategy.nodes)
-    ):
-        raise SpecError(
-            f"storage.replication = {np.max(storage.replication)}: legal: at most strategy.nodes ="
-            f" {np.min(experiment.strategy.nodes)}, a copy on each node."
-        )
 
 
 def loads(source: str) -> Experiment:

@@ -177,7 +177,7 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
     if "host_link" in table:
         parts["host_link"] = read_link(table["host_link"], f"{path}.host_link")
     if "measured" in table:
-        parts["measured"] = read_measured(table["measured"], f"{path}.measured")
+        parts["measured"] = read_measured(table["measured"], f"{path}.measured", field_of)
     machine: Machine = read_table(Machine, table, path, given=parts)
     return machine
 
@@ -200,3 +200,26 @@ def storage_tier(machine: Machine, tier: str) -> StorageTier:
 
 
 FIELDS = tuple(item.name for item in fields(Machine))
+
+
+def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
+    """Return the declaration of a field of Machine by dotted name: its unit and range.
+
+    Raises SpecError if a machine has no such number.
+    """
+    inside = {"device": Device, "intra_node": Link, "inter_node": Link, "host_link": Link}
+    *parents, last = key.split(".")
+    if parents == ["device", "peak"] and last in PRECISIONS:
+        return dict(number("FLOP/s", positive=True).metadata)
+    cls: Any = Machine if not parents else inside.get(".".join(parents))
+    if len(parents) == 2 and parents[0] == "storage":
+        cls = StorageTier
+    found = {item.name: item.metadata for item in fields(cls)} if cls else {}
+    legal = [name for name, meta in found.items() if meta.get("kind") in ("number", "whole")]
+    if last not in legal:
+        known = [".".join([*parents, name]) for name in legal] or ["jitter", "device.efficiency"]
+        raise SpecError(
+            f'{path}."{key}": a machine has no such number; legal: {", ".join(known)}.'
+            f"{suggest(key, known)}"
+        )
+    return found[last]

@@ -11,6 +11,16 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
+SECTIONS = (  # of an experiment
+    "model",
+    "dataset",
+    "machine",
+    "strategy",
+    "storage",
+    "calibration",
+    "run",
+    "training",
+)
 REQUIRED = dataclasses.MISSING
 LEARNING = "what a network learns, not the time of a step"
 # Effect of a run-only field (run_only.py), or of some of its values; None: all engines read the field.

@@ -24,7 +24,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.machine import StorageTier, read_machine
-from lib_dlhpc.spec.measured import foreign, load_measured, measured_on
+from lib_dlhpc.spec.measured_machine import foreign, load_measured, measured_on
 
 TRUE = {
     "device.launch": planted.CALL,

@@ -8,7 +8,7 @@ from planted import Planted
 from lib_dlhpc.calibration import machine
 from lib_dlhpc.cli import main
 from lib_dlhpc.commands import calibrate_machine
-from lib_dlhpc.spec.measured import default_machine, load_measured
+from lib_dlhpc.spec.measured_machine import default_machine, load_measured
 
 
 @pytest.fixture

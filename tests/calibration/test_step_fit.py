@@ -11,7 +11,7 @@ from lib_dlhpc.calibration.machine_report import as_lines
 from lib_dlhpc.calibration.step_fit import LEAST, expected, slowdown_factors
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.spec.measured import slowed
+from lib_dlhpc.spec.measured_machine import slowed
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.training.optimizers import RULES
 from lib_dlhpc.training.probe import NETWORKS, Case

@@ -7,8 +7,9 @@ import pytest
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.measured import Measured, host_class, versions
+from lib_dlhpc.spec.measured import Measured
 
 DIGITS = """
 [model]

@@ -17,7 +17,8 @@ from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores, default_path, host_class
+from lib_dlhpc.spec.host import cores, host_class
+from lib_dlhpc.spec.measured_machine import default_path
 from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline.store import save
 

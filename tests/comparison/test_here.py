@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.comparison.here import step_here
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.prediction import on_ranks, predict
-from lib_dlhpc.spec.measured import default_path
+from lib_dlhpc.spec.measured_machine import default_path
 from lib_dlhpc.spec.units import format_quantity
 
 RESULT = {"ranks": 2, "terms": {"forward": 1e-3}, "memory": []}

@@ -8,7 +8,7 @@ from lib_dlhpc.comparison import sweep
 from lib_dlhpc.comparison.sweep import errors, inside, placed_setting
 from lib_dlhpc.comparison.sweep_text import table
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 
 
 def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):

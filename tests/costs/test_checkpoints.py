@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.checkpoints import HASH_RATE, checkpoint_bytes, saving
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import CHECKPOINTS
+from lib_dlhpc.spec.run import CHECKPOINTS
 
 RUN = loads("""
 [model]

@@ -28,7 +28,7 @@ from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.timeline.store import save
 
 

@@ -21,7 +21,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, load
-from lib_dlhpc.spec.measured import measured_on
+from lib_dlhpc.spec.measured_machine import measured_on
 
 FROM = "90 % bands: by the intervals of the machine&#x27;s numbers, calibrated on"
 

@@ -33,7 +33,8 @@ from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, load, read_experiment
-from lib_dlhpc.spec.measured import cores, measured_on
+from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.measured_machine import measured_on
 from lib_dlhpc.timeline.store import save
 
 GOYAL = replay("goyal-2017").experiment

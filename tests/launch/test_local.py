@@ -143,7 +143,7 @@ def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
 
 def test_a_rank_that_raises_is_named_with_its_place(experiment, tmp_path, mischief):
     mischief("""
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 backward = Dense.backward
 def failing(self, weights, gradients, kept, dy):
     if kept.context.step == 3 and os.environ.get("PMI_RANK") == "2" and len(gradients["bias"]) == 32:
@@ -172,7 +172,7 @@ def test_a_rank_that_is_killed_is_named_and_costs_less_than_a_step(
     experiment, tmp_path, mischief, victim
 ):
     mischief(f"""
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 backward = Dense.backward
 def deadly(self, weights, gradients, kept, dy):
     if kept.context.step == 20 and os.environ.get("PMI_RANK") == "{victim}":
@@ -395,7 +395,7 @@ def test_a_rank_that_is_killed_or_raises_ends_by_a_signal(experiment, tmp_path, 
     )
     for name, how in (("killed", "os.kill(os.getpid(), signal.SIGKILL)"), ("raises", "1 / 0")):
         mischief(f"""
-from lib_dlhpc.training.layers.dense import Dense
+from lib_dlhpc.layers.dense import Dense
 def deadly(*_):
     {how}
 Dense.backward = deadly

@@ -12,7 +12,7 @@ import pytest
 from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.measured import cores
+from lib_dlhpc.spec.host import cores
 
 PATIENCE = 180.0
 SLEEPER = "import os, sys, time; open(sys.argv[1] + str(os.getpid()), 'w'); time.sleep(600)"

@@ -8,7 +8,7 @@ from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, mea
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import load
-from lib_dlhpc.spec.measured import foreign, measured_on
+from lib_dlhpc.spec.measured_machine import foreign, measured_on
 
 
 @pytest.mark.slow

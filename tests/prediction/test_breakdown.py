@@ -11,8 +11,10 @@ from lib_dlhpc import SpecError, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import Calibration, Run, Storage, read_model
+from lib_dlhpc.spec.experiment import Calibration, read_model
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
+from lib_dlhpc.spec.run import Run
+from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, UPDATES, Strategy
 
 BASE = loads("""

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import (
-    ACCESSES,
-    CHECKPOINTS,
-    FORMATS,
-    WRITERS,
-    Calibration,
-    Run,
-    Storage,
-)
+from lib_dlhpc.spec.experiment import Calibration
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
+from lib_dlhpc.spec.run import CHECKPOINTS, WRITERS, Run
+from lib_dlhpc.spec.storage import ACCESSES, FORMATS, Storage
 from lib_dlhpc.spec.strategy import (
     ALLREDUCES,
     OFFLOADS,

@@ -12,8 +12,8 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.prediction.resilience import best_interval, expected_cycle, goodput, system_mtbf
-from lib_dlhpc.spec.experiment import CHECKPOINTS
 from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.run import CHECKPOINTS
 from lib_dlhpc.spec.units import parse_quantity
 
 

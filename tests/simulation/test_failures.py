@@ -10,7 +10,7 @@ from lib_dlhpc.costs.checkpoints import Saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import expected_cycle
 from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
-from lib_dlhpc.spec.experiment import CHECKPOINTS
+from lib_dlhpc.spec.run import CHECKPOINTS
 
 RUN = loads("""
 [model]

@@ -10,8 +10,9 @@ from lib_dlhpc import SpecError, dump, dumps, load, loads
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import LARGEST_FILE, SECTIONS, read_experiment, to_tables
+from lib_dlhpc.spec.experiment import LARGEST_FILE, read_experiment, to_tables
 from lib_dlhpc.spec.machine import read_link, read_machine
+from lib_dlhpc.spec.schema import SECTIONS
 
 BASE = """
 [model]

@@ -9,18 +9,16 @@ import tomli_w
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
-from lib_dlhpc.spec.machine import load_machine, read_machine
-from lib_dlhpc.spec.measured import (
+from lib_dlhpc.spec.host import host_class, versions
+from lib_dlhpc.spec.machine import field_of, load_machine, read_machine
+from lib_dlhpc.spec.measured_machine import (
     OLD,
     default_machine,
     default_path,
-    field_of,
     foreign,
-    host_class,
     load_measured,
     measured_on,
     slowed,
-    versions,
 )
 
 TODAY = date.today().isoformat()

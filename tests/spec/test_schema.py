@@ -8,9 +8,11 @@ import pytest
 
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Calibration, Run, Storage, loads
+from lib_dlhpc.spec.experiment import Calibration, loads
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
+from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.schema import difference, merge, readable, to_table
+from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import Strategy
 from lib_dlhpc.spec.units import parse_quantity
 

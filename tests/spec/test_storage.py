@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, dumps, loads
-from lib_dlhpc.spec.experiment import ACCESSES, CHECKPOINTS, FORMATS, WRITERS, Storage
+from lib_dlhpc.spec.run import CHECKPOINTS, WRITERS
+from lib_dlhpc.spec.storage import ACCESSES, FORMATS, Storage
 
 RUN = """
 model = { name = "resnet50" }

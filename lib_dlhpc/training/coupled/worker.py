@@ -17,7 +17,7 @@ def main(folder: Path, expected: int) -> None:
     import numpy as np
     from mpi4py import MPI
 
-    from lib_dlhpc.spec.measured import cores
+    from lib_dlhpc.spec.host import cores
     from lib_dlhpc.spec.workflow import load
     from lib_dlhpc.timeline.store import save
     from lib_dlhpc.training.coupled.run import couple

@@ -1,0 +1,97 @@
+"""Fields of an experiment that contradict each other."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lib_dlhpc.spec.calibration import check_calibration
+from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.machine import storage_tier
+from lib_dlhpc.spec.strategy import check_split, check_update
+
+if TYPE_CHECKING:
+    from lib_dlhpc.spec.experiment import Experiment
+
+
+def check_consistency(experiment: "Experiment") -> None:
+    """Raise SpecError where two fields contradict each other."""
+    s, machine = experiment.strategy, experiment.machine
+    if np.any(np.greater(s.nodes, machine.nodes)):
+        raise SpecError(
+            f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
+            " use fewer, or raise machine.nodes."
+        )
+    check_update(s)
+    check_split(s)
+    if s.offload_to != "host" and s.offload_to not in machine.storage:
+        legal = ["host", *machine.storage]
+        raise SpecError(
+            f"strategy.offload_to = {s.offload_to!r}: {machine.name or 'the machine'} has"
+            f" {', '.join(legal)}.{suggest(s.offload_to, legal)}"
+        )
+    if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
+        raise SpecError(
+            f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
+            f" {np.max(s.nodes + experiment.servers)} nodes; {machine.name or 'the machine'} has"
+            f" {machine.nodes}. Use fewer, or raise machine.nodes."
+        )
+    _check_devices(experiment)
+    check_calibration(experiment.calibration)
+    measured = experiment.calibration.devices
+    if np.any(np.greater(measured, machine.nodes * machine.devices_per_node)):
+        raise SpecError(
+            f"calibration.devices = {np.max(measured)}: {machine.name or 'the machine'} has"
+            f" {machine.nodes} nodes of {machine.devices_per_node} devices."
+        )
+    if experiment.storage.tier:
+        storage_tier(machine, experiment.storage.tier)
+    _check_local(experiment)
+    if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
+        raise SpecError(
+            "run.checkpoint_interval needs storage.tier: checkpoints are written there."
+        )
+
+
+def _check_devices(experiment: "Experiment") -> None:
+    """Raise SpecError unless the split makes the devices that the nodes have."""
+    s, machine = experiment.strategy, experiment.machine
+    if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
+        raise SpecError(
+            f"strategy.devices_per_node = {np.max(s.devices_per_node)}: a node of "
+            f"{machine.name or 'the machine'} has {machine.devices_per_node}."
+        )
+    split = np.where(np.equal(s.data, 0), 1, s.data) * s.tensor * s.pipeline * s.spatial
+    devices = experiment.devices
+    wrong = np.where(
+        np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices)
+    )
+    if np.any(wrong):
+        raise SpecError(
+            f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
+            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices:"
+            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node."
+        )
+
+
+def _check_local(experiment: "Experiment") -> None:
+    """Raise SpecError unless a staged or distributed data set has a node-local tier."""
+    storage, machine = experiment.storage, experiment.machine
+    is_local = storage.access != "stream"
+    if not storage.tier and is_local:
+        raise SpecError(
+            f'storage.access = "{storage.access}" needs storage.tier: the data set comes from there.'
+        )
+    legal = [name for name, tier in machine.storage.items() if tier.scope == "node"]
+    if (is_local or storage.local) and storage.local not in legal:
+        raise SpecError(
+            f'storage.local = "{storage.local}": expected a tier in each node, for storage.access = "stage"'
+            f' and "cooperative"; {machine.name or "this machine"} has {", ".join(legal) or "none"}.'
+            f"{suggest(storage.local, legal)}"
+        )
+    if storage.access == "cooperative" and np.any(
+        np.greater(storage.replication, experiment.strategy.nodes)
+    ):
+        raise SpecError(
+            f"storage.replication = {np.max(storage.replication)}: legal: at most strategy.nodes ="
+            f" {np.min(experiment.strategy.nodes)}, a copy on each node."
+        )

@@ -1,0 +1,53 @@
+"""This machine: its class, its cores, the versions of the packages that training uses."""
+
+import os
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from lib_dlhpc.spec.units import count
+
+PACKAGES = (
+    "numpy",
+    "mpi4py",
+    "mpich",
+    "openmpi",
+    "impi-rt",
+)  # packages whose versions are recorded
+
+
+@cache
+def host_class() -> str:
+    """Return the class of this machine, such as "Linux x86_64, 8 cores, AMD EPYC 7B13"; not its host name."""
+    words = [f"{platform.system()} {platform.machine()}", count(cores(), "core")]
+    return ", ".join([*words, *filter(None, [_processor()])])
+
+
+def cores() -> int:
+    """Return the number of cores available to a process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    """Return the processor's model, empty if unknown."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2] for line in lines if line.startswith("model name")]
+    return " ".join(named[0].split()) if named else platform.processor()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of PACKAGES."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,22 @@
+"""Run: epochs, seed and checkpoints."""
+
+from dataclasses import dataclass
+
+from lib_dlhpc.spec.schema import choice, number, whole
+
+CHECKPOINTS = ("synchronous", "asynchronous", "multilevel", "incremental")
+WRITERS = ("first", "all")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Length of the run, and its checkpoints."""
+
+    epochs: float = number(default=1.0, positive=True)
+    checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
+    seed: int = whole(default=0, least=0)
+    checkpoint: str = choice(CHECKPOINTS, default="synchronous")
+    checkpoint_writers: str = choice(
+        WRITERS, default="first"
+    )  # the first node, or each node its shard
+    changed: float = number(default=1.0, most=1.0)  # fraction of the state, for "incremental"
