@@ -45,7 +45,7 @@ def test_every_output_is_read_or_is_a_head(name):
 @every_model
 def test_totals_are_the_sums_of_the_layer_arrays(name):
     model = named(name)
-    for quantity in ("parameters", "forward_flop", "backward_flop", "stored", "mask_bytes"):
+    for quantity in ("parameters", "forward_flop", "stored", "mask_bytes"):
         column = getattr(model, f"layer_{quantity}")
         assert column.dtype == np.float64 and column.shape == (len(model.layers),)
         assert not column.flags.writeable
