@@ -1,6 +1,6 @@
-"""`dlhpc calibrate io DIR`: read performance of a folder's file system, as a storage tier of a machine.
+"""`dlhpc calibrate`: measure this machine's compute and messages in about a minute, as a machine for experiments.
 
-Without WHAT the machine itself is measured: calibrate_machine.py.
+`dlhpc calibrate io DIR` measures the read performance of a folder's file system, as a storage tier of a machine.
 """
 
 import argparse
@@ -8,14 +8,18 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from lib_dlhpc.commands import calibrate_machine
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import SCOPES
+from lib_dlhpc.spec.measured_machine import default_path
 from lib_dlhpc.spec.plain import as_json
-from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.spec.units import count, parse_quantity
 
+SECONDS = "60"
+SHARING = 2  # ranks a core, at most
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -26,7 +30,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="measure this machine, for predictions",
         description="Without WHAT, measures the machine: compute, messages and jitter of ranks.",
     )
-    calibrate_machine.add_options(calibrate)
+    _add_machine_options(calibrate)
     actions = calibrate.add_subparsers(metavar="WHAT")
     machine = actions.add_parser(
         "machine",
@@ -35,7 +39,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " numbers that predictions need, each with a 90 % interval. Without --out the result is the user's own"
         " calibration, which dlhpc compare uses for experiments whose machine is the laptop.",
     )
-    calibrate_machine.add_options(machine)
+    _add_machine_options(machine)
     io = actions.add_parser(
         "io",
         help="read small files and packed partitions in a folder: a storage tier",
@@ -53,6 +57,68 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     io.add_argument("--out", metavar="FILE", help="write the tier to FILE, as TOML")
     io.add_argument("--json", action="store_true", help="print all measurements, in SI units")
     io.set_defaults(command=_io)
+
+
+def _add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `dlhpc calibrate machine`, which are those of `dlhpc calibrate`."""
+    parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
+    parser.add_argument("--seconds", default=SECONDS, help=f"how long, about (default: {SECONDS})")
+    parser.add_argument("--io", metavar="DIR", help="measure the file system of this folder too")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the machine to FILE, as TOML (default: the user's own calibration, which compare uses)",
+    )
+    parser.add_argument("--json", action="store_true", help="print all measurements, in SI units")
+    parser.set_defaults(command=_machine)
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from lib_dlhpc.calibration.machine import LEAST, MOST, fit_machine, measure_machine
+    from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
+    from lib_dlhpc.launch.mpi import mpiexec, run_to_end
+
+    seconds = parse_quantity(options.seconds, "s", "--seconds")
+    if not LEAST <= seconds <= MOST:
+        raise SpecError(f"--seconds {options.seconds}: legal: {LEAST:g} s to {MOST:g} s.")
+    ranks = min(2, cores()) if options.ranks is None else options.ranks
+    if ranks < 1:
+        raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    if ranks > SHARING * cores():  # waiting ranks busy-poll: they would block the machine
+        raise SpecError(
+            f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"
+            " share cores do not apply to ranks with one core each."
+        )
+    out = default_path() if options.out is None else _file(options.out)
+    if options.io and not Path(options.io).is_dir():
+        raise SpecError(f"--io {options.io}: no such folder.")
+    mpiexec()
+    print(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...", file=sys.stderr)
+    if ranks > cores():
+        print(
+            f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times do not apply to ranks"
+            " with one core each.",
+            file=sys.stderr,
+        )
+    tier = _tier(Path(options.io)) if options.io else None
+    found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, as_toml(found))
+    except OSError as error:
+        raise SpecError(f"--out {out}: {error.strerror}.") from None
+    print(as_json(as_dict(found)) if options.json else "\n".join(as_lines(found)))
+    ways = f"`dlhpc compare FILE` and `dlhpc predict FILE --machine {out}`"
+    print(f"{out}: this machine, for {ways}.", file=sys.stderr)
+    return 0
+
+
+def _tier(folder: Path) -> Any:
+    from lib_dlhpc.calibration.fit import fit_io
+    from lib_dlhpc.calibration.io import measure_io
+
+    print(f"Reading in {folder} for about 20 s ...", file=sys.stderr)
+    return fit_io(measure_io(folder))
 
 
 def _io(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """`dlhpc submit FILE --to slurm -n 4`: a run as a job of a batch system, or of this machine.
 
-FILE may also be a notebook or a program: see `submit_task`.
+FILE may also be a notebook or a program: a task, which is not predicted.
 """
 
 import argparse
@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
-from lib_dlhpc.commands.submit_task import follow, is_task, task_of
 from lib_dlhpc.spec.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch import BatchJob, Site
+    from lib_dlhpc.launch.task import Task
     from lib_dlhpc.spec.experiment import Experiment
 
+ENDINGS = (".ipynb", ".py")  # of tasks
+OF_A_RUN = ("resume", "snapshot_every", "origin", "sweep")  # options of experiments only
 PAUSE = 0.2  # s between two polls of a job
 
 
@@ -74,7 +76,7 @@ def _submit(options: argparse.Namespace) -> int:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
     if not (options.experiment or options.resume):
         raise SpecError("dlhpc submit: name an experiment, or a run folder with --resume.")
-    if is_task(options):
+    if _is_task(options):
         return _task(options)
     if options.words:
         raise SpecError(f"{options.words[0]}: only a program (.py) takes arguments.")
@@ -103,14 +105,14 @@ def _task(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_task
 
     job = submit_task(
-        task_of(options),
+        _task_of(options),
         1 if options.ranks is None else options.ranks,
         options.to,
         _site(options)[0],
         options.out,
         options.time,
     )
-    return follow(job) if options.wait else _report(job)
+    return _follow_task(job) if options.wait else _report(job)
 
 
 def _sweep(options: argparse.Namespace) -> int:
@@ -209,3 +211,51 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _is_task(options: argparse.Namespace) -> bool:
+    """Whether a notebook or a program is submitted, not an experiment."""
+    return Path(options.experiment or "").suffix in ENDINGS
+
+
+def _task_of(options: argparse.Namespace) -> "Task":
+    """Return the task of a command line. Raises SpecError."""
+    from lib_dlhpc.launch.notebook import notebook
+    from lib_dlhpc.launch.task import program
+
+    path = options.experiment
+    for name in OF_A_RUN:
+        if getattr(options, name):
+            raise SpecError(f"{path}: --{name.replace('_', '-')} is for an experiment.")
+    if Path(path).suffix == ".py":
+        if options.set:
+            raise SpecError(f"{path}: --set is for a notebook; a program's arguments follow it.")
+        return program(path, *options.words)
+    if options.words:
+        raise SpecError(f"{path}: a notebook takes --set NAME=VALUE, not {options.words[0]!r}.")
+    return notebook(path, dict(change(text) for text in options.set))
+
+
+def _follow_task(job: "BatchJob") -> int:
+    """Wait until the job has ended; print its output as it comes. Ctrl-C leaves the job running."""
+    from lib_dlhpc.launch.jobs import ENDS
+    from lib_dlhpc.launch.task import printed
+
+    state, seen = "", 0
+    try:
+        while state not in ENDS:
+            if (now := job.state) != state:
+                state = now
+                print(f"dlhpc: {job.label} is {state}.", file=sys.stderr, flush=True)
+            text = printed(job.folder)
+            print(text[seen:], end="", flush=True)
+            seen = len(text)
+            if state not in ENDS:
+                time.sleep(PAUSE)
+    except KeyboardInterrupt:
+        message = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
+        raise KeyboardInterrupt(message) from None
+    if state == "done":
+        return 0
+    print(f"dlhpc: {job.why()}", file=sys.stderr)
+    return 1

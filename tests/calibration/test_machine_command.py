@@ -7,7 +7,7 @@ from planted import Planted
 
 from lib_dlhpc.calibration import machine
 from lib_dlhpc.cli import main
-from lib_dlhpc.commands import calibrate_machine
+from lib_dlhpc.commands import calibrate
 from lib_dlhpc.spec.measured_machine import default_machine, load_measured
 
 
@@ -45,7 +45,7 @@ def test_a_file_that_is_named_is_the_only_one_written(measured, tmp_path, capsys
 
 
 def test_more_ranks_than_cores_are_reported(measured, monkeypatch, capsys):
-    monkeypatch.setattr(calibrate_machine, "cores", lambda: 1)
+    monkeypatch.setattr(calibrate, "cores", lambda: 1)
     assert main(["calibrate", "--seconds", "30"]) == 0
     assert "share" not in capsys.readouterr().err
     assert main(["calibrate", "-n", "2", "--seconds", "30"]) == 0
