@@ -1,0 +1,29 @@
+"""Which tests a worker runs one after the other, and in which order workers take files.
+
+Tests on ranks exclude each other and tests in a browser (turns.py): of two workers that have them, one waits. So all of
+tests/mpi is one unit of work and begins first; beside it run files that need no turn, the slow folders first; then come
+the pages, and at the end quick files, so that the workers end together.
+"""
+
+from pathlib import Path
+
+LANES = ("mpi", "cluster")  # folders that are one unit of work; a Slurm, too, is started once
+FIRST = (*LANES, "launch", "comparison", "repository", "commands")
+PAGES = "browser"
+
+
+def lane_of(nodeid: str) -> str:
+    """Return the unit of work of a test: its folder if that is a lane, else its file."""
+    file = nodeid.partition("::")[0]
+    top, *rest = file.split("/")
+    return f"{top}/{rest[0]}" if top == "tests" and rest[0] in LANES else file
+
+
+def order_of(path: Path, tests: Path) -> int:
+    """Return the sort key of a test file: FIRST in their order, notebooks of the course, pages, all others."""
+    if not path.is_relative_to(tests):
+        return len(FIRST)
+    folder = path.relative_to(tests).parts[0]
+    if folder in FIRST:
+        return FIRST.index(folder)
+    return len(FIRST) + (1 if folder == PAGES else 2)
