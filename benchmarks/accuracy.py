@@ -33,8 +33,9 @@ from _quick import add_quick
 
 from lib_dlhpc.comparison import Sweep
 from lib_dlhpc.comparison.comparison import Expected, beside, estimated
+from lib_dlhpc.comparison.errors import errors, inside
 from lib_dlhpc.comparison.placed import placed
-from lib_dlhpc.comparison.sweep import Row, errors, inside, interleaved
+from lib_dlhpc.comparison.sweep import Row, interleaved
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

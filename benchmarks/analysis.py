@@ -22,7 +22,8 @@ import numpy as np
 from _quick import add_quick
 
 from lib_dlhpc.timeline.analysis import analyse
-from lib_dlhpc.timeline.table import COLUMNS, KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
+from lib_dlhpc.timeline.table import COLUMNS, Timeline
 
 SAMPLE = 200_000  # events that the plain pass goes through
 NAMES = ("step", "MPI_Isend", "MPI_Recv", "MPI_Allreduce")

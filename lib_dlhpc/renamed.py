@@ -64,9 +64,7 @@ class _Old(ModuleType):
         return dir(self.now)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        import lib_dlhpc
-
-        return lib_dlhpc.__getattr__(self.verb)(*arguments, **options)
+        return sys.modules["lib_dlhpc"].__getattr__(self.verb)(*arguments, **options)
 
 
 def install() -> None:

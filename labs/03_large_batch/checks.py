@@ -22,9 +22,10 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.training.data import load as load_data
 from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
+from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
-from lib_dlhpc.training.trainer import Diverged, train
+from lib_dlhpc.training.trainer import train
 
 HERE = Path(__file__).parent
 BASE, TIMES, EPOCHS = 16, 32, 40

@@ -21,6 +21,7 @@ from lib_dlhpc.calibration.layers import Layers, fit_layers
 from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.messages import Messages, fit_messages
 from lib_dlhpc.calibration.numbers import Numbers, fit_numbers
+from lib_dlhpc.calibration.programs import PROBE, STEPS, WORKER
 from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_steps, interval
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime.owned import temporary_folder
@@ -33,8 +34,6 @@ from lib_dlhpc.spec.schema import to_table
 if TYPE_CHECKING:
     import altair as alt
 
-PROBE, WORKER = "lib_dlhpc.training.probe", "lib_dlhpc.calibration.worker"
-STEPS = "lib_dlhpc.training.probe_steps"  # repeated: shows the spread from run to run
 # Fraction of the seconds for all turns of a program; the rest is startup.
 SHARES = {PROBE: 0.32, WORKER: 0.16, STEPS: 0.21}
 TURN = 20.0  # s, about

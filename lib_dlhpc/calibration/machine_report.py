@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tomli_w
 
-from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, Calibrated
 from lib_dlhpc.calibration.messages import SMALLEST, curve
+from lib_dlhpc.calibration.programs import PROBE, STEPS, WORKER
 from lib_dlhpc.calibration.robust import Floats, calm
 from lib_dlhpc.spec.machine import Machine, field_of
 from lib_dlhpc.spec.measured import Measured
@@ -16,6 +16,9 @@ from lib_dlhpc.spec.measured_machine import STAND_IN, value_of
 from lib_dlhpc.spec.plain import in_si
 from lib_dlhpc.spec.schema import to_table
 from lib_dlhpc.spec.units import count, format_quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from lib_dlhpc.calibration.machine import Calibrated
 
 BUSY = 0.3  # cores busy with other processes; above it, a note is printed
 SHOWN = 5  # points of a curve in the table
@@ -38,7 +41,7 @@ NAMES = {
 }
 
 
-def as_toml(found: Calibrated) -> str:
+def as_toml(found: "Calibrated") -> str:
     """Return the [machine] of an experiment, with measurements and fit errors as comments."""
     measured = _measured(found)
     head = [
@@ -52,12 +55,12 @@ def as_toml(found: Calibrated) -> str:
     return comments + tomli_w.dumps({"machine": _table(found.machine)})
 
 
-def as_lines(found: Calibrated) -> list[str]:
+def as_lines(found: "Calibrated") -> list[str]:
     """Return a readable table: each number with its 90 % interval, the curves, the protocol switch, fit errors."""
     return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found), *_busy(found)]
 
 
-def as_dict(found: Calibrated) -> dict[str, Any]:
+def as_dict(found: "Calibrated") -> dict[str, Any]:
     """Return everything as plain tables in SI units: the machine, fit errors, and raw measurements."""
     step = {"size": found.messages.step, "latency": found.messages.jump} if found.messages else {}
     return {
@@ -70,7 +73,7 @@ def as_dict(found: Calibrated) -> dict[str, Any]:
     }
 
 
-def _numbers(found: Calibrated) -> Iterator[str]:
+def _numbers(found: "Calibrated") -> Iterator[str]:
     yield f"{'':<38}{'measured':>14}   90 % interval"
     for key, name in NAMES.items():
         ends = _measured(found).intervals.get(key)
@@ -82,7 +85,7 @@ def _numbers(found: Calibrated) -> Iterator[str]:
             yield f"{name:<38}{value:>14}   {low} to {high}"
 
 
-def _curves(found: Calibrated) -> Iterator[str]:
+def _curves(found: "Calibrated") -> Iterator[str]:
     raw = found.raw[WORKER]
     named = {
         "gemm float32": ("GEMM of edge", lambda size, took: _shown(2 * size**3 / took, "FLOP/s")),
@@ -105,7 +108,7 @@ def _curves(found: Calibrated) -> Iterator[str]:
         yield f"{name:<33}" + "   ".join(cells)
 
 
-def _step(found: Calibrated) -> list[str]:
+def _step(found: "Calibrated") -> list[str]:
     messages = found.messages
     if messages is None:
         return ["one rank: messages not measured"]
@@ -117,7 +120,7 @@ def _step(found: Calibrated) -> list[str]:
     ]
 
 
-def _fits(found: Calibrated) -> Iterator[str]:
+def _fits(found: "Calibrated") -> Iterator[str]:
     steps = np.abs(found.layers.steps)
     yield (
         f"layers of {len(steps)} networks: fit off by {np.median(steps):.0%} in the median,"
@@ -155,7 +158,7 @@ def _medians(errors: Mapping[str, Floats]) -> str:
     return ", ".join(f"{name} {np.median(np.abs(each)):.0%}" for name, each in errors.items())
 
 
-def _busy(found: Calibrated) -> list[str]:
+def _busy(found: "Calibrated") -> list[str]:
     """Return a note if other processes used the cores."""
     loads = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
     load = max(float(np.mean(each[calm(each)])) for each in loads)
@@ -164,7 +167,7 @@ def _busy(found: Calibrated) -> list[str]:
     return [f"NOTE  other processes kept {load:.1f} cores busy: rerun when the machine is idle."]
 
 
-def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
+def _errors(found: "Calibrated") -> Iterator[tuple[str, Floats]]:
     yield from found.numbers.errors.items()
     yield from found.messages.errors.items() if found.messages else ()
     yield from found.layers.errors.items()
@@ -172,7 +175,7 @@ def _errors(found: Calibrated) -> Iterator[tuple[str, Floats]]:
         yield "out and back", found.host_link.errors
 
 
-def _measured(found: Calibrated) -> Measured:
+def _measured(found: "Calibrated") -> Measured:
     assert found.machine.measured is not None
     return found.machine.measured
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.calibration.step_fit import UNDISTURBED
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.table import KINDS
+from lib_dlhpc.timeline.kinds import KINDS
 
 Floats: TypeAlias = NDArray[np.float64]
 Slowdown: TypeAlias = tuple[float, float]  # time over calibrated time: of work, of each call

@@ -7,7 +7,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import (
     SECONDS,
     Begin,
@@ -208,15 +207,3 @@ def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     if len(settings) > MOST:
         raise SpecError(f"{len(settings)} settings: legal: at most {MOST}.")
     return settings
-
-
-def errors(comparisons: Sequence[Comparison], way: str) -> list[float]:
-    """Return |error| of the step by that way, of each comparison that has it."""
-    found = [each.error(way, ALL) for each in comparisons]
-    return [abs(error) for error in found if error is not None]
-
-
-def inside(comparisons: Sequence[Comparison], way: str = "predicted") -> tuple[int, int]:
-    """Return how many measured steps lie within the way's bands, and how many have a band."""
-    held = [each.inside(way) for each in comparisons]
-    return sum(1 for each in held if each), sum(1 for each in held if each is not None)

@@ -53,7 +53,7 @@ def table(cells: list[list[str]]) -> list[str]:
 
 def summary(of: "Sweep") -> list[str]:
     """Return the median and largest error of each way, and how many steps lie within the bands."""
-    from lib_dlhpc.comparison.sweep import errors, inside
+    from lib_dlhpc.comparison.errors import errors, inside
 
     judged = of.judged
     if not judged:

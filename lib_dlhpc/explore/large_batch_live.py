@@ -20,10 +20,11 @@ from lib_dlhpc.explore.large_batch_charts import RUNS, Curve, runs_state, schedu
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
+from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
-from lib_dlhpc.training.trainer import Diverged, train
+from lib_dlhpc.training.trainer import train
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 RULES = ("linear scaling", "SGD, rate as it is", "LARS")

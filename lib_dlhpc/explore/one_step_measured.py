@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.calibration.machine import WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibration.machine import fit_machine, measure_machine
 from lib_dlhpc.calibration.messages import curve, protocol_step
 from lib_dlhpc.calibration.numbers import TRAFFIC
+from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
 from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.explore.charts import State, chart

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.machine import WORKER, Calibrated, fit_machine, measure_machine
+from lib_dlhpc.calibration.machine import Calibrated, fit_machine, measure_machine
 from lib_dlhpc.calibration.machine_report import as_toml
+from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.explore.one_step_machines import LOADS, MACHINE, POINTS, SHIPPED, Told
 from lib_dlhpc.launch.mpi import run_to_end
 

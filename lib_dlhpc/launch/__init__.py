@@ -9,7 +9,7 @@ local.py   start(experiment, ranks): a Job that can be watched and cancelled
 origin.py  where a run's snapshots go, and from which version it starts
 batch.py   the program of a job: starts and ends the ranks, records their exit
 schedulers.py  Slurm, PBS, LSF, Flux: submit (PSI/J), query, cancel
-folder.py  a run folder: lock, status files, errors
+folder.py  a run folder: lock, status files, errors; prepare.py makes one ready for a run
 coupled.py run_coupled: a coupled workflow on ranks of this machine, to its end
 mpi.py     which mpiexec starts ranks here
 trace_run.py  trace_run: a program on ranks with its MPI calls recorded; traced.py runs on each rank

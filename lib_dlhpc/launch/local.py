@@ -17,7 +17,8 @@ from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import mpi
-from lib_dlhpc.launch.folder import RESULT, STATUS, JobError, clear, prepare, why_failed, write
+from lib_dlhpc.launch.folder import RESULT, STATUS, JobError, clear, why_failed, write
+from lib_dlhpc.launch.prepare import prepare
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.lifetime.files import remove_unfinished
 from lib_dlhpc.spec.errors import SpecError

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
-from lib_dlhpc.launch.folder import STATUS, prepare
+from lib_dlhpc.launch.folder import STATUS
 from lib_dlhpc.launch.jobs import (
     CHILDREN,
     DETACH,
@@ -36,6 +36,7 @@ from lib_dlhpc.launch.jobs import (
 from lib_dlhpc.launch.limits import check_limits
 from lib_dlhpc.launch.mpi import check_here, mpiexec
 from lib_dlhpc.launch.notebook import keep_source
+from lib_dlhpc.launch.prepare import prepare
 from lib_dlhpc.launch.site import FILL_IN, SIGNS, Site, check_word, read_time
 from lib_dlhpc.launch.task import TASK, Task
 from lib_dlhpc.launch.task import ready as task_ready

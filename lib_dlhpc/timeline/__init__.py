@@ -27,10 +27,11 @@ from lib_dlhpc.timeline.chrome import export_chrome
 from lib_dlhpc.timeline.collecting import collect
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.critical import critical_path
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.measure import Measured, breakdown, exposed, idle, span, waits
 from lib_dlhpc.timeline.reads import trace_reads
 from lib_dlhpc.timeline.recorder import Recorder, region
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Event, Timeline, columns, from_rows, join
+from lib_dlhpc.timeline.table import Event, Timeline, columns, from_rows, join
 
 __all__ = [
     "KINDS",

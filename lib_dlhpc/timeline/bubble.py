@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.table import KINDS, Timeline, join
+from lib_dlhpc.timeline.kinds import KINDS
+from lib_dlhpc.timeline.table import Timeline, join
 
 WAIT, BUBBLE = KINDS.index("wait"), KINDS.index("bubble")
 

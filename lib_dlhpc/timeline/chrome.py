@@ -18,9 +18,10 @@ import numpy as np
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.lanes import in_order, lanes
 from lib_dlhpc.timeline.rows import LATEST, Rows
-from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import DEFAULTS, Timeline
 
 LANES = 16  # thread = stream + LANES x lane
 BLOCK = 65536  # events at a time

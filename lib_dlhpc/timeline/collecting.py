@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.clocks import offset, on_rank_0
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.matching import match_collectives, match_messages
 from lib_dlhpc.timeline.recorder import HERE, ROW, UNKNOWN, WORLD, Recorder
-from lib_dlhpc.timeline.table import COLUMNS, KINDS, STREAMS, Timeline, check
+from lib_dlhpc.timeline.table import COLUMNS, Timeline, check
 
 SEND, RECEIVE, COLLECTIVE = (KINDS.index(kind) for kind in ("send", "receive", "collective"))
 END = np.dtype([("comm", "i8"), ("source", "i8"), ("target", "i8"), ("tag", "i8"), ("order", "i8")])

@@ -35,9 +35,10 @@ from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.rows import MOST_TICKS, Rows
 from lib_dlhpc.timeline.store import MOST_RANKS
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import Timeline
 
 MARKS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
 DEVICE = {"kernel", "gpu_memset", "hpu_op", "mtia_ccp_events", "collective_comm"}

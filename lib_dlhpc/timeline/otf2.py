@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.lanes import in_order, lanes
 from lib_dlhpc.timeline.otf2_errors import as_os_errors
-from lib_dlhpc.timeline.table import DEFAULTS, KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import DEFAULTS, Timeline
 
 ANCHOR = "traces.otf2"
 TICKS = 10**9  # a second

@@ -1,16 +1,19 @@
 """What a trace has, at a glance: ranks, span, events by kind, time by name."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.spec.units import count, format_quantity
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
+
+if TYPE_CHECKING:
+    from lib_dlhpc.timeline.table import Timeline
 
 SHOWN, WIDTH = 20, 40  # names in the text, characters of one
 
 
-def as_dict(timeline: Timeline) -> dict[str, Any]:
+def as_dict(timeline: "Timeline") -> dict[str, Any]:
     """Return it in SI units. Time by name is inclusive: what lies within an event counts in both."""
     begin = float(timeline.start.min()) if len(timeline) else 0.0
     end = float(timeline.stop.max()) if len(timeline) else 0.0
@@ -28,7 +31,7 @@ def as_dict(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def as_text(timeline: Timeline) -> str:
+def as_text(timeline: "Timeline") -> str:
     """Return it in words and two tables."""
     told = as_dict(timeline)
     span = format_quantity(told["span"], "s")
@@ -60,7 +63,7 @@ def as_text(timeline: Timeline) -> str:
     return "\n".join(lines)
 
 
-def kinds(timeline: Timeline) -> list[dict[str, Any]]:
+def kinds(timeline: "Timeline") -> list[dict[str, Any]]:
     """Return events, seconds and bytes of each kind."""
     length = timeline.stop - timeline.start
     events = np.bincount(timeline.kind, minlength=len(KINDS))
@@ -77,7 +80,7 @@ def kinds(timeline: Timeline) -> list[dict[str, Any]]:
     ]
 
 
-def _names(timeline: Timeline) -> list[dict[str, Any]]:
+def _names(timeline: "Timeline") -> list[dict[str, Any]]:
     """Return the names of each stream, the longest in all first, with the rank that has most of its time."""
     if not len(timeline):
         return []

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.table import KINDS, Timeline
+from lib_dlhpc.timeline.kinds import KINDS
+from lib_dlhpc.timeline.table import Timeline
 
 Floats: TypeAlias = NDArray[Any]
 CHUNK = 1_000_000  # rows

@@ -9,7 +9,8 @@ import numpy as np
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.unpack import check_npz, most_unpacked
-from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, KINDS, STREAMS, Column, Timeline
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
+from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Column, Timeline
 
 LATER = {"comm", "match"}  # columns that older files do not have
 MOST_RANKS = 10**6  # of which some have columns of their own: 8 MB each

@@ -6,17 +6,18 @@ import numpy as np
 
 from lib_dlhpc.results import Columns, Summary, percent, shown
 from lib_dlhpc.spec.units import count
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.overview import kinds
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
 
 if TYPE_CHECKING:
     from lib_dlhpc.timeline.measure import Measured
+    from lib_dlhpc.timeline.table import Timeline
 
 RANKS, EVENTS = 8, 5000  # of a chart
 CALLS = ("send", "receive", "collective")  # of a recorded program
 
 
-def summary(of: Timeline) -> Summary:
+def summary(of: "Timeline") -> Summary:
     """Return ranks, events and span, and the time of each kind of event."""
     found = {kind["kind"]: kind for kind in kinds(of)}
     span = float(of.stop.max() - of.start.min()) if len(of) else 0.0
@@ -34,7 +35,7 @@ def summary(of: Timeline) -> Summary:
     return Summary(title, facts, ("kind", "events", "time of a rank"), rows)
 
 
-def columns(of: Timeline) -> Columns:
+def columns(of: "Timeline") -> Columns:
     """Return a row for each event: rank, stream, kind, name, start, stop, seconds, bytes, peer."""
     words = {"stream": STREAMS, "kind": KINDS, "name": of.names}
     named = {key: np.array(legal, dtype=object)[getattr(of, key)] for key, legal in words.items()}
@@ -50,7 +51,7 @@ def columns(of: Timeline) -> Columns:
     return {key: values.tolist() for key, values in table.items()}
 
 
-def drawn(of: Timeline) -> Timeline:
+def drawn(of: "Timeline") -> "Timeline":
     """Return the events of a chart: RANKS ranks, evenly spaced, without single messages, EVENTS at most."""
     ranks = np.unique(np.linspace(0, of.ranks - 1, RANKS).round())
     wanted = np.isin(of.rank, ranks) & ((of.peer < 0) | of.where("", *CALLS))

@@ -29,25 +29,12 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 
 if TYPE_CHECKING:
     import altair as alt
 
-STREAMS = ("compute", "communication", "input", "checkpoint", "host")
-KINDS = (
-    "forward",
-    "backward",
-    "update",
-    "communication",
-    "wait",
-    "input",
-    "checkpoint",
-    "bubble",
-    "region",
-    "send",
-    "receive",
-    "collective",
-)
+
 COLUMNS = {
     "rank": np.int32,
     "stream": np.int8,

@@ -28,12 +28,12 @@ from lib_dlhpc.training.data import Data, own_rows, precision_of, samples_of, sh
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite, through
 from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.ranks import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.snapshot_parts import restore_stages, save_stages, whole_arrays
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied
-from lib_dlhpc.training.trainer import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.versions import ROOM, versions_of
 
 TEST_BATCH = 256  # samples

@@ -1,14 +1,13 @@
 """How large may the batch be? Runs, rates and seeds of the large-batch study; its results are stored.
 
-    python -m lib_dlhpc.training.large_batch            MNIST; writes the tables that large_batch_results.py reads
-    python -m lib_dlhpc.training.large_batch --quick    digits, the main runs only; prints
+    python -m lib_dlhpc.training.large_batch_results            MNIST; writes the tables in catalog/measured/
+    python -m lib_dlhpc.training.large_batch_results --quick    digits, the main runs only; prints
 
 Rate and warm-up of each rule are tuned on a validation split, the last fifth of the training samples, with
 separate seeds; the test samples are evaluated once, after tuning. A run that diverges counts as chance. Two
 processes run the trials, one thread each, so results do not depend on the number of cores.
 """
 
-import argparse
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -25,8 +24,8 @@ from lib_dlhpc.training.data import Data, global_batches, load
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.rates import rate_at
-from lib_dlhpc.training.trainer import Diverged
 
 CHANCE = 0.1  # of ten classes
 WORKERS = 2
@@ -243,24 +242,3 @@ def workers() -> ProcessPoolExecutor:
     """Return processes with one thread each, so that results do not depend on the cores."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"))
-
-
-def main() -> None:
-    """Compute and store the results, or print the quick ones."""
-    from lib_dlhpc.training import large_batch_results, large_batch_steps
-
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="digits, under a minute; prints")
-    quick = parser.parse_args().quick
-    with workers() as pool:
-        if quick:
-            study, table = DIGITS, carried_out(DIGITS, pool)
-        else:
-            study, table = MNIST, carried_out(MNIST, pool)
-            large_batch_results.write(table)
-            large_batch_results.write_steps(large_batch_steps.carried_out(pool))
-    print(large_batch_results.as_text(study, table))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,9 @@
 """The stored results of the large-batch runs: read, written, averaged, compared, fitted.
 
-`python -m lib_dlhpc.training.large_batch` writes the tables in catalog/measured/.
+`python -m lib_dlhpc.training.large_batch_results` writes the tables in catalog/measured/.
 """
 
+import argparse
 import csv
 from collections.abc import Iterable
 from functools import cache
@@ -12,8 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.spec.catalog import ROOT
-from lib_dlhpc.training.large_batch import Outcome, Study, Trial
+from lib_dlhpc.training.large_batch import (
+    DIGITS,
+    MNIST,
+    Outcome,
+    Study,
+    Trial,
+    carried_out,
+    workers,
+)
 from lib_dlhpc.training.large_batch_steps import Arrival
+from lib_dlhpc.training.large_batch_steps import carried_out as steps_carried_out
 
 TABLE = ROOT / "measured" / "large_batch.csv"
 STEPS = ROOT / "measured" / "large_batch_steps.csv"
@@ -187,3 +197,22 @@ def _write(path: Path, names: Iterable[str], rows: Iterable[Any]) -> None:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(names)
         out.writerows(rows)
+
+
+def main() -> None:
+    """Compute and store the results, or print the quick ones."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="digits, under a minute; prints")
+    quick = parser.parse_args().quick
+    with workers() as pool:
+        if quick:
+            study, table = DIGITS, carried_out(DIGITS, pool)
+        else:
+            study, table = MNIST, carried_out(MNIST, pool)
+            write(table)
+            write_steps(steps_carried_out(pool))
+    print(as_text(study, table))
+
+
+if __name__ == "__main__":
+    main()

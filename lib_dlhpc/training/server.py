@@ -28,10 +28,10 @@ from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.data import global_batches, samples_of, share
 from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.ranks import REPORT_INTERVAL, Diverged, Ranks, Report, Run
 from lib_dlhpc.training.record import MOST_STEPS, gather
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
-from lib_dlhpc.training.trainer import REPORT_INTERVAL, Diverged, Ranks, Report, Run
 
 PUSH, PULL = 1, 2  # tags
 Batches: TypeAlias = list[tuple[float, Array]]  # epoch as a fraction, indices

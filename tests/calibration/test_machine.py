@@ -13,10 +13,11 @@ import pytest
 from planted import Planted
 
 from lib_dlhpc.calibration.fit import Fit
-from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibration.machine import fit_machine, measure_machine
 from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
 from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.messages import protocol_step
+from lib_dlhpc.calibration.programs import PROBE, STEPS, WORKER
 from lib_dlhpc.calibration.robust import Points
 from lib_dlhpc.calibration.worker import APART, MOST_TURNS, _in_turn, _turns
 from lib_dlhpc.calibration.workspace import CalibrationError

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from planted import Planted
 
-from lib_dlhpc.calibration.machine import STEPS, fit_machine
+from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.calibration.machine_report import as_lines
+from lib_dlhpc.calibration.programs import STEPS
 from lib_dlhpc.calibration.step_fit import LEAST, expected, slowdown_factors
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment

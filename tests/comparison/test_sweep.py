@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lib_dlhpc.comparison import sweep
-from lib_dlhpc.comparison.sweep import errors, inside, placed_setting
+from lib_dlhpc.comparison.errors import errors, inside
+from lib_dlhpc.comparison.sweep import placed_setting
 from lib_dlhpc.comparison.sweep_text import table
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores

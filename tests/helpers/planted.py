@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib_dlhpc.calibration.machine import PROBE, WORKER
+from lib_dlhpc.calibration.programs import PROBE, WORKER
 from lib_dlhpc.calibration.worker import EDGES, MESSAGES, REDUCED, SUMS
 from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC

@@ -18,9 +18,10 @@ from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied
-from lib_dlhpc.training.trainer import Diverged, train
+from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

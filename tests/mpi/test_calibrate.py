@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lib_dlhpc.calibration.machine import PROBE, STEPS, WORKER, fit_machine, measure_machine
+from lib_dlhpc.calibration.machine import fit_machine, measure_machine
+from lib_dlhpc.calibration.programs import PROBE, STEPS, WORKER
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import load

@@ -10,8 +10,8 @@ import numpy as np
 from lib_dlhpc.timeline.analysis.busy import HELD, Busy
 from lib_dlhpc.timeline.analysis.calls import Calls
 from lib_dlhpc.timeline.analysis.replay import Plan, replay
+from lib_dlhpc.timeline.kinds import STREAMS
 from lib_dlhpc.timeline.spans import union
-from lib_dlhpc.timeline.table import STREAMS
 
 
 def ideal_seconds(found: Calls, busy: Busy) -> float:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.measure import WORK
 from lib_dlhpc.timeline.spans import Spans, union
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import Timeline
 
 STILL = ("wait", "bubble", "input", "checkpoint")
 HELD = ("wait", "bubble")  # still for the sake of other ranks

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.table import KINDS, Timeline
+from lib_dlhpc.timeline.kinds import KINDS
+from lib_dlhpc.timeline.table import Timeline
 
 Rows: TypeAlias = NDArray[Any]  # row numbers of a table
 Floats: TypeAlias = NDArray[Any]

@@ -6,7 +6,7 @@ from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
 from lib_dlhpc.timeline.analysis.finding import Finding, Place, said
 from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
-from lib_dlhpc.timeline.table import KINDS
+from lib_dlhpc.timeline.kinds import KINDS
 
 WINDOWS = 32  # the most, for a trace without round boundaries
 ROWS = 8  # at least of a rank in each of them, so that they are longer than what repeats

@@ -16,7 +16,7 @@ from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
 from lib_dlhpc.timeline.analysis.imbalance import rounds
 from lib_dlhpc.timeline.analysis.scatter import ENOUGH, LEAST
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, number_of
-from lib_dlhpc.timeline.table import KINDS, STREAMS
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")  # torch.profiler's mark, one a step
 

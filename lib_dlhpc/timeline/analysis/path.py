@@ -7,8 +7,9 @@ import numpy as np
 from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Calls, Rows, calls
 from lib_dlhpc.timeline.analysis.waits import AllWaits, waits
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.spans import in_order
-from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Timeline
 
 COMPUTATION = "computation"  # what a rank does between its calls
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.spans import chunks
-from lib_dlhpc.timeline.table import KINDS, STREAMS, Timeline
+from lib_dlhpc.timeline.table import Timeline
 
 MOST_LEVELS = 200
 

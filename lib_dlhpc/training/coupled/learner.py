@@ -16,9 +16,9 @@ from lib_dlhpc.training.data import Data, precision_of
 from lib_dlhpc.training.exchange import Exchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.ranks import Ranks
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.trainable import check_layers
-from lib_dlhpc.training.trainer import Ranks
 
 TESTED = 64  # samples
 WAVE = 12  # points to a half wave; its decay gives the learned diffusivity
