@@ -21,6 +21,14 @@ from patience import eventually as _eventually
 
 from lib_dlhpc.explore.serve import served
 
+# Each window's address bar would have pages of its own, in two processes: more work than opening ours. The last list
+# of features wins, so Playwright's is part of it.
+DISABLED = """
+WebUIOmniboxPopup WebUIOmniboxAimPopup WebUIOmniboxFullPopup AimEnabled
+AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades HttpsFirstBalancedModeAutoEnable
+LensOverlay MediaRouter PaintHolding ThirdPartyStoragePartitioning AvoidCorsURLLoaderRestartOnRedirect
+OptimizationHints NetworkTimeServiceQuerying PreconnectToSearch
+"""
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -30,6 +38,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    f"--disable-features={','.join(DISABLED.split())}",
 ]
 
 
