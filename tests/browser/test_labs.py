@@ -12,6 +12,14 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
+@pytest.fixture(scope="module")
+def window(jupyterlab: tuple[str, Path], open_lasting_page: Callable[..., Any]) -> Any:
+    """One browser window, in which a learner opens one lab after the other: JupyterLab's program is loaded once."""
+    page = open_lasting_page(jupyterlab[0] + "api")
+    page.set_viewport_size({"width": 1280, "height": 6000})  # cells out of sight are not drawn
+    return page
+
+
 @pytest.mark.parametrize(
     ("lab", "stem", "said"),
     [
@@ -44,7 +52,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_a_solved_lab_says_so(
     repository: Path,
     jupyterlab: tuple[str, Path],
-    open_page: Callable[..., Any],
+    window: Any,
     lab: str,
     stem: str,
     said: list[str],
@@ -64,8 +72,8 @@ def test_a_solved_lab_says_so(
     assert solved
     (folder / f"{stem}.ipynb").write_text(json.dumps(content), encoding="utf-8")
 
-    page = open_page(f"{address}doc/workspaces/{stem}/tree/{lab}/{stem}.ipynb")
-    page.set_viewport_size({"width": 1280, "height": 6000})  # cells out of sight are not drawn
+    page = window
+    page.goto(f"{address}doc/workspaces/{stem}/tree/{lab}/{stem}.ipynb")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
     page.get_by_role("menuitem", name="Run", exact=True).click()
