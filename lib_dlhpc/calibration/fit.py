@@ -76,9 +76,7 @@ def fit_io(points: Sequence[Point], name: str = "disk", scope: str = "node") -> 
         )[0]
         for _ in range(TRIES)
     ]
-    intervals = {
-        key: _interval(value, [each[key] for each in tries]) for key, value in best.items()
-    }
+    intervals = {key: ends_of(value, [each[key] for each in tries]) for key, value in best.items()}
     tier = StorageTier(scope=scope, name=name, servers="one", **best)
     errors = tuple(expected(tier, point) / point.quantile(0.5) - 1 for point in used)
     return Fit(tier, intervals, errors, bound)
@@ -136,7 +134,8 @@ def _not_negative(rows: Floats, target: Floats) -> Floats:
     return best
 
 
-def _interval(found: float, values: Sequence[float]) -> tuple[float, float]:
+def ends_of(found: float, values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of a fitted value, which lies inside."""
     low, high = np.quantile(values, (0.1, 0.9), method="nearest")
     return min(float(low), found), max(float(high), found)
 

@@ -186,7 +186,7 @@ class Bench:
 
         The page cache is dropped before a kind is read a second time.
         """
-        found, parts = {}, list(_without_repeats(plan))
+        found, parts = {}, list(without_repeats(plan))
         self.dice.shuffle(parts)
         for part in parts:
             if self.state == COLD:
@@ -221,7 +221,7 @@ class Bench:
                 path.unlink(missing_ok=True)
 
 
-def _without_repeats(plan: Sequence[Setting]) -> Iterator[list[Setting]]:
+def without_repeats(plan: Sequence[Setting]) -> Iterator[list[Setting]]:
     """Split the plan before a kind repeats: each part needs one cache drop."""
     part: list[Setting] = []
     for setting in plan:

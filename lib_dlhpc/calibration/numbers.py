@@ -40,14 +40,7 @@ class Numbers:
 def fit_numbers(results: Mapping[str, Any]) -> Numbers:
     """Return the fit of products, calls and sums."""
     quiet = calm(results["others"])
-    peak, ends = {}, {}
-    for name, kind in (("fp32", "float32"), ("fp64", "float64")):
-        edges, took = curve(results, f"gemm {kind}")
-        rates = [2 * edge**3 / seconds for edge, seconds in zip(edges, took, strict=True)]
-        peak[name], at = max(rates), int(np.argmax(rates))
-        raw = np.asarray(_chosen(results, f"gemm {kind}")[at]["seconds"])[quiet]
-        each = 2 * edges[at] ** 3 / np.quantile(raw, (0.95, 0.05))
-        ends[name] = (min(float(each[0]), peak[name]), max(float(each[1]), peak[name]))
+    peak, ends = _peaks(results, quiet)
     calls = np.asarray(_chosen(results, "call")[0]["seconds"])[quiet]
     launch = float(np.median(calls))
     products = _chosen(results, "gemm float32")
@@ -88,6 +81,19 @@ def fit_numbers(results: Mapping[str, Any]) -> Numbers:
         bandwidth,
         {"gemm": points.errors(x), "sum": adds.errors(y)},
     )
+
+
+def _peaks(results: Mapping[str, Any], quiet: Any) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the FLOP/s of the fastest product in each precision, and its interval."""
+    peak, ends = {}, {}
+    for name, kind in (("fp32", "float32"), ("fp64", "float64")):
+        edges, took = curve(results, f"gemm {kind}")
+        rates = [2 * edge**3 / seconds for edge, seconds in zip(edges, took, strict=True)]
+        peak[name], at = max(rates), int(np.argmax(rates))
+        raw = np.asarray(_chosen(results, f"gemm {kind}")[at]["seconds"])[quiet]
+        each = 2 * edges[at] ** 3 / np.quantile(raw, (0.95, 0.05))
+        ends[name] = (min(float(each[0]), peak[name]), max(float(each[1]), peak[name]))
+    return peak, ends
 
 
 def _chosen(results: Mapping[str, Any], what: str) -> list[Any]:

@@ -110,9 +110,9 @@ def _numpy_calls() -> Iterator[Measurement]:
     few = np.ones(4, np.float32)
     yield "call", 4, False, _repeat(np.add, few, few, few.copy())
     for size in SUMS:
-        several, arrived = _turns(size), np.zeros(size // 4, np.float32)
-        yield "sum", size, False, _in_turn([partial(np.add, a, arrived, a) for a in several])
-        yield "copy", size, False, _in_turn([partial(np.copyto, a, arrived) for a in several])
+        several, arrived = rotating(size), np.zeros(size // 4, np.float32)
+        yield "sum", size, False, in_turn([partial(np.add, a, arrived, a) for a in several])
+        yield "copy", size, False, in_turn([partial(np.copyto, a, arrived) for a in several])
 
 
 def _messages(comm: Any) -> Iterator[Measurement]:
@@ -135,10 +135,10 @@ def _messages(comm: Any) -> Iterator[Measurement]:
 def _collectives(comm: Any, stack: ExitStack) -> Iterator[Measurement]:
     """Allreduces over all ranks, and reduce-scatter plus all-gather, set up as in training."""
     for size in REDUCED if comm.size > 1 else ():
-        several, scratch = _turns(size), Scratch()
+        several, scratch = rotating(size), Scratch()
         for name in COLLECTIVES:
             calls = [_collective(name, comm, a, stack, scratch) for a in several]
-            yield name, size, True, _in_turn(calls)
+            yield name, size, True, in_turn(calls)
 
 
 def _collective(
@@ -166,13 +166,13 @@ def _collective(
     return scatter_and_gather
 
 
-def _turns(size: int) -> list[Any]:
+def rotating(size: int) -> list[Any]:
     """Return rotating arrays of `size` B."""
     many = int(np.clip(APART // size, 2, MOST_TURNS))
     return list(np.full((many, size // 4), 0, np.float32))  # written, so that pages are allocated
 
 
-def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[int], None]:
+def in_turn(calls: list[Callable[[], Any]]) -> Callable[[int], None]:
     """Return a function that makes `count` calls, cycling through `calls`."""
     row = cycle(calls)
 

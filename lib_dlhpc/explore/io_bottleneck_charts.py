@@ -96,7 +96,7 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     late = now > 0.2
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
-        "ends": {**ends, "place": _spread(ends["place"], 0.09)},
+        "ends": {**ends, "place": spread_labels(ends["place"], 0.09)},
         "now": {
             "x": [now],
             "y": [hit],
@@ -143,7 +143,7 @@ def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> 
         "lines": columns,
         "ends": {
             **ends,
-            "place": _spread([float(y[-1]) for _, y in curves.values() if len(y)], 0.09),
+            "place": spread_labels([float(y[-1]) for _, y in curves.values() if len(y)], 0.09),
         },
         "now": value_at(
             {n: c for n, c in curves.items() if n != "never waiting"}, now, lambda y: f"{y:.0%}"
@@ -208,7 +208,7 @@ def measured_state(rows: list[tuple[str, str, float]]) -> State:
     return {"bars": bars}, f"Files a second: {told}."
 
 
-def _spread(places: list[float], gap: float) -> list[float]:
+def spread_labels(places: list[float], gap: float) -> list[float]:
     """Move labels on a linear axis apart, the highest first, downwards."""
     moved = list(places)
     order = sorted(range(len(moved)), key=lambda k: -moved[k])

@@ -80,7 +80,7 @@ def accuracy_state(series: Mapping[str, Sequence[Point]], batch: float, epochs: 
             "line": names,
             "words": names,
             "x": [p.x for p in ends],
-            "place": np.exp(_spread(np.log([p.y for p in ends]), 3.4)),
+            "place": np.exp(spread_labels(np.log([p.y for p in ends]), 3.4)),
         },
         "now": {"x": [batch], "words": [f"batch {batch:,.0f}"]},
     }
@@ -131,7 +131,7 @@ def runs_state(curves: Sequence[Curve], epochs: float, target: tuple[float, str]
         append(
             ends, line=number, words=f"{number}: {curve.name}", x=epochs, place=curve.accuracy[-1]
         )
-    ends["place"] = _spread(ends["place"], 1.0)
+    ends["place"] = spread_labels(ends["place"], 1.0)
     data: dict[str, dict[str, Any]] = {
         "lines": lines,
         "ends": ends,
@@ -213,7 +213,7 @@ def _points(series: Mapping[str, Sequence[Point]]) -> dict[str, list[Any]]:
     return columns
 
 
-def _spread(places: Iterable[float], axis: float) -> list[float]:
+def spread_labels(places: Iterable[float], axis: float) -> list[float]:
     """Move labels on a linear axis of this length apart until a line of text fits between them."""
     moved = np.asarray(list(places), dtype=float)
     order = np.argsort(moved, kind="stable")

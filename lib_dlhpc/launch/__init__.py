@@ -8,7 +8,7 @@ site.py    Site: account, partition, modules, launcher; which texts a job script
 local.py   start(experiment, ranks): a Job that can be watched and cancelled
 origin.py  where a run's snapshots go, and from which version it starts
 batch.py   the program of a job: starts and ends the ranks, records their exit
-schedulers.py  Slurm, PBS, LSF, Flux: submit (PSI/J), query, cancel
+schedulers.py  a job of a batch system: submit (PSI/J), query, cancel; systems/: Slurm, PBS, LSF, Flux, one file each
 folder.py  a run folder: lock, status files, errors; prepare.py makes one ready for a run
 coupled.py run_coupled: a coupled workflow on ranks of this machine, to its end
 mpi.py     which mpiexec starts ranks here

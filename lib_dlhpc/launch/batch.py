@@ -84,7 +84,7 @@ def main(folder: Path, token: str) -> int:
         env=environment(),
         start_new_session=os.name == "posix",
     )
-    status = _run(process, stop, Overdue(folder))
+    status = wait_for_ranks(process, stop, Overdue(folder))
     owned.ended(process)
     if status == 0 and task is not None and task.kind == "program":
         done(folder)
@@ -123,7 +123,7 @@ def launch_words(ticket: Ticket, module: str = WORKER) -> list[str]:
     return [*start, sys.executable, "-m", module]
 
 
-def _run(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> int:
+def wait_for_ranks(process: "subprocess.Popen[bytes]", stop: Stop, overdue: Overdue) -> int:
     """Wait until the ranks have ended, or end them; return the launcher's exit status."""
     while True:
         try:

@@ -70,11 +70,11 @@ def _keep(
                 return 1
         ready = select.select([server if line is None else line], [], [], TICK)[0]
         if line is None:
-            line = _accept(server, word) if ready else None
+            line = accept(server, word) if ready else None
             if line is None and time.monotonic() > until:
                 failed(folder, "engines", "TimeoutError", "no client connected")
                 return 1
-        elif ready and not _read(line):
+        elif ready and not read(line):
             done(folder, engines=ticket.ranks)
             return 0
 
@@ -112,7 +112,7 @@ def _written(path: Path) -> bool:
     return False
 
 
-def _accept(server: socket.socket, word: str) -> socket.socket | None:
+def accept(server: socket.socket, word: str) -> socket.socket | None:
     """Accept a connection; return it if it sends the secret."""
     line, _ = server.accept()
     line.settimeout(5.0)
@@ -127,7 +127,7 @@ def _accept(server: socket.socket, word: str) -> socket.socket | None:
     return line
 
 
-def _read(line: socket.socket) -> bytes:
+def read(line: socket.socket) -> bytes:
     """Return received data; empty if the other end is closed."""
     with suppress(OSError):
         return line.recv(1)

@@ -59,15 +59,20 @@ def execute(folder: Path) -> int:
     try:
         client.execute()
     except (CellExecutionError, DeadKernelError) as error:
-        kind, text = getattr(error, "ename", "DeadKernel"), getattr(error, "evalue", str(error))
         where = f"cell {numbers[at]}" if numbers[at] else "the parameters"
-        failed(folder, f"{where} of {source.name}", kind, _plain(text))
-        print(_plain(str(error)), file=sys.stderr, flush=True)
+        _record(folder, f"{where} of {source.name}", error)
         return 1
     finally:
         keep()
     done(folder, notebook=target.name, cells=len(own))
     return 0
+
+
+def _record(folder: Path, where: str, error: Exception) -> None:
+    """Record the error of a cell, and print it."""
+    kind, text = getattr(error, "ename", "DeadKernel"), getattr(error, "evalue", str(error))
+    failed(folder, where, kind, _plain(text))
+    print(_plain(str(error)), file=sys.stderr, flush=True)
 
 
 def _numbers(own: list[Any], cells: list[Any]) -> list[int]:

@@ -20,6 +20,8 @@ from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS, JobError, why_failed
 from lib_dlhpc.launch.limits import exceeds
 from lib_dlhpc.launch.site import Site
+from lib_dlhpc.launch.systems import Answer, system
+from lib_dlhpc.launch.systems.base.system import PATIENCE
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -85,7 +87,7 @@ class BatchJob:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ticket = read_ticket(folder)
-        self._asked, self._answer = -1e9, schedulers.Answer(None)
+        self._asked, self._answer = -1e9, Answer(None)
 
     @property
     def native_id(self) -> str:
@@ -109,7 +111,7 @@ class BatchJob:
             return str(status["state"])
         reported = str(status.get("state", "queued"))
         if self.ticket.site.scheduler == "local":
-            answer = schedulers.Answer("running" if self._alive() else "")
+            answer = Answer("running" if self._alive() else "")
             if answer.state:
                 return reported if reported not in ENDS else "running"
             reported = run_folder.read(self.folder / STATUS).get(
@@ -147,7 +149,7 @@ class BatchJob:
             self._end_here()
         elif self._native():
             schedulers.end(self.ticket.site.scheduler, self._native())
-        until = time.monotonic() + schedulers.PATIENCE
+        until = time.monotonic() + PATIENCE
         while self.state not in ENDS and time.monotonic() < until:
             time.sleep(PAUSE)
 
@@ -195,13 +197,13 @@ class BatchJob:
     def _native(self) -> str:
         """Return the scheduler's job id; query it if the submitter ended before recording it."""
         if not self.native_id and self.ticket.site.scheduler != "local":
-            native = schedulers.find(self.ticket.site.scheduler, self.ticket.name, self.ticket.task)
+            native = system(self.ticket.site.scheduler).find(self.ticket.name, self.ticket.task)
             if native:
                 self.ticket = replace(self.ticket, native=native)
                 write_ticket(self.folder, self.ticket)
         return self.ticket.native
 
-    def _ask(self, soon: bool) -> schedulers.Answer:
+    def _ask(self, soon: bool) -> Answer:
         """Return the scheduler's answer, cached to limit the query rate: long jobs are queried less often."""
         age = time.time() - self.ticket.submitted
         pause = SOON if soon else min(max(age / 20, 1.0), 15.0)
@@ -210,8 +212,8 @@ class BatchJob:
             if native:
                 self._answer = schedulers.ask(self.ticket.site.scheduler, native)
             else:
-                lost = schedulers.Answer("", "it was never submitted")
-                self._answer = schedulers.Answer(None) if self._alive() else lost
+                lost = Answer("", "it was never submitted")
+                self._answer = Answer(None) if self._alive() else lost
             self._asked = time.monotonic()
         return self._answer
 

@@ -9,6 +9,7 @@ from math import inf
 
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.site import Site
+from lib_dlhpc.launch.systems import run
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -79,7 +80,7 @@ def _problem(partition: Partition, site: Site, ranks: int, limit: float) -> str:
 def _partitions(names: str) -> list[Partition]:
     """Return the partitions of these names ("a,b"), or the default one; empty if Slurm does not answer."""
     which = ["-p", names] if names else ["-a"]
-    output = schedulers.run("sinfo", *which, "-e", "-h", "-o", "%P|%D|%c|%s|%l")
+    output = run("sinfo", *which, "-e", "-h", "-o", "%P|%D|%c|%s|%l")
     found: dict[str, Partition] = {}
     try:
         for line in output.stdout.splitlines() if output else ():

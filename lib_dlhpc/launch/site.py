@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import parse_quantity
 
-SCHEDULERS = ("slurm", "pbs", "lsf", "flux", "local")
+SCHEDULERS = (*NAMES, "local")
 LAUNCHERS = ("mpiexec", "mpirun", "srun", "ibrun", "jsrun")
 MODULE_VERBS = ("load", "unload", "swap", "use", "purge", "reset", "restore")
 FILL_IN = "?"

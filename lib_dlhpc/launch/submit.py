@@ -38,6 +38,7 @@ from lib_dlhpc.launch.mpi import check_here, mpiexec
 from lib_dlhpc.launch.notebook import keep_source
 from lib_dlhpc.launch.prepare import prepare
 from lib_dlhpc.launch.site import FILL_IN, SIGNS, Site, check_word, read_time
+from lib_dlhpc.launch.systems import system
 from lib_dlhpc.launch.task import TASK, Task
 from lib_dlhpc.launch.task import ready as task_ready
 from lib_dlhpc.spec.errors import SpecError
@@ -143,7 +144,7 @@ def submit_sweep(
     site, limit = _settle(ranks, to, site, time_limit)
     top = Path(os.path.abspath(folder))
     runs = {top / check_word(name, "sweep"): each for name, each in experiments.items()}
-    if site.scheduler in schedulers.ARRAYS:
+    if site.scheduler != "local" and system(site.scheduler).arrays:
         return _submit_array(runs, ranks, top, site, limit, snapshot_every)
     jobs: list[BatchJob] = []
     try:

@@ -73,17 +73,8 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
-    if device.layers:
-        inputs += _measured_inputs(p)
-    if e.calibration.rate:
-        measured = (
-            f"{e.calibration.rate:,.1f} samples/s on {count(e.calibration.devices, 'device')}"
-        )
-        inputs.append(("measured rate", measured, "[calibration] of the experiment"))
-        inputs.append(("measured over roofline", format_plain(float(p.compute_scale)), "computed"))
-    elif e.calibration.compute_scale:
-        given = format_plain(float(e.calibration.compute_scale))
-        inputs.append(("measured over roofline", given, "[calibration] of the experiment"))
+    inputs += _measured_inputs(p) if device.layers else []
+    inputs += _scale_inputs(p)
     return Explanation(
         "compute",
         show(float(p.compute), "s"),
@@ -97,6 +88,16 @@ def _compute(p: Breakdown) -> Explanation:
         " two; with one it is exact at that point."
         + "".join(f" Note: {warning}" for warning in e.warnings),
     )
+
+
+def _scale_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return the inputs of [calibration]: a measured rate, or a factor."""
+    given, source = p.experiment.calibration, "[calibration] of the experiment"
+    scale = format_plain(float(p.compute_scale))
+    if given.rate:
+        measured = f"{given.rate:,.1f} samples/s on {count(given.devices, 'device')}"
+        return [("measured rate", measured, source), ("measured over roofline", scale, "computed")]
+    return [("measured over roofline", scale, source)] if given.compute_scale else []
 
 
 def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:

@@ -95,19 +95,8 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
         many * mean * sum(getattr(cost, name) for cost in every)
         for name in ("forward", "backward", "recomputation")
     )
-    messages, exposed = dict.fromkeys(KINDS, groups.NOTHING), dict.fromkeys(KINDS, 0.0)
-    for cost in every:
-        for part in (cost.forward_messages, cost.backward_messages):
-            for kind, price in part.items():
-                messages[kind] += price.times(many * mean)
-                exposed[kind] += many * mean * price.total
-        for kind, price in cost.hidden_messages.items():
-            messages[kind] += price.times(many * mean)
-    for kind, each in ((kind, each) for rank in beside for kind, both in rank for each in both):
-        messages[kind] += each.cost.times(many * mean)
-        exposed[kind] += many * mean * each.exposed
-    sent = _sent(experiment, chains[0], batch).times(2 * many * mean)
-    messages["pipeline"] += sent
+    messages, exposed = _of_passes(every, beside, many * mean)
+    messages["pipeline"] += _sent(experiment, chains[0], batch).times(2 * many * mean)
     exposed["pipeline"] += talking - alone
     inside = forward + backward + recomputation + sum(exposed.values()) - exposed["pipeline"]
     bubble = alone - inside if size.pipeline > 1 else 0.0
@@ -119,14 +108,30 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
     ):
         messages[kind] += each.cost
         exposed[kind] += each.exposed
-    longest = many * max(
-        sum(c.forward + c.backward + c.recomputation for c in rank) for rank in worst
-    )
+    busy = (sum(c.forward + c.backward + c.recomputation for c in rank) for rank in worst)
     slowest = stragglers.slowest(experiment.devices, experiment.machine.jitter)
-    waiting = (slowest - 1) * (longest + update)
+    waiting = (slowest - 1) * (many * max(busy) + update)
     return Step(
         forward, backward + recomputation, recomputation, update, waiting, messages, exposed, bubble
     )
+
+
+def _of_passes(
+    every: list[StageCost], beside: Any, times: float
+) -> tuple[dict[str, Cost], dict[str, float]]:
+    """Return the messages of `times` passes through all stages, and their exposed seconds, by kind."""
+    messages, exposed = dict.fromkeys(KINDS, groups.NOTHING), dict.fromkeys(KINDS, 0.0)
+    for cost in every:
+        for part in (cost.forward_messages, cost.backward_messages):
+            for kind, price in part.items():
+                messages[kind] += price.times(times)
+                exposed[kind] += times * price.total
+        for kind, price in cost.hidden_messages.items():
+            messages[kind] += price.times(times)
+    for kind, each in ((kind, each) for rank in beside for kind, both in rank for each in both):
+        messages[kind] += each.cost.times(times)
+        exposed[kind] += times * each.exposed
+    return messages, exposed
 
 
 @lru_cache(maxsize=256)

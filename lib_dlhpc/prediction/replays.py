@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import cache
 
+from lib_dlhpc.prediction.allowed_errors import allowed
 from lib_dlhpc.prediction.published import published, row_of, value_of
-from lib_dlhpc.prediction.validate import allowed
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 

@@ -100,12 +100,17 @@ def as_text(
     ]
     lines += [f"  NOTE  {note}" for note in without_effect(e)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
-    if explained:
-        for item in explain(prediction):
-            lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
-            lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
-            lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
+    lines += _explained(prediction) if explained else []
     return "\n".join(lines)
+
+
+def _explained(prediction: Breakdown) -> list[str]:
+    lines = []
+    for item in explain(prediction):
+        lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
+        lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
+        lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
+    return lines
 
 
 def _with_failures(prediction: Breakdown) -> dict[str, Any]:

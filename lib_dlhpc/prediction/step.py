@@ -140,17 +140,17 @@ def compute_scale(experiment: Experiment) -> Any:
     split, with any number of replicas. Raises SpecError where no compute time gives the rate.
     """
     if not experiment.strategy.is_split:
-        return calibration.compute_scale(experiment, _bucket_costs)
+        return calibration.compute_scale(experiment, bucket_times)
     if holds_arrays(experiment):
         return elementwise(compute_scale, experiment)
     return split_calibration.compute_scale(
         experiment,
-        lambda small: calibration.compute_scale(small, _bucket_costs),
+        lambda small: calibration.compute_scale(small, bucket_times),
         lambda small, scale: hybrid.split_step(small, scale).total,
     )
 
 
-def _bucket_costs(experiment: Experiment, work: Work) -> Any:
+def bucket_times(experiment: Experiment, work: Work) -> Any:
     """Return the communication time of each bucket in s, shape (..., buckets)."""
     return _buckets(experiment, work).total
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.prediction.allowed_errors import allowed
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.calibrated import LEAST_SHARE, meet
 from lib_dlhpc.prediction.definitions import DEFINITIONS
@@ -36,7 +37,6 @@ from lib_dlhpc.prediction.published import (
     family,
     published,
     results,
-    rounding,
     standings,
     value_of,
 )
@@ -53,22 +53,6 @@ __all__ = ["Row", "Validation", "results", "standings", "summary", "validate"]
 
 # Classes of rows in which a network is split, beside data parallelism, and that are not mere arithmetic.
 SPLIT_CLASSES = ("tensor", "pipeline", "recompute", "3-D", "ZeRO-3", "activations")
-
-# What a prediction may be off by, by class, and where that comes from. Arithmetic: see allowed().
-OTHERS = (
-    0.15,
-    "class: about the mean error of the best published model over all strategies, 13.3 % (Kahira 2021)",
-)
-ALLOWED = {
-    "collective": OTHERS,
-    "3-D": (0.10, "class: fixed when the rows were collected"),
-    "pipeline": (
-        0.10,
-        "class: the bubble of GPipe holds within 10 % (fixed when the rows were collected)",
-    ),
-    "recompute": (0.03, "class: closed forms of FLOP hold within 3 %"),
-}
-EXACT = 0.03  # at most, for arithmetic
 
 
 @dataclass(frozen=True)
@@ -156,7 +140,7 @@ def validate(names: Iterable[str] = (), only: Collection[str] = ()) -> Validatio
     Raises SpecError.
     """
     return Validation(
-        _row(table, entry)
+        row_of(table, entry)
         for table in families(names)
         for entry in entries(table, "rows")
         if not only or entry["id"] in only
@@ -187,7 +171,7 @@ def summary(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
     }
 
 
-def _row(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
+def row_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
     measured = published(entry["id"])
     unit = entry.get("unit", measured["unit"])
     group = entry.get("class", table.get("class", ""))
@@ -197,7 +181,7 @@ def _row(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
         value = DEFINITIONS[entry["definition"]](**entry["inputs"])
     else:
         experiment = _experiment(table, entry)
-        value = _quantity(experiment, measured["quantity"])
+        value = quantity_of(experiment, measured["quantity"])
         if "relative_to" in entry:
             value /= predict(experiment.set(entry["relative_to"])).throughput
     return Row(
@@ -213,24 +197,6 @@ def _row(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
         experiment=experiment,
         tolerance_from=source,
     )
-
-
-def allowed(table: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, str]:
-    """Return what a row may be off by, and where that comes from; raises SpecError where it does not say."""
-    own = entry if "tolerance" in entry else table
-    if "tolerance" in own:
-        if not own.get("tolerance_from"):
-            raise SpecError(
-                f"{entry['id']}: tolerance = {own['tolerance']} without tolerance_from."
-            )
-        return own["tolerance"], own["tolerance_from"]
-    measured, group = published(entry["id"]), entry.get("class", table.get("class", ""))
-    if measured["unit"] == "bool":
-        return 0.0, "a yes or a no"
-    if "definition" in entry and group not in ALLOWED:
-        printed = f"a unit of the last digit of {measured['value']}, at most {EXACT:.0%}"
-        return min(rounding(measured["value"]), EXACT) + 1e-9, printed
-    return ALLOWED.get(group, OTHERS)
 
 
 def _experiment(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
@@ -341,13 +307,13 @@ def _met(name: str, identity: str, field: str, low: float, high: float) -> float
     experiment, quantity = _experiment(table, entry), published(identity)["quantity"]
     return meet(
         value_of(identity),
-        lambda value: _quantity(experiment.set({field: value}), quantity),
+        lambda value: quantity_of(experiment.set({field: value}), quantity),
         low,
         high,
     )
 
 
-def _quantity(experiment: Experiment, quantity: str) -> Any:
+def quantity_of(experiment: Experiment, quantity: str) -> Any:
     """Return the predicted value of a published quantity, in SI units."""
     prediction = predict(experiment)
     each = prediction.throughput / experiment.devices

@@ -84,7 +84,7 @@ def simulate(
         conditions = _conditions(experiment, seed, steps, factors, input, checkpoint)
         return _split(experiment, fidelity, conditions, background, messages, progress, sent)
     every = int(strategy.local_steps)  # 1 unless updates are local
-    load = _load(experiment, seed, -(-steps // every) * every, factors, input, checkpoint)
+    load = load_of(experiment, seed, -(-steps // every) * every, factors, input, checkpoint)
     if strategy.update == "asynchronous":
         from lib_dlhpc.simulation import asynchronous, staleness
 
@@ -129,7 +129,7 @@ def _drawn(
     return load, rows
 
 
-def _load(
+def load_of(
     experiment: Experiment,
     seed: int,
     steps: int,

@@ -2,9 +2,8 @@
 
 import io
 import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from lib_dlhpc.storage import placement
+from lib_dlhpc.storage.collectives import check_all, from_first, nodes_of, quiet_barrier
 from lib_dlhpc.storage.errors import AlreadyThere, IsFolder, NoSuchFile, NotFolder, StoreError
 from lib_dlhpc.storage.in_memory import InMemory
 from lib_dlhpc.storage.index import Manifest, load, load_manifest
@@ -22,8 +22,6 @@ from lib_dlhpc.storage.partition import Partition, PartitionLost, open_partition
 from lib_dlhpc.storage.reading import READ, Reader, Started
 from lib_dlhpc.storage.remote import PATIENCE, Peers
 from lib_dlhpc.storage.writing import OutputFile, Outputs, load_list
-
-_PAUSE = 2e-4  # s, polling interval of a barrier
 
 
 @dataclass(frozen=True)
@@ -292,11 +290,11 @@ def open_store(
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
     if comm:
-        comm.allreduce(
-            0
-        )  # mpi4py's first on a communicator lets no other thread run; no one may need one then
-    manifest = _from_first(comm, lambda: load_manifest(path))
-    count, nodes, machines = len(manifest.partitions), _nodes(comm, ranks_per_node), _nodes(comm, 0)
+        # mpi4py's first on a communicator lets no other thread run; no one may need one then.
+        comm.allreduce(0)
+    manifest = from_first(comm, lambda: load_manifest(path))
+    count = len(manifest.partitions)
+    nodes, machines = nodes_of(comm, ranks_per_node), nodes_of(comm, 0)
     where = (
         placement.checked(place, count, ranks)
         if place
@@ -305,8 +303,8 @@ def open_store(
     held, lost = _opened(path, manifest, [part for part in range(count) if rank in where[part]])
     loading = Loading(held, *_to_load(held, where, nodes, rank), machines.count(machines[rank]))
     try:
-        index, written = _from_first(comm, lambda: (load(path, manifest), load_list(path)))
-        _check_all(comm, with_names(lost, index) if lost and not rest else None)
+        index, written = from_first(comm, lambda: (load(path, manifest), load_list(path)))
+        check_all(comm, with_names(lost, index) if lost and not rest else None)
     except BaseException:
         loading.stop()
         raise
@@ -319,7 +317,7 @@ def open_store(
         return reader.answer(payload) if kind == READ else outputs.answer(source, kind, payload)
 
     loading.wait()
-    _quiet(comm)  # what others load is read from memory as well
+    quiet_barrier(comm)  # what others load is read from memory as well
     reader.peers = outputs.peers = peers = Peers(comm, answer, patience)
     return PackedStore(path, manifest, reader, outputs, peers)
 
@@ -352,59 +350,6 @@ def _to_load(
             if len(here) == 1 and len(where[number]) < len(nodes):
                 own.append(number)
     return mine, own
-
-
-def _nodes(comm: Any, ranks_per_node: int) -> list[int]:
-    """Return the node of each rank."""
-    if ranks_per_node < 0:
-        raise StoreError(f"ranks_per_node: {ranks_per_node}. Legal: a whole number from 0 on.")
-    if comm is None or comm.size == 1:
-        return [0]
-    if ranks_per_node:
-        return [rank // ranks_per_node for rank in range(comm.size)]
-    from mpi4py import MPI
-
-    sharing = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
-    firsts = comm.allgather(sharing.bcast(comm.rank))
-    sharing.Free()
-    return [sorted(set(firsts)).index(first) for first in firsts]
-
-
-def _from_first(comm: Any, action: Callable[[], Any]) -> Any:
-    """Run the action on rank 0 and broadcast its result, or its StoreError."""
-    if comm is None or comm.size == 1:
-        return action()
-    found = _tried(action) if comm.rank == 0 else None
-    _quiet(comm)
-    found = comm.bcast(found)
-    if isinstance(found, StoreError):
-        raise found
-    return found
-
-
-def _check_all(comm: Any, error: StoreError | None) -> None:
-    """Raise the StoreError of any rank on every rank."""
-    if comm is None or comm.size == 1:
-        if error:
-            raise error
-        return
-    for rank, text in enumerate(comm.allgather(str(error or ""))):
-        if text:
-            raise StoreError(f"Rank {rank} cannot open its part: {text}")
-
-
-def _quiet(comm: Any) -> None:
-    """Barrier that sleeps instead of spinning: late ranks may need the core."""
-    barrier = comm.Ibarrier()
-    while not barrier.Test():
-        time.sleep(_PAUSE)
-
-
-def _tried(action: Callable[[], Any]) -> Any:
-    try:
-        return action()
-    except StoreError as error:
-        return error
 
 
 def _join(folder: str, last: str) -> str:

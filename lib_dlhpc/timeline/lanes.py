@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.table import STREAMS, Column, Timeline
+from lib_dlhpc.timeline.kinds import STREAMS
+from lib_dlhpc.timeline.table import Column, Timeline
 
 
 def in_order(timeline: Timeline, start: Column, stop: Column) -> NDArray[np.intp]:

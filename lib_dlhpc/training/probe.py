@@ -161,12 +161,12 @@ def main(path: Path, seconds: float) -> None:
     while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < begun + seconds):
         dice.shuffle(order)
         found: list[Any] = [None] * len(cases)
-        before = _cpu(comm)
+        before = cpu_seconds(comm)
         for number in order:
             comm.Barrier()
             found[number] = [cases[number].once() for _ in range(STEPS)][1:]
         tiny += _tiny_run()
-        loads.append(_foreign(before, _cpu(comm)))
+        loads.append(foreign_load(before, cpu_seconds(comm)))
         rounds.append(found)
     result = {
         "ranks": comm.size,
@@ -221,13 +221,13 @@ def _tiny_run() -> list[float]:
     return np.diff(stamps[WARM_UP:]).tolist()
 
 
-def _cpu(comm: Any) -> tuple[float, float, float]:
+def cpu_seconds(comm: Any) -> tuple[float, float, float]:
     """Return the time, the busy s of all cores, and the CPU s of the ranks."""
     own = comm.allreduce(time.process_time())
     return time.monotonic(), _busy(), own
 
 
-def _foreign(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+def foreign_load(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
     """Return the mean number of cores that other processes kept busy between two readings."""
     span, busy, own = (b - a for a, b in zip(before, after, strict=True))
     return max(0.0, busy - own) / max(span, 1e-9)

@@ -17,7 +17,7 @@ import numpy as np
 
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.training.probe import TINY, _cpu, _foreign
+from lib_dlhpc.training.probe import TINY, cpu_seconds, foreign_load
 
 STEPS = 24  # of a run, at least
 WARM_UP = 4  # of them are discarded
@@ -99,9 +99,9 @@ def main(path: Path, seconds: float) -> None:
 
     comm = MPI.COMM_WORLD
     steps_of(comm, COLD * seconds)
-    before = _cpu(comm)
+    before = cpu_seconds(comm)
     found = steps_of(comm, (1 - COLD) * seconds)
-    load = _foreign(before, _cpu(comm))
+    load = foreign_load(before, cpu_seconds(comm))
     if comm.rank == 0:
         result = {"ranks": comm.size, "others": [load], "runs": found}
         path.write_text(json.dumps(result), encoding="utf-8")

@@ -87,7 +87,7 @@ def restore(
     """
     stored = None
     if comm.rank == 0:
-        stored = (versions.load() if versions else {}) or _read(folder / FILE)
+        stored = (versions.load() if versions else {}) or read_file(folder / FILE)
     stored = comm.bcast(stored) if comm.size > 1 else stored
     if not stored:
         return Place()
@@ -150,7 +150,8 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(file.fileno())
 
 
-def _read(path: Path) -> Tensors:
+def read_file(path: Path) -> Tensors:
+    """Return the arrays of a snapshot file. Raises SpecError if it cannot be read."""
     try:
         check_npz(path)
         with np.load(path) as file:

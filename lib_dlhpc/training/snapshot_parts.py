@@ -108,8 +108,8 @@ def restore_stages(
     """
     world, model, dtype = groups.world, experiment.model, stages[0].network.dtype
     weights, statistics = weight_places(model), statistic_places(model)
-    with _opened(folder / FILE if world.rank == 0 else None, versions) as source:
-        small, arrays = world.bcast(_about(source))
+    with opened(folder / FILE if world.rank == 0 else None, versions) as source:
+        small, arrays = world.bcast(shapes_in(source))
         if "place" not in small:
             return Place()
         check_array(arrays.get("weights"), (size_of(weights),), dtype, "weights")
@@ -217,7 +217,7 @@ class Newest:
 
 
 @contextmanager
-def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
+def opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
     """Yield the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
     if versions and versions.newest:
         yield Newest(versions.store, versions.newest)
@@ -235,7 +235,7 @@ def _opened(path: Path | None, versions: Versions | None) -> Iterator[Source | N
         raise SpecError(f"{path}: not a readable snapshot: {error}.") from None
 
 
-def _about(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
+def shapes_in(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
     """Return the small arrays of a snapshot, and the shape and type of all."""
     if source is None:
         return {}, {}

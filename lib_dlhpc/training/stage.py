@@ -79,40 +79,36 @@ class Stage:
         self.optimizer.whole = self._whole_squares
         options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
         if self.level >= 2:
-            data = stack.enter_context(duplicated(groups.data))
-            options["store"] = partial(
-                Shards,
-                level=self.level,
-                comm=data,
-                buckets=partial(self._buckets, self.elements),
-                summed=self._sum_layer,
-                recorder=recorder,
-            )
-        self.network = Network(
-            self.model,
-            precision,
-            experiment.run.seed,
-            part.sends,
-            whole=experiment.model,
-            recompute=strategy.recompute,
-            arena=arena,
-            **options,
-        )
+            options["store"] = self._shards(stack.enter_context(duplicated(groups.data)))
+        options |= {"recompute": strategy.recompute, "arena": arena, "whole": experiment.model}
+        seed = experiment.run.seed
+        self.network = Network(self.model, precision, seed, part.sends, **options)
         context = self.network.context
-        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
         context.communicates = recorder.communicates
+        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
         if experiment.training.normalisation == "global" and groups.data.size > 1:
             context.sum_over_ranks = self._sum_over_data
         if self.on_disk:
             self.store.complete = self._complete
-        self.sharding, self.own = self._sharding(), list[Own]()
+        self.sharding = self._sharding()
+        self.own = [] if self.on_disk else list(self._own())
         if not self.on_disk:
-            self.own = list(self._own())
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
         self.exchange = self._exchange(experiment, stack)
         self.reads = any("input" in layer.inputs for layer in layers)
         self.last = not part.sends
+
+    def _shards(self, comm: Any) -> Any:
+        """Return the factory of the weights' storage with ZeRO 2 and 3."""
+        return partial(
+            Shards,
+            level=self.level,
+            comm=comm,
+            buckets=partial(self._buckets, self.elements),
+            summed=self._sum_layer,
+            recorder=self.recorder,
+        )
 
     @property
     def store(self) -> Any:

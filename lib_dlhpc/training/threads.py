@@ -25,7 +25,7 @@ NAMES = (
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit BLAS in this process to one thread inside; does nothing without OpenBLAS."""
-    get, put = _openblas() or (lambda: 1, lambda count: None)
+    get, put = openblas() or (lambda: 1, lambda count: None)
     before = get()
     put(1)
     try:
@@ -35,7 +35,7 @@ def one_thread() -> Iterator[None]:
 
 
 @cache
-def _openblas() -> tuple[Any, Any] | None:
+def openblas() -> tuple[Any, Any] | None:
     """Return the getter and the setter of the thread count of numpy's OpenBLAS."""
     package = Path(np.__file__).parent
     folders = (package.parent / "numpy.libs", package / ".dylibs", package.parent / "lib")

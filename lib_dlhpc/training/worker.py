@@ -89,7 +89,7 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         trace = "".join(traceback.format_exception(error))
         echo = isinstance(error, MPI.Exception)
         about = {"kind": type(error).__name__, "text": str(error), "layer": _layer(error)}
-        _fail(folder, comm.rank, at.get()[1], **about, trace=trace, echo=echo)
+        record_failure(folder, comm.rank, at.get()[1], **about, trace=trace, echo=echo)
         print(trace, file=sys.stderr, flush=True)
         if echo:
             time.sleep(ECHO)
@@ -113,7 +113,7 @@ def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
     if code < 0:
         rank, step = at.get()
         text = f"ended from outside ({signal.Signals(-code).name})"
-        _fail(folder, rank, step, kind="Killed", text=text)
+        record_failure(folder, rank, step, kind="Killed", text=text)
     if code:
         os.kill(own, signal.SIGKILL)
     os._exit(0)
@@ -167,7 +167,7 @@ def _layer(error: BaseException) -> str:
     return found
 
 
-def _fail(folder: Path, rank: int, step: int, **about: Any) -> None:
+def record_failure(folder: Path, rank: int, step: int, **about: Any) -> None:
     """Write the error and its time: the first rank to fail caused the failures of the others."""
     table = {"rank": rank, "step": step, "layer": "", "trace": "", "echo": False, **about}
     table |= {"trace": table["trace"][-MOST:], "text": table["text"][:MOST], "time": time.time()}

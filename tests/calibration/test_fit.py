@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.calibration.expected import expected
-from lib_dlhpc.calibration.fit import _interval, fit_io, least_error
+from lib_dlhpc.calibration.fit import ends_of, fit_io, least_error
 from lib_dlhpc.calibration.io import KINDS
 from lib_dlhpc.calibration.points import Point
 from lib_dlhpc.calibration.workspace import CalibrationError
@@ -112,6 +112,6 @@ def test_too_few_sizes_report_it(what):
 
 def test_an_interval_contains_the_number_for_any_resampled_fits():
     tries = [1.0, 2.0, 3.0, 4.0]
-    assert _interval(2.5, tries) == (1.0, 4.0)
-    assert _interval(0.5, tries) == (0.5, 4.0)
-    assert _interval(9.0, tries) == (1.0, 9.0)
+    assert ends_of(2.5, tries) == (1.0, 4.0)
+    assert ends_of(0.5, tries) == (0.5, 4.0)
+    assert ends_of(9.0, tries) == (1.0, 9.0)

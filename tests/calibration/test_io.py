@@ -17,10 +17,10 @@ from lib_dlhpc.calibration.io import (
     LEAST,
     PARTITION,
     Setting,
-    _without_repeats,
     amounts,
     default_settings,
     measure_io,
+    without_repeats,
 )
 from lib_dlhpc.calibration.readers import Readers
 from lib_dlhpc.calibration.workspace import PREFIX, CalibrationError, make_files, workspace
@@ -101,7 +101,7 @@ def test_files_take_the_requested_bytes():
 
 def test_nothing_is_read_twice_from_one_empty_cache():
     settings = default_settings([1, 2, 4])
-    parts = list(_without_repeats(settings))
+    parts = list(without_repeats(settings))
     assert [each for part in parts for each in part] == settings
     for part in parts:
         assert len({each.kind for each in part}) == len(part)

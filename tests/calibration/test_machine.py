@@ -19,7 +19,7 @@ from lib_dlhpc.calibration.merge import merged
 from lib_dlhpc.calibration.messages import protocol_step
 from lib_dlhpc.calibration.programs import PROBE, STEPS, WORKER
 from lib_dlhpc.calibration.robust import Points
-from lib_dlhpc.calibration.worker import APART, MOST_TURNS, _in_turn, _turns
+from lib_dlhpc.calibration.worker import APART, MOST_TURNS, in_turn, rotating
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
@@ -216,11 +216,11 @@ def test_a_layer_that_is_little_of_its_network_counts_little():
 
 def test_reductions_and_messages_use_another_array_each_time():
     seen = []
-    call = _in_turn([partial(seen.append, number) for number in range(3)])
+    call = in_turn([partial(seen.append, number) for number in range(3)])
     call(2)
     call(5)
     assert seen == [0, 1, 2, 0, 1, 2, 0]
-    large, small = _turns(1 << 22), _turns(1 << 10)
+    large, small = rotating(1 << 22), rotating(1 << 10)
     assert sum(each.nbytes for each in large) == APART and len(small) == MOST_TURNS
     assert not np.shares_memory(large[0], large[1])
 

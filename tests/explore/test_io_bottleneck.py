@@ -30,9 +30,9 @@ from lib_dlhpc.explore.io_bottleneck import (
 from lib_dlhpc.explore.io_bottleneck_charts import (
     LINES,
     WORDS,
-    _spread,
     limits_state,
     measured_state,
+    spread_labels,
 )
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.prediction import predict
@@ -83,8 +83,8 @@ def test_every_position_of_every_control_shows_something_of_its_own(name):
 
 
 def test_labels_of_lines_that_end_together_are_apart():
-    assert _spread([0.9, 0.91, 0.2], 0.09) == pytest.approx([0.82, 0.91, 0.2])
-    assert _spread([1.0, 1.0, 1.0], 0.1) == pytest.approx([1.0, 0.9, 0.8])
+    assert spread_labels([0.9, 0.91, 0.2], 0.09) == pytest.approx([0.82, 0.91, 0.2])
+    assert spread_labels([1.0, 1.0, 1.0], 0.1) == pytest.approx([1.0, 0.9, 0.8])
 
 
 # hours ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from patience import PATIENCE, eventually
 
 from lib_dlhpc.launch import JobError, attach, submit_task
 from lib_dlhpc.launch.engines import Engines, engines
-from lib_dlhpc.launch.engines_job import WORD, _accept, _read
+from lib_dlhpc.launch.engines_job import WORD, accept, read
 from lib_dlhpc.launch.folder import errors
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
@@ -174,9 +174,9 @@ def test_only_the_right_secret_opens_the_connection(message):
         with socket.create_connection(address) as stranger:
             stranger.sendall(message)
             stranger.shutdown(socket.SHUT_WR)
-            assert _accept(door, word) is None
+            assert accept(door, word) is None
         with socket.create_connection(address) as friend:
             friend.sendall(word.encode())
-            line = _accept(door, word)
-        assert line is not None and _read(line) == b""  # closed
+            line = accept(door, word)
+        assert line is not None and read(line) == b""  # closed
         line.close()

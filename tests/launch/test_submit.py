@@ -13,11 +13,12 @@ import pytest
 
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
 from lib_dlhpc.launch import jobs as jobs_module
-from lib_dlhpc.launch.batch import Stop, _run
+from lib_dlhpc.launch.batch import Stop, wait_for_ranks
 from lib_dlhpc.launch.jobs import ENDS, STATES, TICKET, remembered
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.launch.mpi import Overdue
-from lib_dlhpc.launch.schedulers import ASK, Answer, ask
+from lib_dlhpc.launch.schedulers import ask
+from lib_dlhpc.launch.systems import NAMES, Answer
 from lib_dlhpc.launch.task import failed
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
@@ -179,7 +180,7 @@ def test_a_job_ends_ranks_left_after_a_failed_rank(tmp_path, monkeypatch):
     process = subprocess.Popen(words, start_new_session=True)
     failed(tmp_path, "rank 1", "Killed", "gone", 1)
     stop = Stop(tmp_path, None)
-    assert _run(process, stop, Overdue(tmp_path)) == -signal.SIGTERM
+    assert wait_for_ranks(process, stop, Overdue(tmp_path)) == -signal.SIGTERM
     assert not stop.state  # not cancelled: it has failed
 
 
@@ -252,7 +253,7 @@ def test_another_process_with_the_jobs_number_is_not_killed(tmp_path, monkeypatc
     mine = path.read_text()
     path.write_text(json.dumps({**json.loads(mine), "native": str(stranger.pid)}))
     monkeypatch.setattr(jobs_module, "GRACE", 0.2)
-    monkeypatch.setattr(jobs_module.schedulers, "PATIENCE", 0.2)
+    monkeypatch.setattr(jobs_module, "PATIENCE", 0.2)
     attach(job.folder).cancel()
     assert stranger.poll() is None and job.state == "running"
     stranger.kill()
@@ -407,7 +408,7 @@ def test_what_a_scheduler_reports_is_one_of_our_states(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     answer = ask(scheduler, "7")
     assert answer.state == state and state in (*STATES, "", None)
-    assert set(ASK) == set(ANSWERS)
+    assert set(NAMES) == set(ANSWERS)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lib_dlhpc.explore.data_parallel_scaling import (
 )
 from lib_dlhpc.explore.data_parallel_waiting import Ranks, expected_wait, waiting_share
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.step import _bucket_costs
+from lib_dlhpc.prediction.step import bucket_times
 from lib_dlhpc.prediction.validate import results, validate
 
 
@@ -93,7 +93,7 @@ def test_the_formula_of_the_text_is_that_of_the_library():
     busy, backward = float(step.compute), float(step.backward)
     slow = 1 + jitter * float(largest_of(256))
     work = device_work(goyal(), float(step.compute_scale))
-    cost = _bucket_costs(goyal(), work)
+    cost = bucket_times(goyal(), work)
     ends = [work.ready[k] * slow + cost[k:].sum() for k in range(len(cost))]
     told = busy * slow + max(0.0, max(ends) - backward * slow)
     assert float(step.step_time) == pytest.approx(told)

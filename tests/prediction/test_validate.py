@@ -9,6 +9,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.allowed_errors import ALLOWED, OTHERS, allowed
 from lib_dlhpc.prediction.calibrated import compute_scale, link_efficiency
 from lib_dlhpc.prediction.published import (
     STARTS,
@@ -21,14 +22,11 @@ from lib_dlhpc.prediction.published import (
 )
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.prediction.validate import (
-    ALLOWED,
-    OTHERS,
     SPLIT_CLASSES,
     Row,
-    _quantity,
-    _row,
-    allowed,
+    quantity_of,
     results,
+    row_of,
     standings,
     summary,
     validate,
@@ -110,7 +108,9 @@ def test_what_is_scored_is_what_a_user_would_predict_from_the_rows_toml():
         again = loads(dumps(row.experiment))
         assert again == row.experiment
         unit = UNITS.get(row.unit, 1.0)
-        assert float(_quantity(again, row.quantity)) / unit == pytest.approx(row.predicted), row.id
+        assert float(quantity_of(again, row.quantity)) / unit == pytest.approx(row.predicted), (
+            row.id
+        )
 
 
 def test_the_starts_of_rows_are_what_the_public_functions_find():
@@ -144,10 +144,10 @@ def test_a_machine_that_is_changed_without_a_source_is_refused():
     table, entry = FAMILIES["megatron"], dict(entries(FAMILIES["megatron"], "rows")[0])
     entry["set"] = {**entry["set"], "machine.nics": 1}
     with pytest.raises(SpecError, match=r"machine.nics without `source`"):
-        _row(table, entry)
+        row_of(table, entry)
     shared = {**table["experiment"], "machine": {"name": "selene", "nics": 1}}
     with pytest.raises(SpecError, match=r"machine.nics without `source`"):
-        _row({**table, "experiment": shared}, dict(entries(table, "rows")[0]))
+        row_of({**table, "experiment": shared}, dict(entries(table, "rows")[0]))
 
 
 def test_what_a_row_may_be_off_by_has_a_source_that_is_not_its_own_miss():

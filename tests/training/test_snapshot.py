@@ -191,10 +191,10 @@ def test_a_snapshot_that_states_more_than_its_file_has_is_refused_in_little_memo
         {"place": stated((10**13,), np.int64, 32)},
         {"weights": stated((LARGE // 4,), np.float32, LARGE)},
     ]
-    whole = "from pathlib import Path; from lib_dlhpc.training.snapshot import _read as take"
+    whole = "from pathlib import Path; from lib_dlhpc.training.snapshot import read_file as take"
     parts = (
-        "from pathlib import Path; from lib_dlhpc.training.snapshot_parts import _opened, _about\n"
-        "def take(path):\n    with _opened(path, None) as source:\n        _about(source)"
+        "from pathlib import Path; from lib_dlhpc.training.snapshot_parts import opened, shapes_in\n"
+        "def take(path):\n    with opened(path, None) as source:\n        shapes_in(source)"
     )
     statements = []
     for number, change in enumerate(many):

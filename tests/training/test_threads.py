@@ -2,11 +2,11 @@
 
 import pytest
 
-from lib_dlhpc.training.threads import _openblas, one_thread
+from lib_dlhpc.training.threads import one_thread, openblas
 
 
 def test_the_number_of_threads_is_one_inside_and_restored(require):
-    found = _openblas()
+    found = openblas()
     require(found, "numpy's products are not OpenBLAS's here")
     count, put = found
     before = count()
@@ -21,6 +21,6 @@ def test_the_number_of_threads_is_one_inside_and_restored(require):
 
 
 def test_without_openblas_nothing_changes(monkeypatch):
-    monkeypatch.setattr("lib_dlhpc.training.threads._openblas", lambda: None)
+    monkeypatch.setattr("lib_dlhpc.training.threads.openblas", lambda: None)
     with one_thread():
         pass

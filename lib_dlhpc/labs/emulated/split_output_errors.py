@@ -81,16 +81,14 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
 
     above, below = lent & (rows < own[0]), lent & (rows >= own[1])
     if lent.any():
-        yield (
-            "zeros stand where rows of its neighbors belong. Padding is for where the image ends.",
-            read(rows, ~inside | lent),
+        words = (
+            "zeros stand where rows of its neighbors belong. Padding is for where the image ends."
         )
+        yield words, read(rows, ~inside | lent)
     for side, name in ((above, "above"), (below, "below")):
         if side.any() and side.sum() != lent.sum():
-            yield (
-                f"the rows from {name} are missing: zeros stand there.",
-                read(rows, ~inside | side),
-            )
+            words = f"the rows from {name} are missing: zeros stand there."
+            yield words, read(rows, ~inside | side)
     last_above = above & (rows == rows[above].min()) if above.any() else above
     last_below = below & (rows == rows[below].max()) if below.any() else below
     sides = [(last_above, "above"), (last_below, "below")]

@@ -157,10 +157,11 @@ def _buckets(table: Timeline) -> tuple[Rows, Rows]:
 
 def _patterns(table: Timeline) -> NDArray[np.int8]:
     """Return the pattern of each name, shape (names,)."""
-    return np.array([_pattern(name) for name in table.names], np.int8)
+    return np.array([pattern_of(name) for name in table.names], np.int8)
 
 
-def _pattern(name: str) -> int:
+def pattern_of(name: str) -> int:
+    """Return the pattern of a collective by its name: who waits for whom; 0 if unknown."""
     plain = name.lower().removeprefix("mpi_").replace("_", "")
     for end in ENDS:
         plain = plain.removesuffix(end)

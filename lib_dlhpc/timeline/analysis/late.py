@@ -86,9 +86,9 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
     each = waited / np.maximum(np.bincount(group, minlength=found.groups), 1)
     guilty = np.where(blamed >= 0, table.rank[found.members[blamed]], -1)
     joined = table.start[found.members]
-    usual = _middle_of_others(found, joined)
+    usual = middle_of_others(found, joined)
     others = joined - usual
-    behind = came - np.maximum(usual, _mean_of_others(found, joined))
+    behind = came - np.maximum(usual, mean_of_others(found, joined))
     # What a rank is late for at one call it may make up for at another: judge it call by call.
     calls = table.name[found.members[np.unique(found.group, return_index=True)[1]]]
     key = np.where(guilty >= 0, guilty * np.int64(len(table.names)) + calls, -1)
@@ -134,7 +134,7 @@ def _blamed(found: Calls, late: AllWaits, came: Floats) -> Rows:
     return blamed
 
 
-def _mean_of_others(found: Calls, joined: Floats) -> Floats:
+def mean_of_others(found: Calls, joined: Floats) -> Floats:
     """Return for each member when the others joined on average."""
     before = joined - found.last_start[found.group]  # what is near each other adds up without loss
     sums = np.bincount(found.group, weights=before, minlength=found.groups)[found.group]
@@ -142,7 +142,7 @@ def _mean_of_others(found: Calls, joined: Floats) -> Floats:
     return np.asarray(joined - before + (sums - before) / others)
 
 
-def _middle_of_others(found: Calls, came: Floats) -> Floats:
+def middle_of_others(found: Calls, came: Floats) -> Floats:
     """Return for each member when the middle one of the others joined (of two middle ones, the later)."""
     order = np.lexsort((came, found.group))
     group = found.group[order]

@@ -12,8 +12,10 @@ time can come out too long, never too short.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import (
@@ -86,17 +88,25 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
     if exact:
         final = np.append(chain[1:], len(rows)) == first[rank[last] + 1]
         tail = np.where(final, np.maximum(busy.last[rank[last]] - stop[last], 0.0), 0.0)
-        ends = np.zeros(stretches + 1)
-        np.maximum.at(ends, stretch[chain], done)
-        # A rank whose last call is a meeting goes on behind it, beside the others' next stretch.
-        behind = np.where(stretch[chain] == meetings, done, 0.0) + tail
-        np.maximum.at(ends, np.full(final.sum(), meetings), behind[final])
+        ends = _ends(stretch[chain], stretches, meetings, done, final, tail)
         return min(float(ends.sum()), span)
     took = np.maximum(stop[last] - opened, 0.0)
     saved = np.full(stretches, np.inf)
     np.minimum.at(saved, stretch[chain], took + offset - done)
     alive = np.bincount(stretch[chain], minlength=stretches) == table.ranks
     return span - float(np.clip(saved[alive], 0.0, None).sum())
+
+
+def _ends(
+    stretch: Any, stretches: int, meetings: int, done: Any, final: Any, tail: Any
+) -> NDArray[np.float64]:
+    """Return the seconds of each stretch of an exact replay, and of what is behind the last meeting."""
+    ends = np.zeros(stretches + 1)
+    np.maximum.at(ends, stretch, done)
+    # A rank whose last call is a meeting goes on behind it, beside the others' next stretch.
+    behind = np.where(stretch == meetings, done, 0.0) + tail
+    np.maximum.at(ends, np.full(final.sum(), meetings), behind[final])
+    return ends
 
 
 def _between_meetings(found: Calls, rows: Rows, first: Rows) -> tuple[Rows, int]:

@@ -34,11 +34,11 @@ def measure(workflow: Workflow, comm: Any) -> Costs:
         kernels = [_small_step(workflow, many) for many in rows]
         kernels += [_training_step(workflow, many, stack) for many in samples]
         barrier(comm)
-        found = _timed(kernels)
+        found = timed_kernels(kernels)
     barrier(comm)
     seconds, varied = [one for one, _ in found], [jitter for _, jitter in found]
-    small_step, point = _line([many * grid for many in rows], seconds[: len(rows)])
-    update, sample = _line(samples, seconds[len(rows) :])
+    small_step, point = line_through([many * grid for many in rows], seconds[: len(rows)])
+    update, sample = line_through(samples, seconds[len(rows) :])
     own = np.array([small_step, point, update, sample, np.mean(varied)])
     small_step, point, update, sample, jitter = (sum(comm.allgather(own)) / comm.size).tolist()
     latency, byte = _messages(workflow, comm)
@@ -89,7 +89,7 @@ def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callab
     return step
 
 
-def _timed(kernels: list[Callable[[], int]]) -> list[tuple[float, float]]:
+def timed_kernels(kernels: list[Callable[[], int]]) -> list[tuple[float, float]]:
     """Return for each kernel the s of one unit and the relative variation of the pieces (sigma over mean).
 
     The kernels alternate, so that other load on the machine affects all of them alike.
@@ -109,7 +109,7 @@ def _slice(kernel: Callable[[], int]) -> float:
     return (perf_counter() - begun) / done
 
 
-def _line(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
+def line_through(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
     """Return (s, s for each) of the line through two sizes, neither below 0."""
     if len(sizes) == 1:
         return 0.0, seconds[0] / sizes[0]
@@ -129,7 +129,7 @@ def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
     found = np.zeros(2)
     if comm.rank < 2:
         sizes = [small, max(large, 2 * small)]
-        found[:] = _line(sizes, [_trip(comm, size) for size in sizes])
+        found[:] = line_through(sizes, [_trip(comm, size) for size in sizes])
     barrier(comm)
     comm.Bcast(found)
     return float(found[0]), float(found[1])

@@ -13,10 +13,10 @@ from lib_dlhpc.timeline.analysis.calls import (
     EACH_FOR_ALL,
     FREE,
     ROOT_FOR_ALL,
-    _pattern,
     calls,
+    pattern_of,
 )
-from lib_dlhpc.timeline.analysis.late import _mean_of_others, _middle_of_others
+from lib_dlhpc.timeline.analysis.late import mean_of_others, middle_of_others
 from lib_dlhpc.timeline.spans import in_order
 
 
@@ -62,7 +62,7 @@ def exchange(steps=20):
     ],
 )
 def test_who_waits_for_whom_is_in_the_name_of_the_call(name, pattern):
-    assert _pattern(name) == pattern
+    assert pattern_of(name) == pattern
 
 
 def test_numbers_of_matches_may_have_gaps_and_any_order():
@@ -133,7 +133,7 @@ def test_when_the_others_joined_in_the_middle_and_on_average():
         world.together()
     found = calls(in_order(world.trace()))
     came = found.table.start[found.members]
-    middle, mean = _middle_of_others(found, came), _mean_of_others(found, came)
+    middle, mean = middle_of_others(found, came), mean_of_others(found, came)
     for group in range(found.groups):
         mine = np.flatnonzero(found.group == group)
         for member in mine:

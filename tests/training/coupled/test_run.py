@@ -8,7 +8,7 @@ from small_workflow import small
 
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.coupled import coupled_terms
-from lib_dlhpc.training.coupled.measure import _line, _timed, measure
+from lib_dlhpc.training.coupled.measure import line_through, measure, timed_kernels
 from lib_dlhpc.training.coupled.run import couple
 
 
@@ -71,17 +71,19 @@ def test_costs_that_are_missing_are_measured(alone):
 
 
 def test_a_line_goes_through_both_points_and_is_never_negative():
-    assert _line([10, 20], [3.0, 5.0]) == pytest.approx((1.0, 0.2))
-    assert _line([10, 20], [1.0, 4.0]) == pytest.approx((0.0, 0.2))  # no cost may be negative
-    least, each = _line([10, 20], [4.0, 3.0])
+    assert line_through([10, 20], [3.0, 5.0]) == pytest.approx((1.0, 0.2))
+    assert line_through([10, 20], [1.0, 4.0]) == pytest.approx(
+        (0.0, 0.2)
+    )  # no cost may be negative
+    least, each = line_through([10, 20], [4.0, 3.0])
     assert least > 0 < each
     assert least + 20 * each == pytest.approx(3.0)
-    assert _line([10], [3.0]) == pytest.approx((0.0, 0.3))
+    assert line_through([10], [3.0]) == pytest.approx((0.0, 0.3))
 
 
 def test_kernels_alternate():
     turns = []
-    assert len(_timed([lambda: turns.append(0) or 1, lambda: turns.append(1) or 1])) == 2
+    assert len(timed_kernels([lambda: turns.append(0) or 1, lambda: turns.append(1) or 1])) == 2
     changes = np.count_nonzero(np.diff(turns))
     assert changes >= 12
 
