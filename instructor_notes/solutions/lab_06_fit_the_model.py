@@ -2,7 +2,7 @@
 
 
 def state(parameters, each, data, zero):
-    """Return the bytes of weights, gradients and optimiser state on a GPU."""
+    """Return the bytes of weights, gradients and optimizer state on a GPU."""
     weight, gradient, rest = each
     return parameters * (
         weight / (data if zero >= 3 else 1)

@@ -6,6 +6,7 @@ In a terminal:     python checks.py step.py "your name"                  all of 
                    mpiexec -n 4 python checks.py step.py "your name"     ZeRO on real ranks; srun works as well
 """
 
+import gc
 import sys
 import tomllib
 from functools import cache
@@ -325,6 +326,7 @@ def real_experiment(ranks, level):
 def _peak_of(level, comm):
     from lib_dlhpc.training.trainer import train
 
+    gc.collect()  # an earlier run that is still in memory would raise the baseline
     run = train(real_experiment(comm.size, level), comm)
     return max((own.peak for own in run.memory), default=0)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: who writes how many bytes, how long training stands still for it, what a restart takes."""
+"""Checkpoints: who writes how many bytes, how long training stalls, what a restart takes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ HASH_RATE = 10e9  # B/s that one process hashes: XXH3 of 128 bits, as quick as a
 class Saving:
     """What one checkpoint costs; bytes and seconds, every value may be an array.
 
-    Training stands still for `blocked`. Then the state is written behind it for `background`, and until that
+    Training stalls for `blocked`. Then the state is written behind it for `background`, and until that
     is done a failure falls back on the checkpoint before. `survived` failures in one leave the nodes' own
     copies intact; they need `local_restart`, all others `restart`.
     """
@@ -35,7 +35,7 @@ class Saving:
     local_restart: Any = 0.0
 
     def standstill(self, interval: Any) -> Any:
-        """Return the s that training stands still for each checkpoint, `interval` s of training apart.
+        """Return the s that training stalls for each checkpoint, `interval` s of training apart.
 
         A write that is not done when the next checkpoint is due is waited for.
         """
@@ -45,13 +45,13 @@ class Saving:
 def saving(experiment: Experiment) -> Saving:
     """Return what a checkpoint of this experiment costs, in the way that run.checkpoint names.
 
-    synchronous: all stand still until storage.tier has it. asynchronous: all stand still for a copy to the
-    memory of the host, from which it is written. multilevel: all stand still until the storage.local of each
-    node has its part, from which it goes on to storage.tier. incremental: all stand still while everything
+    synchronous: all stall until storage.tier has it. asynchronous: all stall for a copy to the
+    memory of the host, from which it is written. multilevel: all stall until the storage.local of each
+    node has its part, from which it goes on to storage.tier. incremental: all stall while everything
     is hashed and what has changed is written. Nothing without a tier. Who writes: all of it the first
     node, or each node and device its part. Raises SpecError where a tier is missing.
 
-    What a write in the background takes from training (host memory, network) is not modelled.
+    What a write in the background takes from training (host memory, network) is not modeled.
     """
     way, devices = experiment.run.checkpoint, experiment.devices_per_node
     size = checkpoint_bytes(
@@ -89,7 +89,7 @@ def saving(experiment: Experiment) -> Saving:
 
 
 def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
-    """Return the bytes of a checkpoint: weights, master weights and optimiser state, no gradients.
+    """Return the bytes of a checkpoint: weights, master weights and optimizer state, no gradients.
 
     14 a parameter for Adam in mixed precision: 2 + 4 + 8.
     """
@@ -117,7 +117,7 @@ def _rate(experiment: Experiment, tier: StorageTier, bandwidth: Any, nodes: Any)
 
 
 def written_at(tier: StorageTier) -> Any:
-    """Return the B/s at which a tier takes what is written: as it reads, if nothing else is said."""
+    """Return the B/s at which a tier takes what is written: as it reads, unless a write bandwidth is given."""
     return np.where(np.isinf(tier.write_bandwidth), tier.bandwidth, tier.write_bandwidth)[()]
 
 

@@ -31,7 +31,7 @@ LEDGER = {
     "weights": "#0072b2",
     "master weights": "#56b4e9",
     "gradients": "#009e73",
-    "optimiser state": "#f0e442",
+    "optimizer state": "#f0e442",
     "activations": "#e69f00",
     "working set": "#cc79a7",
     "input batch": "#56b4e9",

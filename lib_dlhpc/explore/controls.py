@@ -70,7 +70,7 @@ def make_controls() -> dict[str, Any]:
         "nodes": make(Steps, "Nodes", "Nodes used"),
         "batch": make(Steps, "Batch a device", "Samples on each device in a step"),
         "precision": make(dropdown, "Precision", "fp16 and bf16: mixed, with fp32 master weights"),
-        "optimizer": make(dropdown, "Optimiser", "What it keeps for each weight takes memory"),
+        "optimizer": make(dropdown, "Optimizer", "What it keeps for each weight takes memory"),
         "allreduce": make(dropdown, "Allreduce", "How gradients are summed over devices"),
         "overlap": make(
             ipywidgets.Checkbox,
@@ -140,7 +140,7 @@ def change(experiment: Experiment, name: str, value: Any) -> Experiment:
     """Return the experiment after one control moved, with what no longer fits put right.
 
     A new machine has other tiers, other precisions and perhaps fewer nodes; a new model has its usual
-    data set and optimiser. Raises SpecError.
+    data set and optimizer. Raises SpecError.
     """
     changes: dict[str, Any] = {FIELDS[name]: value}
     if name == "model":

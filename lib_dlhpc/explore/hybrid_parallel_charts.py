@@ -33,7 +33,7 @@ KINDS = {
     "pipeline": "stage to stage",
     "data": "gradients",
 }
-STATES = ("weights", "master weights", "gradients", "optimiser state")
+STATES = ("weights", "master weights", "gradients", "optimizer state")
 WHITE = {"compute", "weights and their like", "input stall"}  # white letters on these
 FAST, SLOW = (0xE5, 0xF2, 0xFA), (0x0B, 0x4F, 0x80)  # of the map, light to dark
 LIGHT = 0.55  # from there on letters are white

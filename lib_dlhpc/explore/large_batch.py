@@ -220,7 +220,7 @@ def longer_step(rule: str, times: float) -> float:
 
 @dataclass
 class Layer:
-    """One layer as an optimiser sees it."""
+    """One layer as an optimizer sees it."""
 
     weights: Any
     gradients: Any

@@ -1,6 +1,6 @@
 """The ledger: what training takes beside the weights, and at which moment of a step it is the most.
 
-the_ledger()        the experiment: network, batch, numbers, optimiser, GPU
+the_ledger()        the experiment: network, batch, numbers, optimizer, GPU
 published_table()   what was published of the ways round the wall, beside what the library says
 """
 
@@ -38,7 +38,7 @@ DEVICES = {
     "H100, 80 GB": "h100-sxm-80gb",
 }
 BATCHES = tuple(2**k for k in range(11))
-STATE = ("weights", "master weights", "gradients", "optimiser state")
+STATE = ("weights", "master weights", "gradients", "optimizer state")
 PUBLISHED = {
     "zero20-mem-stage0": ("7.5 G weights, Adam, on each of 64 GPUs", "{:.4g} GB"),
     "zero20-mem-stage1": ("the same, ZeRO 1", "{:.4g} GB"),
@@ -75,7 +75,7 @@ def the_ledger() -> ipywidgets.Box:
             "fp16",
         ),
         "optimizer": dropdown(
-            "Optimiser",
+            "Optimizer",
             "What it remembers of each weight",
             [
                 ("SGD: nothing", "sgd"),
@@ -158,7 +158,7 @@ def ledger_words(setting: Setting) -> str:
     ratio = activations / weights
     return (
         f"<b>At the peak {show(moment.total, 'B')}, {moment.when.split(',')[0]}.</b> The weights are"
-        f" {show(weights, 'B')}; with gradients and what the optimiser has, {state / weights:.3g} times that."
+        f" {show(weights, 'B')}; with gradients and what the optimizer has, {state / weights:.3g} times that."
         f" Activations are {show(activations, 'B')}, {ratio:.3g} times the weights"
         f" {'and the larger part' if activations > state else 'and the smaller part here'}."
     )

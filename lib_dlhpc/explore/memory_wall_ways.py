@@ -36,7 +36,7 @@ WORDS = {
     "scores again": "attention's scores are made again in backward",
     "all again": "each block keeps its input and goes forward once more in backward",
     "small passes": "one sample at a time, gradients added up",
-    "ZeRO 1": "each GPU keeps a part of the optimiser's state",
+    "ZeRO 1": "each GPU keeps a part of the optimizer's state",
     "ZeRO 2": "and of the gradients",
     "ZeRO 3": "and of the weights, gathered before each use",
     "tensor": "each layer is split over the GPUs of a node",

@@ -74,7 +74,7 @@ class Traced:
         self.own = self.mpi.COMM_WORLD.Dup()
         HERE.on = True  # also in a process that was forked
         HERE.keep_in(part_of(self.folder, self.own.rank))
-        HERE.told(ranks=self.own.size)
+        HERE.note(ranks=self.own.size)
         self.mpi.COMM_WORLD = trace_comm(self.mpi.COMM_WORLD)
 
     def _then(self, init: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,8 +99,8 @@ class Traced:
         self.ended, HERE.on = True, False
         if self.own is None:  # no MPI: regions at most
             HERE.keep_in(part_of(self.folder, launcher_value(RANK, 0)))
-            HERE.told(ranks=launcher_value(RANKS, 1))
-        HERE.told(ended=how)
+            HERE.note(ranks=launcher_value(RANKS, 1))
+        HERE.note(ended=how)
         if self.own is not None and not self.mpi.Is_finalized():
             self._meet()
             HERE.clock(offset(self.own))
@@ -149,7 +149,7 @@ def _run(program: str, arguments: list[str]) -> None:
 def _abort(traced: Traced, how: str, status: int = RAISED_STATUS) -> None:
     """Abort all ranks if one has failed, as `python -m mpi4py` does: they would wait for it forever."""
     if traced.own is not None and traced.own.size > 1 and not traced.mpi.Is_finalized():
-        HERE.told(ended=how)
+        HERE.note(ended=how)
         if how != INTERRUPTED:
             traceback.print_exc()
         sys.stdout.flush()

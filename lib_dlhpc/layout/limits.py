@@ -26,21 +26,21 @@ def untrained(experiment: Experiment) -> str:
         return ""
     if strategy.update != "synchronous":
         return (
-            f"strategy.update = {strategy.update!r}: with what is made again or offloaded devices train in"
+            f"strategy.update = {strategy.update!r}: with recomputation or offloading, devices train in"
             " step; the legal value is 'synchronous'."
         )
     if strategy.precision == "fp16":
-        return "strategy.precision = 'fp16': a network that is shared out is trained with 'fp64' or 'fp32'."
+        return "strategy.precision = 'fp16': a network that is sharded is trained with 'fp64' or 'fp32'."
     if training.sparsity:
         return (
-            f"training.sparsity = {training.sparsity}: the gradients of a network that is shared out travel"
+            f"training.sparsity = {training.sparsity}: the gradients of a sharded network travel"
             " whole; the legal value is 0."
         )
     batch_statistics = any(layer.traits.batch_statistics for layer in experiment.model.layers)
-    if strategy.microbatches > 1 and training.normalisation == "global" and batch_statistics:
+    if strategy.microbatches > 1 and training.normalization == "global" and batch_statistics:
         return (
             f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
-            " training.normalisation = 'global' cannot be had; set it to 'local', or microbatches to 1."
+            " training.normalization = 'global' cannot be had; set it to 'local', or microbatches to 1."
         )
     if strategy.zero > 1 and strategy.chunks > 1:
         return (

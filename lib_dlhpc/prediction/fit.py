@@ -128,8 +128,8 @@ def _recompute(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     attention = any(layer.traits.selective for layer in experiment.model.layers)
     if attention and experiment.strategy.recompute == "none":
-        yield "attention made again", {"strategy.recompute": "selective"}
-    yield "activations made again", {"strategy.recompute": "full"}
+        yield "attention recomputed", {"strategy.recompute": "selective"}
+    yield "activations recomputed", {"strategy.recompute": "full"}
 
 
 def _shards(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -169,7 +169,7 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 def _offload(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     words = {
         "activations": "activations offloaded",
-        "all": "activations, weights and optimiser state offloaded",
+        "all": "activations, weights and optimizer state offloaded",
     }
     left = {"none": ("activations", "all"), "activations": ("all",), "all": ()}
     for word in left[experiment.strategy.offload]:

@@ -1,7 +1,7 @@
 """How often to save: what failures cost between checkpoints, exactly, and the interval that costs least.
 
 Symbols as in Daly 2006 ("A higher order estimate of the optimum checkpoint interval for restart dumps"):
-interval tau, s of training between two checkpoints; cost delta, s that training stands still for one; mtbf M, s
+interval tau, s of training between two checkpoints; cost delta, s that training stalls for one; mtbf M, s
 between failures of all nodes together, which come at random, one as likely at any moment (Poisson);
 restart R, s from a failure till training goes on. A failure may also strike while saving or restarting.
 Everything broadcasts.
@@ -110,7 +110,7 @@ def goodput(interval: Any, saving: Saving, mtbf: Any) -> Any:
 def best_interval(saving: Saving, mtbf: Any) -> Any:
     """Return the interval in s of the highest goodput, however state is saved; inf without failures.
 
-    It is that of synchronous checkpoints which take as long as training stands still, since a write in the
+    It is that of synchronous checkpoints which take as long as training stalls, since a write in the
     background multiplies expected_cycle by what does not depend on the interval; but no shorter than the
     write, for which the next checkpoint would wait. (Where that is longer than M, about M.)
     """

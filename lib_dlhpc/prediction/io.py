@@ -28,7 +28,7 @@ WHY = {
     "storage bandwidth": "{tier} serves no more reads and gives no more bytes a second",
     "network": "no more comes through the network cards of the nodes",
     "readers": "the readers are busy all the time, most of it with {part}",
-    "prefetch": "no more samples are under way than fit into the batches fetched ahead,"
+    "prefetch": "no more samples are in flight than fit into the batches fetched ahead,"
     " and each takes its time, most of it for {part}",
 }
 

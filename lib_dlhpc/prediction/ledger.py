@@ -32,7 +32,7 @@ TERMS = (
     "weights",
     "master weights",
     "gradients",
-    "optimiser state",
+    "optimizer state",
     "activations",
     "working set",
     "input batch",
@@ -136,7 +136,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
         "weights": (size, 3),
         "gradients": (size, 2),
         "master weights": (master, 1),
-        "optimiser state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
+        "optimizer state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
     }
     split = {
         name: (count * b / (replicas if strategy.zero >= level else 1))

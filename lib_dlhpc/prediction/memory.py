@@ -38,7 +38,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         * MASTER_BYTES
         * (updates and strategy.precision in MIXED),
         "gradients": gradients,
-        "optimiser state": model.parameters
+        "optimizer state": model.parameters
         * STATE[strategy.optimizer]
         * max(size, MASTER_BYTES)
         * updates,

@@ -94,7 +94,7 @@ def as_text(
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
         f"   {_steps(int(prediction.steps))} steps",
-        f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modelled",
+        f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modeled",
         f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
         *_failures(prediction),
     ]

@@ -2,7 +2,7 @@
 
 An experiment gives the cost of a checkpoint (costs/checkpoints.py) and machine.node_mtbf the failures; the
 formulas are in intervals.py. Failures come at random and strike any node; one stops all of them. What is
-not modelled: failures that come in groups or leave a node slow, spares that run out, and state that is
+not modeled: failures that come in groups or leave a node slow, spares that run out, and state that is
 wrong without anyone noticing.
 """
 
@@ -110,12 +110,12 @@ class Resilience:
 
     @property
     def young(self) -> Any:
-        """Young's interval for the seconds that training stands still."""
+        """Young's interval for the seconds that training stalls."""
         return young(self.saving.blocked, self.mtbf)
 
     @property
     def daly(self) -> Any:
-        """Daly's higher-order interval for the seconds that training stands still."""
+        """Daly's higher-order interval for the seconds that training stalls."""
         return daly(self.saving.blocked, self.mtbf)
 
     @property

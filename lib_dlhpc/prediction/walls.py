@@ -17,7 +17,7 @@ from lib_dlhpc.spec.units import count, format_plain, format_quantity
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
 
-STARVING = 0.05  # share of a step that waits for input, from which on it is said
+STARVING = 0.05  # share of a step that waits for input, from which on it is reported
 
 
 def walls_hit(prediction: "Breakdown") -> list[str]:

@@ -5,7 +5,7 @@ the storage (storage.py). A batch is ordered as soon as there is room for it ahe
 the one d before it is taken, which is when its step begins. The first batch is there from the start. What a
 reader meets varies: a sample is in the cache or not, on this node or another one, behind a long queue or none.
 
-Time stands still between two batches of ranks that have not been asked for: who starts a step a little
+Time does not advance between two batches of ranks that have not been asked for: who starts a step a little
 before another one's batch is there queues behind it for the servers.
 """
 

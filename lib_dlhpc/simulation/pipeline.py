@@ -2,7 +2,7 @@
 
 A send does not block: the message is in flight while the rank continues. Messages to one rank follow one
 another, those to different ranks share the port. A receive waits until all of it is there. At the end all
-wait for each other (the flush, after which a synchronous step updates). What a rank stands still is the
+wait for each other (the flush, after which a synchronous step updates). The idle time of a rank is the
 bubble of the pipeline, as it would be with free messages, and what messages take that nobody can hide.
 
 Sources of the laws it obeys: Huang et al., "GPipe" (2019); Narayanan et al., "Efficient large-scale

@@ -30,6 +30,7 @@ from lib_dlhpc.spec.schema import (
     check_value,
     difference,
     read_table,
+    renamed,
     resolve,
     to_table,
 )
@@ -194,6 +195,7 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
             _place(table, key, value, section)
         return _READERS[section](table)
     fields = {item.name: item for item in dataclasses.fields(noun)}
+    changes = renamed(changes, section)
     check_keys(changes, tuple(fields), section)
     values = {
         key: check_value(fields[key].metadata, value, f"{section}.{key}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -75,6 +76,9 @@ def text(default: Any = "") -> Any:
     return dataclasses.field(default=default, metadata={"kind": "text"})
 
 
+RENAMED = {
+    "training.normalisation": "normalization"
+}  # keys whose old names are read for one version
 MOVED = {"training.test_share": "dataset.test_share"}  # keys of earlier versions
 
 
@@ -91,12 +95,23 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
             )
 
 
+def renamed(table: Any, path: str) -> Any:
+    """Return a table with the current names of its keys; an old name warns."""
+    if not isinstance(table, Mapping):
+        return table
+    for key in table:
+        if (now := RENAMED.get(f"{path}.{key}")) and now not in table:
+            warnings.warn(f"{path}.{key} is now {path}.{now}.", FutureWarning, stacklevel=2)
+            table = {(now if name == key else name): value for name, value in table.items()}
+    return table
+
+
 def read_table(cls: type, table: Any, path: str, given: Mapping[str, Any] | None = None) -> Any:
     """Build dataclass `cls` from a TOML table; fields in `given` are not checked.
 
     Raises SpecError, which names `path`.key, the fault and the legal values.
     """
-    given = given or {}
+    given, table = given or {}, renamed(table, path)
     fields = {item.name: item for item in dataclasses.fields(cls)}
     check_keys(table, tuple(fields), path)
     values = dict(given)

@@ -30,7 +30,7 @@ class Training:
     # LARS and LAMB trust coefficient: layer rate over |w|/|g|
     trust: float = number(default=0.001, positive=True, run_only=LEARNING)
     # batch norm statistics: of a rank's samples, or of all
-    normalisation: str = choice(
+    normalization: str = choice(
         NORMALIZATIONS, default="local", run_only={"global": "batch norm allreduces its statistics"}
     )
     # keeps fp16 gradients from underflow

@@ -117,7 +117,7 @@ class Peers:
         Raises RankLost for a rank that neither calls nor answers.
         """
         others = set(range(self.size)) - {self.rank}
-        told = [self.ask(rank, CLOSE, b"", [], _closing) for rank in others]
+        replies = [self.ask(rank, CLOSE, b"", [], _closing) for rank in others]
         since, sleep = time.monotonic(), _SLEEP
         while others - self._closed:
             for rank in self._left:
@@ -132,8 +132,8 @@ class Peers:
             if time.monotonic() - since > self.patience / 2:  # still computing, or lost?
                 since = time.monotonic()
                 for rank in others - self._closed:
-                    told.append(self.ask(rank, PING, b"", [bytearray(1)], _closing))
-                    self.wait(told[-1:])
+                    replies.append(self.ask(rank, PING, b"", [bytearray(1)], _closing))
+                    self.wait(replies[-1:])
         self._receive_dropped()
         barrier = self.comm.Ibarrier()
         while not barrier.Test():
@@ -142,7 +142,7 @@ class Peers:
         until = time.monotonic() + _AFTER
         while self.poll() or (self._sending and time.monotonic() < until):
             _yield()
-        self.wait(told)
+        self.wait(replies)
         self._stop.set()
         self._thread.join()
         return self.comm

@@ -1,6 +1,6 @@
 """The bubble of a pipeline: the idle time of its ranks even if messages took no time.
 
-The rest of their idle time is exposed communication. The two cannot be told
+The rest of their idle time is exposed communication. The two cannot be distinguished
 apart by looking at one wait, for a message that is late makes all who come after it late; so an engine
 simulates the pipeline a second time with free messages, and returns the idle time of each rank.
 """

@@ -124,8 +124,8 @@ def _events(timeline: Timeline) -> Iterator[str]:
 
 
 def _args(given: dict[str, int]) -> str:
-    told = {name: value for name, value in given.items() if value != DEFAULTS[name]}
-    return f',"args":{json.dumps(told)}' if told else ""
+    arguments = {name: value for name, value in given.items() if value != DEFAULTS[name]}
+    return f',"args":{json.dumps(arguments)}' if arguments else ""
 
 
 def _arrow(phase: str, number: int, at: Decimal, who: str) -> str:

@@ -76,15 +76,15 @@ def read_part(path: Path, rank: int) -> Part:
         lines = path.with_suffix(".words").read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise SpecError(f"rank {rank} left nothing in {path}: {error.strerror}.") from None
-    told: dict[str, list[Any]] = {"words": [], "comm": [], "clock": [], "ended": [], "lost": []}
+    facts: dict[str, list[Any]] = {"words": [], "comm": [], "clock": [], "ended": [], "lost": []}
     for line in lines[:-1]:  # the last is empty, or was being written when its rank died
         for what, value in json.loads(line).items():
-            told.setdefault(what, []).append(value)
+            facts.setdefault(what, []).append(value)
     rows = np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], ROW)
-    whole = (rows["event"] > 0) & (rows["event"] <= len(told["words"]))
-    words = [tuple(words) for words in told["words"]]
-    ended = told["ended"][-1] if told["ended"] else None
-    return Part(rank, rows[whole], words, told["comm"], told["clock"], ended, told["lost"])
+    whole = (rows["event"] > 0) & (rows["event"] <= len(facts["words"]))
+    words = [tuple(words) for words in facts["words"]]
+    ended = facts["ended"][-1] if facts["ended"] else None
+    return Part(rank, rows[whole], words, facts["comm"], facts["clock"], ended, facts["lost"])
 
 
 def _columns(part: Part, names: dict[str, int], comms: dict[str, int]) -> dict[str, NDArray[Any]]:

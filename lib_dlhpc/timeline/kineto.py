@@ -204,8 +204,8 @@ def _of_gloo(file: int, row: int, start: int, name: str, args: Mapping[str, Any]
 
 def _first(args: Mapping[str, Any], key: str) -> Any:
     """Return the entry of the first input; None where the profiler did not record shapes."""
-    said = args.get(key)
-    return said[0] if isinstance(said, list) and said else None
+    value = args.get(key)
+    return value[0] if isinstance(value, list) and value else None
 
 
 def _size(args: Mapping[str, Any]) -> int:

@@ -3,9 +3,9 @@
 All causes of a step add up to its time, on every rank. They are counted as `predict` counts them:
 
     waiting for the slowest   what a rank computes less than the slowest rank of that step
-    input stall, checkpoint   what even the rank that is stalled least stands still for it
+    input stall, checkpoint   that of the rank that is stalled least
     pipeline bubble           what the engine says is bubble
-    exposed communication     whatever else a rank stands still
+    exposed communication     all other idle time of a rank
 
 In a pipeline nobody waits for the slowest: who computes less has its turn later, which is bubble.
 """
@@ -117,7 +117,7 @@ def idle(timeline: Timeline) -> Floats:
 
 
 def waits(timeline: Timeline) -> Floats:
-    """Return the seconds each rank stands still, whatever for, shape (ranks,)."""
+    """Return the idle seconds of each rank, whatever the cause, shape (ranks,)."""
     rows = timeline.where("compute", "wait", "bubble", "input", "checkpoint")
     seconds = (timeline.stop - timeline.start)[rows]
     return np.bincount(timeline.rank[rows], weights=seconds, minlength=timeline.ranks)

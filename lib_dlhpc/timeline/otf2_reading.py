@@ -82,17 +82,17 @@ def read_otf2(path: Path, tell: Tell) -> Timeline:
     from _otf2.ErrorCodes import Error  # type: ignore[import-untyped]
 
     broken = (Error, otf2.error.TraceReaderError, LookupError, TypeError, ValueError)
-    told: list[str] = []
-    with _silent() as said:
+    notes: list[str] = []
+    with _silent() as printed:
         try:
             with otf2.reader.open(str(file), batch_events=4096) as archive:
-                timeline = _Reading(otf2, archive).timeline(told.append)
+                timeline = _Reading(otf2, archive).timeline(notes.append)
         except SpecError as error:
             raise SpecError(f"{file}: {error}") from None
         except (*broken, AttributeError, OverflowError) as error:
-            why = said[0] if said else str(error) or type(error).__name__
+            why = printed[0] if printed else str(error) or type(error).__name__
             raise SpecError(f"{file}: cannot be read: {why.rstrip('.!')}; {EXPECTED}.") from None
-    for sentence in told:
+    for sentence in notes:
         tell(f"{file}: {sentence}")
     return timeline
 
@@ -102,13 +102,13 @@ def _silent() -> Iterator[list[str]]:
     """Collect what the library has to say of errors, which it would print as well as raise."""
     from _otf2.Config import conf  # type: ignore[import-untyped]
 
-    said: list[str] = []
+    printed: list[str] = []
 
     def hear(
         data: int, file: bytes, line: int, function: bytes, code: int, text: bytes, rest: int
     ) -> int:
         if text and b"%" not in text:
-            said.append(text.decode(errors="replace"))
+            printed.append(text.decode(errors="replace"))
         return code
 
     number, pointer, text = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
@@ -121,7 +121,7 @@ def _silent() -> Iterator[list[str]]:
         with redirect_stderr(
             StringIO()
         ):  # what is raised in a callback is printed and raised again
-            yield said
+            yield printed
     finally:
         register(before, None)
 
@@ -206,8 +206,8 @@ class _Reading:
         }:
             missing = location.number_of_events - number
             if missing > 0 and self.about:
-                said = f"{number:,} of {location.number_of_events:,} events"
-                raise SpecError(f"cannot be read: {said} of location {location.name!r} are there.")
+                found = f"{number:,} of {location.number_of_events:,} events"
+                raise SpecError(f"cannot be read: {found} of location {location.name!r} are there.")
             self.odd["event", "that the archive counts but does not have"] += max(missing, 0)
 
     def _table(self, ticks: int) -> Timeline:

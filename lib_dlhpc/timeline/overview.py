@@ -33,31 +33,31 @@ def as_dict(timeline: "Timeline") -> dict[str, Any]:
 
 def as_text(timeline: "Timeline") -> str:
     """Return it in words and two tables."""
-    told = as_dict(timeline)
-    span = format_quantity(told["span"], "s")
+    summary = as_dict(timeline)
+    span = format_quantity(summary["span"], "s")
     lines = [
-        f"{told['source']}: {count(timeline.ranks, 'rank')}, {count(len(timeline), 'event')}"
-        f" in {span}, from {told['start']:.9g} s to {told['stop']:.9g} s."
+        f"{summary['source']}: {count(timeline.ranks, 'rank')}, {count(len(timeline), 'event')}"
+        f" in {span}, from {summary['start']:.9g} s to {summary['stop']:.9g} s."
     ]
-    if told["ranks without events"] and len(timeline):
-        without = told["ranks without events"]
+    if summary["ranks without events"] and len(timeline):
+        without = summary["ranks without events"]
         some = ", ".join(map(str, without[:8])) + (" ..." if len(without) > 8 else "")
         lines.append(f"No events of {count(len(without), 'rank')}: {some}.")
-    if told["kinds"]:
+    if summary["kinds"]:
         lines += ["", f"{'kind':<14} {'events':>12} {'time':>12} {'bytes':>12}"]
-    for kind in told["kinds"]:
+    for kind in summary["kinds"]:
         size = format_quantity(kind["bytes"], "B") if kind["bytes"] else ""
         time = format_quantity(kind["seconds"], "s")
         lines.append(f"{kind['kind']:<14} {kind['events']:>12,} {time:>12} {size:>12}")
-    if told["names"]:
+    if summary["names"]:
         head = f"{'name':<{WIDTH}} {'stream':<14} {'events':>10} {'time':>10} {'most':>10}  of rank"
         lines += ["", head]
-    for name in told["names"][:SHOWN]:
+    for name in summary["names"][:SHOWN]:
         times = [format_quantity(name[key], "s") for key in ("seconds", "most")]
         shown = f"{_printable(name['name']):<{WIDTH}} {name['stream']:<14} {name['events']:>10,}"
         lines.append(f"{shown} {times[0]:>10} {times[1]:>10}  {name['rank']}")
-    if told["names"][SHOWN:]:
-        rest = told["names"][SHOWN:]
+    if summary["names"][SHOWN:]:
+        rest = summary["names"][SHOWN:]
         time = format_quantity(sum(name["seconds"] for name in rest), "s")
         lines.append(f"and {count(len(rest), 'name')} more: {time}")
     return "\n".join(lines)

@@ -27,7 +27,7 @@ ROW = np.dtype(
     [
         ("start", "<i8"),  # ns of this rank's clock
         ("stop", "<i8"),
-        ("bytes", "<i8"),  # UNKNOWN: to be told by who received them
+        ("bytes", "<i8"),  # UNKNOWN: known to the receiver only
         ("order", "<i8"),  # what tells calls apart that match by their order; see matching.py
         ("event", "<i4"),  # which words, counted from 1; 0: no row
         ("peer", "<i4"),
@@ -39,7 +39,7 @@ PACK = Struct("<qqqqiiii").pack
 PIECE = ROW.itemsize * 65536  # B; of whole rows and whole pages
 UNKNOWN = -1
 WORLD = "world"
-STORAGE = ("input", "checkpoint")  # what a program may stand still for by itself
+STORAGE = ("input", "checkpoint")  # what a program may wait for on its own
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,7 +124,7 @@ class Recorder:
         """Forget all rows."""
         self._start(None)
 
-    def told(self, **what: Any) -> None:
+    def note(self, **what: Any) -> None:
         """Leave word for who reads the files, where there are files."""
         self._tell(**what)
 
@@ -179,7 +179,7 @@ class region:
     """A stretch of a program under a name: `with region("solve"):`, or each call of a function, `@region("solve")`.
 
     One that is kept may be entered again from within, by one thread; threads each make their own.
-    kind: "region"; "input" or "checkpoint" where the program stands still for storage, so that a slow disk
+    kind: "region"; "input" or "checkpoint" where the program waits for storage, so that a slow disk
     is found: on stream compute if the main thread does, else on the stream of that name, beside it.
     Raises SpecError for another kind.
     """
@@ -187,7 +187,9 @@ class region:
     __slots__ = ("_again", "_event", "_open", "_recorder")
 
     def __init__(self, name: str, recorder: Recorder = HERE, kind: str = "region") -> None:
-        self._again: Any = None  # the arguments, where which stream it is on is said at each call
+        self._again: Any = (
+            None  # the arguments, where which stream it is on differs from call to call
+        )
         if kind == "region":
             try:
                 self._event = recorder.regions[name]
@@ -224,11 +226,11 @@ class region:
         if again is not None:
 
             @functools.wraps(function)
-            def told(*arguments: P.args, **options: P.kwargs) -> R:
+            def recorded(*arguments: P.args, **options: P.kwargs) -> R:
                 with region(*again):
                     return function(*arguments, **options)
 
-            return told
+            return recorded
 
         @functools.wraps(function)
         def timed(*arguments: P.args, **options: P.kwargs) -> R:

@@ -121,14 +121,14 @@ def _all(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     spare: list[list[Any]] = []  # unrequested statuses are reused: new ones take time
 
     def all_of_them(cls: type, requests: Any, statuses: Any = None) -> Any:
-        told = statuses if statuses is not None else spare.pop() if spare else []
+        found = statuses if statuses is not None else spare.pop() if spare else []
         start = perf_counter_ns()
-        result = call(requests, told)
+        result = call(requests, found)
         stop = perf_counter_ns()
         if not tests or (result[0] if name == "testall" else result):
-            _done(zip(requests, told), name, start, stop)  # noqa: B905 - spare ones may be more
+            _done(zip(requests, found), name, start, stop)  # noqa: B905 - spare ones may be more
         if statuses is None:
-            spare.append(told)
+            spare.append(found)
         return result
 
     return all_of_them

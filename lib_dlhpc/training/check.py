@@ -51,8 +51,8 @@ def _check_asynchronous(experiment: Experiment) -> None:
             "strategy.precision = 'fp16': with asynchronous updates weights travel as well, and need"
             " more digits; legal values: 'fp64', 'fp32'."
         )
-    if training.normalisation != "local":
+    if training.normalization != "local":
         raise SpecError(
-            f"training.normalisation = {training.normalisation!r}: asynchronous workers are not in the"
+            f"training.normalization = {training.normalization!r}: asynchronous workers are not in the"
             " same step; the legal value is 'local'."
         )

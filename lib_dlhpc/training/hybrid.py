@@ -260,7 +260,7 @@ class Hybrid(Ranks):
 
     def _unite(self) -> list[tuple[Array, Array]]:
         """Average running statistics over the replicas where they are local; return the local ones."""
-        if self.experiment.training.normalisation != "local" or self.groups.data.size == 1:
+        if self.experiment.training.normalization != "local" or self.groups.data.size == 1:
             return []
         arrays = [stage.network.statistics for stage in self.stages]
         local = [(array, array.copy()) for array in arrays if array.size]

@@ -173,7 +173,7 @@ class Ranks:
         recorder.add("input", "fetch the batch", begin, fetched)
         before = None if len(own) else self.network.statistics.copy()
         outputs = self.network.forward(x)
-        if before is not None and self.experiment.training.normalisation == "local":
+        if before is not None and self.experiment.training.normalization == "local":
             self.network.statistics[...] = before  # a rank without samples has no statistics
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         loss, dy = function(outputs, self.data.y[own], len(indices))
@@ -257,7 +257,7 @@ class Ranks:
         """
         network = self.network
         own = [network.weights] if self._local_updates else []
-        own += [network.statistics] if self.experiment.training.normalisation == "local" else []
+        own += [network.statistics] if self.experiment.training.normalization == "local" else []
         local = [(array, array.copy()) for array in own if array.size]
         for array, _ in local:
             mean(self.comm, array)

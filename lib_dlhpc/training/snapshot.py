@@ -114,7 +114,7 @@ def state_of(
         return {}, moving | seen
     if experiment.training.sparsity:  # unsent gradients are local
         return {"weights": network.weights}, optimizer.state | seen
-    if experiment.training.normalisation == "local":
+    if experiment.training.normalization == "local":
         return moving, seen
     return moving | seen, {}
 

@@ -156,7 +156,7 @@ def _statistics(
         assemble(places, chain(*(pieces for data, pieces in found if data == row)), dtype)
         for row in range(replicas)
     ]
-    if experiment.training.normalisation == "local":
+    if experiment.training.normalization == "local":
         return {OWN + STATISTICS: np.stack(rows)}
     return {STATISTICS: rows[0]}
 

@@ -86,7 +86,7 @@ class Stage:
         context = self.network.context
         context.communicates = recorder.communicates
         context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
-        if experiment.training.normalisation == "global" and groups.data.size > 1:
+        if experiment.training.normalization == "global" and groups.data.size > 1:
             context.sum_over_ranks = self._sum_over_data
         if self.on_disk:
             self.store.complete = self._complete

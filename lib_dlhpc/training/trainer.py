@@ -85,7 +85,7 @@ def _train_replicas(
 ) -> Run:
     """Train data-parallel: each rank has the full network."""
     network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
-    if experiment.training.normalisation == "global" and comm.size > 1:
+    if experiment.training.normalization == "global" and comm.size > 1:
         network.context.sum_over_ranks = allreduce_of(comm)
     optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
     if experiment.training.sparsity:

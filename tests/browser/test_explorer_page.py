@@ -27,7 +27,7 @@ DROPDOWNS = {
     "Model": "VGG-16",
     "Machine": "ABCI",
     "Precision": "fp16",
-    "Optimiser": "adam",
+    "Optimizer": "adam",
     "Allreduce": "binomial reduce + broadcast",
     "Storage": "in memory (no input)",
     "Data set": "CosmoFlow (MLPerf)",

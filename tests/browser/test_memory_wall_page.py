@@ -29,7 +29,7 @@ DROPDOWNS = {
     0: [
         ("Network", "VGG-16"),
         ("Numbers", "fp32"),
-        ("Optimiser", "SGD: nothing"),
+        ("Optimizer", "SGD: nothing"),
         ("GPU", "V100, 16 GB"),
     ],
     1: [("Network", "GPT, 22 G weights"), ("Out of node", "eight 200 Gb/s InfiniBand")],

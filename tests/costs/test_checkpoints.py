@@ -31,7 +31,7 @@ SIZE = checkpoint_bytes(RUN.model, "fp32", "momentum")
 SHARED = RUN.set({"storage.tier": "slow"})
 
 
-def test_a_checkpoint_is_weights_and_optimiser_state_written_by_one_node():
+def test_a_checkpoint_is_weights_and_optimizer_state_written_by_one_node():
     assert SIZE == 8 * 25_557_032
     assert saving(RUN).size == saving(RUN).written == SIZE
     assert saving(RUN).blocked == pytest.approx(SIZE / 1e9)

@@ -216,7 +216,7 @@ def test_learners_have_different_tasks(own):
 def test_what_the_notebook_shows_is_shown(own, solved):
     assert "Target: it fits" in own.task("x").value
     assert "Cap:" in own.small_task("x").value
-    assert own.largest_term("x") in ("weights", "gradients", "optimiser state", "activations")
+    assert own.largest_term("x") in ("weights", "gradients", "optimizer state", "activations")
     assert (
         "All 3 hold" in own.check_formulas(*(getattr(solved, each) for each in FORMULAS), "x").value
     )

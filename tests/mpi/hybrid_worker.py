@@ -96,7 +96,7 @@ known, largest = {}, {}
 def experiment_of(model, **changes):
     """A model on `ranks` ranks, with fields of [strategy], [training] and [run] changed."""
     strategy = {"precision": "fp64", "bucket": 300, "optimizer": "momentum", "devices_per_node": 1}
-    training = {"rate": 0.05, "weight_decay": 0.01, "normalisation": "global"}
+    training = {"rate": 0.05, "weight_decay": 0.01, "normalization": "global"}
     run = {"epochs": 1.5}  # three steps
     for name, value in changes.items():
         table = training if name in TRAINING else run if name in RUN else strategy
@@ -117,7 +117,7 @@ def experiment_of(model, **changes):
     )
 
 
-TRAINING = ("rate", "weight_decay", "normalisation", "shift", "trust", "collective")
+TRAINING = ("rate", "weight_decay", "normalization", "shift", "trust", "collective")
 RUN = ("epochs", "seed")
 
 
@@ -280,7 +280,7 @@ def many_choices():
 
 def replicas_with_local_normalization():
     """With local statistics, a replica of many ranks equals a replica of one rank."""
-    two, common = comm.Split(int(rank > 1), rank), {"normalisation": "local", "optimizer": "adam"}
+    two, common = comm.Split(int(rank > 1), rank), {"normalization": "local", "optimizer": "adam"}
     expected = None
     if rank < 2:
         expected = result(experiment_of("images", devices_per_node=2, **common), two)

@@ -52,7 +52,7 @@ epochs = 2
 rate = 0.05
 momentum = 0.9
 weight_decay = 0.01
-normalisation = "global"
+normalization = "global"
 """
 WORDS = {
     "model.family": "gpt",
@@ -222,10 +222,10 @@ def resumes_bitwise():
     """A resumed run equals an uninterrupted one, bitwise."""
     ways = [
         {"strategy.optimizer": "adam"},
-        {"training.normalisation": "local", "strategy.overlap": False},
+        {"training.normalization": "local", "strategy.overlap": False},
         {"training.collective": "mpi", "training.shift": 1, "strategy.optimizer": "lamb"},
-        {"strategy.update": "local", "strategy.local_steps": 2, "training.normalisation": "local"},
-        {"strategy.precision": "fp16", "training.normalisation": "local"},
+        {"strategy.update": "local", "strategy.local_steps": 2, "training.normalization": "local"},
+        {"strategy.precision": "fp16", "training.normalization": "local"},
     ]
     for way in ways:
         way = way | {"run.epochs": 3.0}

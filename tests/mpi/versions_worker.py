@@ -89,7 +89,7 @@ def any_version_can_be_resumed():
 def the_same_ranks_give_the_same_bits():
     """The versions of a resumed run equal those of an uninterrupted one: same ids, so same bits."""
     ways = [({}, "rows"), ({"zero": 1}, "words"), ({"pipeline": p}, "images")]
-    ways += [({"normalisation": "local"}, "images")]
+    ways += [({"normalization": "local"}, "images")]
     for split, name in ways:
         experiment = experiment_of(
             name, devices_per_node=p, optimizer="adam", precision="fp32", epochs=2, **split
@@ -110,7 +110,7 @@ def the_same_ranks_give_the_same_bits():
 def fewer_ranks_restore_the_mean_of_local_state():
     """Running statistics of p ranks are restored by one rank as their mean."""
     folder = folder_of(Plan())
-    changes = {"normalisation": "local", "epochs": 1}
+    changes = {"normalization": "local", "epochs": 1}
     train(experiment_of("images", devices_per_node=p, **changes), comm, folder)
     if rank == 0:
         store = SnapshotStore(folder / "snapshots")

@@ -49,11 +49,11 @@ def test_activations_of_resnet_are_some_fifty_times_the_weights():
     assert (round(weights / 1e9, 1), round(activations / weights)) == (3.1, 12)
 
 
-def test_of_gpt_2_activations_are_the_most_and_with_one_sample_the_optimiser():
+def test_of_gpt_2_activations_are_the_most_and_with_one_sample_the_optimizer():
     terms = fullest(Setting()).terms
     assert max(terms, key=terms.get) == "activations"
     terms = fullest(Setting(batch=1)).terms
-    assert max(terms, key=terms.get) == "optimiser state"
+    assert max(terms, key=terms.get) == "optimizer state"
     assert in_time(Setting()).layer[int(np.argmax(in_time(Setting()).bytes))] == "logits"
 
 

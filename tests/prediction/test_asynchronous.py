@@ -93,7 +93,7 @@ def test_a_bound_costs_some_waiting_and_less_the_looser_it_is():
 def test_servers_hold_what_an_update_needs_and_devices_do_not():
     adam = {"strategy.optimizer": "adam", "strategy.precision": "fp16"}
     held = predict(RUN.set(adam)).memory
-    assert held["optimiser state"] == held["master weights"] == 0
+    assert held["optimizer state"] == held["master weights"] == 0
     both = held["weights"] + held["gradients"]
     assert both == 4 * RUN.model.parameters
     device = RUN.machine.device

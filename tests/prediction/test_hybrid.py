@@ -313,7 +313,7 @@ def test_zero_splits_state_over_replicas():
     whole = predict(GPT.set({"strategy.microbatches": 2})).memory
     held = [predict(GPT.set({"strategy.zero": level})).memory for level in (1, 2, 3)]
     for name, first in (
-        ("optimiser state", 0),
+        ("optimizer state", 0),
         ("master weights", 0),
         ("gradients", 1),
         ("weights", 2),

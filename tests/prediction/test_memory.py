@@ -37,7 +37,7 @@ P = 25_557_032  # parameters of ResNet-50
 
 def test_the_ledger_against_hand_numbers():
     found = ledger(RUN)
-    assert found["weights"] == found["gradients"] == found["optimiser state"] == 4 * P
+    assert found["weights"] == found["gradients"] == found["optimizer state"] == 4 * P
     assert found["master weights"] == 0
     assert found["input batch"] == 32 * 3 * 224 * 224 * 4
     assert found["activations"] == 32 * 4 * sum(brute_kept(RUN.model))
@@ -59,7 +59,7 @@ def test_an_mlp_by_hand():
     found = ledger(run)
     assert found["weights"] == found["gradients"] == 2 * parameters
     assert found["master weights"] == 4 * parameters
-    assert found["optimiser state"] == 8 * parameters
+    assert found["optimizer state"] == 8 * parameters
     assert found["input batch"] == 7 * 10 * 2
     assert found["communication buffer"] == 0  # one device
 
@@ -69,7 +69,7 @@ def test_an_mlp_by_hand():
 def test_model_states_are_the_same_in_ledger_table_and_checkpoint(precision, optimizer):
     run = RUN.set({"strategy.precision": precision, "strategy.optimizer": optimizer})
     found = ledger(run)
-    states = ("weights", "master weights", "gradients", "optimiser state")
+    states = ("weights", "master weights", "gradients", "optimizer state")
     total = sum(found[name] for name in states)
     assert model_state_bytes(P, precision, optimizer) == total
     assert checkpoint_bytes(run.model, precision, optimizer) == total - found["gradients"]

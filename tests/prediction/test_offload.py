@@ -29,7 +29,7 @@ batch = 4
 precision = "fp16"
 optimizer = "adam"
 """)
-KEPT = ("weights", "master weights", "gradients", "optimiser state", "activations")
+KEPT = ("weights", "master weights", "gradients", "optimizer state", "activations")
 OUT = {word: RUN.set({"strategy.offload": word}) for word in ("activations", "all")}
 
 
@@ -37,7 +37,7 @@ def test_what_is_offloaded_leaves_the_device():
     plain, activations, everything = (predict(run) for run in (RUN, *OUT.values()))
     assert activations.memory["activations"] < 0.4 * plain.memory["activations"]
     assert activations.memory["weights"] == plain.memory["weights"]
-    for name in ("weights", "gradients", "optimiser state", "master weights"):
+    for name in ("weights", "gradients", "optimizer state", "master weights"):
         assert everything.memory[name] < 0.5 * plain.memory[name]
     assert everything.offloaded > activations.offloaded > 0
     for found in (activations, everything):

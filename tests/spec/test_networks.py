@@ -63,7 +63,7 @@ def measure(model, quantity):
 def tolerance(row):
     """Return the relative error allowed, and why."""
     if row["confidence"] == "computed" and row["quantity"] == "act" and "1001" in row["name"]:
-        return 5e-4, "the reference leaves out one map of 16 channels (a normalisation)"
+        return 5e-4, "the reference leaves out one map of 16 channels (a normalization)"
     if row["confidence"] == "computed":
         digits = len(row["value"].partition(".")[2])
         return 0.51 * 10**-digits / float(row["value"]), "the printed digits"

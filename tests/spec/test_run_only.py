@@ -30,14 +30,14 @@ OFF = {
     "training.momentum": 0.5,
     "training.weight_decay": 1e-4,
     "training.trust": 0.01,
-    "training.normalisation": "global",
+    "training.normalization": "global",
     "training.loss_scale": 64.0,
     "training.sparsity": 0.999,
     "training.sparsity_warm_up": 1.0,
     "training.shift": 2,
     "training.collective": "mpi",
 }
-TIMED = {"sparsity", "sparsity_warm_up", "shift", "collective", "normalisation"}
+TIMED = {"sparsity", "sparsity_warm_up", "shift", "collective", "normalization"}
 
 
 def declared():

@@ -8,7 +8,7 @@ import pytest
 
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.experiment import Calibration, loads
+from lib_dlhpc.spec.experiment import Calibration, Experiment, loads
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
 from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.schema import difference, merge, readable, to_table
@@ -202,3 +202,14 @@ def test_to_table_leaves_nothing_out(experiment):
     table = to_table(experiment.machine)
     assert set(table) == {item.name for item in dataclasses.fields(Machine)} - {"measured"}  # None
     assert table["storage"]["nvme"]["bandwidth"] == "5.5 GB/s"
+
+
+def test_an_old_name_of_a_key_is_read_and_warns():
+    with pytest.warns(FutureWarning, match="training.normalisation is now training.normalization"):
+        old = Experiment("resnet18", "imagenet", "lassen", training={"normalisation": "global"})
+    assert old.training.normalization == "global"
+    with pytest.warns(FutureWarning):
+        assert old.set({"training.normalisation": "local"}).training.normalization == "local"
+    with pytest.raises(SpecError, match="normalisation: unknown key"):
+        both = {"normalization": "local", "normalisation": "global"}
+        Experiment("resnet18", "imagenet", "lassen", training=both)

@@ -82,7 +82,7 @@ def test_microbatches_are_the_batch(changes, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"training.normalisation": "global"}, "microbatches = 2.*'local', or microbatches to 1"),
+        ({"training.normalization": "global"}, "microbatches = 2.*'local', or microbatches to 1"),
         ({"strategy.precision": "fp16"}, "'fp64' or 'fp32'"),
         ({"training.sparsity": 0.5, "strategy.optimizer": "sgd"}, "legal value is 0"),
         (

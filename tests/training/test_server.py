@@ -42,7 +42,7 @@ def rank_of(rank, ranks, servers=1, optimizer="momentum"):
         ({"strategy.optimizer": "lars", "strategy.servers": 2}, "strategy.servers = 2: lars needs"),
         ({"strategy.optimizer": "lamb", "strategy.servers": 3}, "the legal value is 1"),
         ({"strategy.precision": "fp16"}, "legal values: 'fp64', 'fp32'"),
-        ({"training.normalisation": "global"}, "the legal value is 'local'"),
+        ({"training.normalization": "global"}, "the legal value is 'local'"),
         ({"training.sparsity": 0.9}, "not 'asynchronous'"),
     ],
 )

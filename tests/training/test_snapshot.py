@@ -157,7 +157,7 @@ def test_another_models_snapshot_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "own"),
     [
-        ({"training.normalisation": "global"}, set()),
+        ({"training.normalization": "global"}, set()),
         ({}, {"statistics"}),
         ({"strategy.update": "local"}, {"weights", "statistics", "first", "second"}),
     ],

@@ -107,9 +107,9 @@ def test_every_option_changes_the_weights(changes):
     assert not np.array_equal(moved, plain)
 
 
-@pytest.mark.parametrize("normalisation", ["local", "global"])
-def test_a_non_finite_loss_is_reported_with_rank_step_and_layer(normalisation):
-    changes = {"training.rate": 1e30, "training.normalisation": normalisation}
+@pytest.mark.parametrize("normalization", ["local", "global"])
+def test_a_non_finite_loss_is_reported_with_rank_step_and_layer(normalization):
+    changes = {"training.rate": 1e30, "training.normalization": normalization}
     with (
         np.errstate(all="ignore"),
         pytest.raises(Diverged, match=r"rank 0, step [12], first in dense\d \(dense\)"),

@@ -1,6 +1,6 @@
 """A learner's ledger beside the library's: what a GPU holds, what a block keeps, how long a step computes.
 
-state_finding(state, parameters)           weights, gradients and optimiser state, ZeRO 0 to 3
+state_finding(state, parameters)           weights, gradients and optimizer state, ZeRO 0 to 3
 activations_finding(activations, own)      a block of a transformer, split and made again
 seconds_finding(seconds, seed)             compute, recomputation and the bubble of a pipeline
 A formula that is wrong is compared with what comes out when one thing is forgotten.
@@ -21,7 +21,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
 PLAIN = (4, 4, 4)  # fp32 and momentum
-STATE = "Weights, gradients, optimiser: what a GPU holds"
+STATE = "Weights, gradients, optimizer: what a GPU holds"
 KEPT = "Activations: what a block keeps for backward"
 TIME = "Time: how long the GPUs compute, and wait for the pipeline"
 # samples, tensor group, recomputation; the simple ones first
@@ -53,12 +53,12 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
     right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
     w, g, rest = (parameters * size for size in MIXED)
     further = (
-        "1: optimiser; 2: gradients as well; 3: weights as well. One too many here, or one too few."
+        "1: optimizer; 2: gradients as well; 3: weights as well. One too many here, or one too few."
     )
     slips = [
         ("What ZeRO of this level shares out, no GPU has whole.", w + g + rest),
         ("Who still needs all weights? Only level 3 lets go of them.", (w + g + rest) / data),
-        ("The fp32 weights are the optimiser's as well.", w + g + (rest * 2 / data + rest) / 3),
+        ("The fp32 weights are the optimizer's as well.", w + g + (rest * 2 / data + rest) / 3),
         (further, w + (g + rest) / data),
         (further, w + g + rest / data),
     ]

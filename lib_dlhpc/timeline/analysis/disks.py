@@ -3,7 +3,7 @@
 import numpy as np
 
 from lib_dlhpc.timeline.analysis.calls import Calls
-from lib_dlhpc.timeline.analysis.finding import Finding, place, said
+from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.kinds import STREAMS
 
@@ -51,8 +51,8 @@ def _slow(found: Calls, stream: str, kind: str, what: str, span: float) -> list[
         excess = excess if verdict.counted.all() else min(excess, verdict.seconds)
         row = int(rows[rank == one][np.argmax(its)])
         sentence = (
-            f"Rank {one} takes {said(excess)} longer than the others for {what}: {said(mean[one])} each against"
-            f" {said(usual)}; it stands still for it {said(stalls[one])}."
+            f"Rank {one} takes {duration(excess)} longer than the others for {what}: {duration(mean[one])} each against"
+            f" {duration(usual)}; it waits for it {duration(stalls[one])}."
         )
         findings.append(Finding("slow disk", int(one), excess, place(table, row), sentence))
     return findings

@@ -50,6 +50,6 @@ def place(table: Timeline, row: int) -> Place:
     )
 
 
-def said(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return seconds in words."""
     return format_quantity(float(seconds), "s") if seconds else "0 s"

@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
-from lib_dlhpc.timeline.analysis.finding import Finding, Place, said
+from lib_dlhpc.timeline.analysis.finding import Finding, Place, duration
 from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
 from lib_dlhpc.timeline.kinds import KINDS
 
@@ -40,9 +40,7 @@ def imbalance(found: Calls, busy: Busy) -> list[Finding]:
         theirs = float(total[rank]) - more
         # Of next to nothing everything is many per cent.
         share = f" ({more / theirs:.0%} more than their median)" if theirs > LEAST * span else ""
-        sentence = (
-            f"Rank {rank} computes {said(total[rank])}, {said(more)} more than the others{share}."
-        )
+        sentence = f"Rank {rank} computes {duration(total[rank])}, {duration(more)} more than the others{share}."
         findings.append(Finding("load imbalance", int(rank), more, where, sentence))
     return findings
 

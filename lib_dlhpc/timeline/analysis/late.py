@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
-from lib_dlhpc.timeline.analysis.finding import Finding, place, said
+from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame, number_of, own_doing
 
@@ -34,8 +34,10 @@ def _late_messages(found: Calls, late: AllWaits, of_sender: bool, span: float) -
         worst = int(waits.row[rows[np.argmax(direct)]])
         one = len(parts) == 1
         others = f"Rank {who} waits" if one else f"{len(parts)} ranks wait"
-        most_of = "" if one else f"; rank {who} most, {said(most)}"
-        sentence = f"{others} {said(seconds)} for rank {cause}, {why} ({len(rows)} times{most_of})."
+        most_of = "" if one else f"; rank {who} most, {duration(most)}"
+        sentence = (
+            f"{others} {duration(seconds)} for rank {cause}, {why} ({len(rows)} times{most_of})."
+        )
         yield Finding(kind, cause, seconds, place(table, worst), sentence, who)
 
 
@@ -110,7 +112,7 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
         total = float(waited[its[counted]].sum())
         sentence = (
             f"Rank {rank} is the last to join {table.names[name]} {int(counted.sum())} times: a rank that waits for it"
-            f" waits {said(verdict.seconds)} on average, all together {said(total)}."
+            f" waits {duration(verdict.seconds)} on average, all together {duration(total)}."
         )
         where = place(table, row)
         findings.append(Finding("wait at collective", rank, verdict.seconds, where, sentence))

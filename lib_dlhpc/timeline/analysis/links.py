@@ -6,7 +6,7 @@ before its receive began is no evidence); of a message in flight, in a simulatio
 What such messages take longer is taken to hold for all messages of the pair. Pairs are compared message
 size by message size (within a quarter of an octave); where only one pair sends messages of a size, with
 the straight line, latency plus bytes over bandwidth, that runs through the others'. One slow link, or a
-rank all of whose links are slow, can be told so; links of two kinds, as within and between nodes, are no
+rank all of whose links are slow, is reported as such; links of two kinds, as within and between nodes, are no
 finding.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.timeline.analysis.calls import COMMUNICATION, Calls, Floats, Rows
-from lib_dlhpc.timeline.analysis.finding import Finding, place, said
+from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
 from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST, judge
 
 TIMES = 1.5  # a slow link is this much slower than the slowest of the others
@@ -103,7 +103,7 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
     times = f"{1 + total / usual:.2g} times as long as" if usual > 0 else "longer than"
     sentence = (
         f"Messages {who} take {times} the same bytes between others:"
-        f" {said(total)} more over {messages} messages."
+        f" {duration(total)} more over {messages} messages."
     )
     return [Finding("slow link", one, total, place(found.table, worst), sentence, other)]
 

@@ -86,7 +86,7 @@ def _uneven(found: Calls, when: Busy) -> Iterator[Suspect]:
     whose, seconds = table.rank[rows], (table.stop - table.start)[rows]
     rank, more = _most(np.bincount(whose, weights=seconds, minlength=table.ranks))
     times = int(np.count_nonzero(whose == rank))
-    yield Suspect(more, times, f"rank {rank} stands still for storage longest")
+    yield Suspect(more, times, f"rank {rank} waits for storage longest")
 
 
 def _rounds(found: Calls, when: Busy) -> int:

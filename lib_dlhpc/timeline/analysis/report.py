@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.spec.units import count, format_quantity
 from lib_dlhpc.timeline.analysis.analysis import Analysis
-from lib_dlhpc.timeline.analysis.finding import Finding, said
+from lib_dlhpc.timeline.analysis.finding import Finding, duration
 
 SHOWN = 12  # names, pairs and findings in the text
 MATRIX_SHOWN = 12  # ranks of a matrix in the text
@@ -16,52 +16,52 @@ GOOD = 0.95  # parallel efficiency above which nothing limits much
 
 def limit(analysis: Analysis) -> str:
     """Return in one sentence what limits the run: the largest loss, and the costliest finding of its kind."""
-    told = analysis.efficiency
+    efficiency = analysis.efficiency
     span, ranks = format_quantity(analysis.span, "s"), count(analysis.ranks, "rank")
     if not analysis.compute.any():
         return f"Nothing is computed in these {span} of {ranks}."
-    share = f"on average a rank computes {told.parallel:.0%} of {span}"
+    share = f"on average a rank computes {efficiency.parallel:.0%} of {span}"
     # Where ranks keep step, all wait for the one that waits for storage.
     stalled = float(analysis.stalled.max()) / analysis.span
     losses = {
-        "Load imbalance": 1 - told.load_balance,
-        "Waiting for other ranks": max(1 - told.serialisation - stalled, 0.0),
-        "Moving data between ranks": 1 - told.transfer,
+        "Load imbalance": 1 - efficiency.load_balance,
+        "Waiting for other ranks": max(1 - efficiency.serialisation - stalled, 0.0),
+        "Moving data between ranks": 1 - efficiency.transfer,
         "Waiting for storage": stalled,
     }
     worst = max(losses, key=lambda name: losses[name])
-    if told.parallel >= GOOD:
+    if efficiency.parallel >= GOOD:
         return f"Nothing limits this run much: {share}."
     return f"{worst} limits this run: {share}, and this costs most ({losses[worst]:.0%})."
 
 
 def as_text(analysis: Analysis) -> str:
     """Return the analysis for a terminal."""
-    told = analysis.efficiency
+    efficiency = analysis.efficiency
     parts = [limit(analysis), "", *_findings(analysis), ""]
     parts += [
-        f"Efficiency (1 is ideal; as POP defines them)   {said(analysis.span)} run,"
-        f" {said(told.ideal_seconds)} on an ideal network",
-        f"  parallel            {told.parallel:6.3f}   = load balance x communication",
-        f"    load balance      {told.load_balance:6.3f}",
-        f"    communication     {told.communication:6.3f}   = serialisation x transfer",
-        f"      serialisation   {told.serialisation:6.3f}",
-        f"      transfer        {told.transfer:6.3f}",
+        f"Efficiency (1 is ideal; as POP defines them)   {duration(analysis.span)} run,"
+        f" {duration(efficiency.ideal_seconds)} on an ideal network",
+        f"  parallel            {efficiency.parallel:6.3f}   = load balance x communication",
+        f"    load balance      {efficiency.load_balance:6.3f}",
+        f"    communication     {efficiency.communication:6.3f}   = serialisation x transfer",
+        f"      serialisation   {efficiency.serialisation:6.3f}",
+        f"      transfer        {efficiency.transfer:6.3f}",
         "",
         "Seconds of a rank               mean        most  of rank",
     ]
     waits = {f"waits: {kind}": seconds for kind, seconds in analysis.waits.items()}
     rows = {"computes": analysis.compute, "communicates, exposed": analysis.exposed, **waits}
-    for name, seconds in {**rows, "stands still for storage": analysis.stalled}.items():
+    for name, seconds in {**rows, "waits for storage": analysis.stalled}.items():
         if name == "computes" or seconds.any():
-            line = f"  {name:<25}{said(seconds.mean()):>9}   {said(seconds.max()):>9}"
+            line = f"  {name:<25}{duration(seconds.mean()):>9}   {duration(seconds.max()):>9}"
             parts.append(f"{line}  {int(np.argmax(seconds))}")
     return "\n".join([*parts, *_regions(analysis), *_path(analysis), *_messages(analysis)])
 
 
 def as_dict(analysis: Analysis) -> dict[str, Any]:
     """Return the analysis in SI units, in words that do not change. Of pairs, the MOST_PAIRS with most bytes."""
-    told, matrix, regions = analysis.efficiency, analysis.matrix, analysis.regions
+    efficiency, matrix, regions = analysis.efficiency, analysis.matrix, analysis.regions
     return {
         "limit": limit(analysis),
         "source": analysis.source,
@@ -71,10 +71,10 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in analysis.findings],
         "nothing": analysis.nothing,
         "efficiency": {
-            name: getattr(told, name)
+            name: getattr(efficiency, name)
             for name in ("parallel", "load_balance", "communication", "serialisation", "transfer")
         }
-        | {"ideal_seconds": told.ideal_seconds},
+        | {"ideal_seconds": efficiency.ideal_seconds},
         "imbalance": analysis.imbalance,
         "compute": analysis.compute.tolist(),
         "exposed": analysis.exposed.tolist(),
@@ -117,7 +117,9 @@ def _findings(analysis: Analysis) -> list[str]:
     lines = [count(len(findings), "finding") + ", the costliest first:"]
     for number, finding in enumerate(findings[:SHOWN], 1):
         rank, start, stop, name = finding.where
-        lines.append(f"{number:>3}. {finding.kind}, {said(finding.seconds)}: {finding.sentence}")
+        lines.append(
+            f"{number:>3}. {finding.kind}, {duration(finding.seconds)}: {finding.sentence}"
+        )
         lines.append(
             f"     Look at rank {rank}, {start:.6g} s to {stop:.6g} s, {_printable(name)}."
         )
@@ -147,12 +149,12 @@ def _regions(analysis: Analysis) -> list[str]:
         own = regions.exclusive[k]
         lines.append(
             f"  {_printable(name):<32} {int(regions.calls[k].sum()):>10,}"
-            f" {said(regions.inclusive[k].sum()):>10} {said(own.sum()):>10}"
-            f"  {said(own.max())}, {int(np.argmax(own))}"
+            f" {duration(regions.inclusive[k].sum()):>10} {duration(own.sum()):>10}"
+            f"  {duration(own.max())}, {int(np.argmax(own))}"
         )
     if regions.names[SHOWN:]:
         rest = regions.exclusive[SHOWN:].sum()
-        lines.append(f"  and {count(len(regions.names) - SHOWN, 'name')} more: {said(rest)}")
+        lines.append(f"  and {count(len(regions.names) - SHOWN, 'name')} more: {duration(rest)}")
     return lines
 
 
@@ -163,7 +165,7 @@ def _path(analysis: Analysis) -> list[str]:
     total = sum(seconds for _, seconds, _ in names) or 1.0
     lines = ["", f"Critical path: {count(len(analysis.path), 'event')}, most of it in"]
     lines += [
-        f"  {_printable(name):<32} {said(seconds):>10} {seconds / total:>5.0%}, most on rank {rank}"
+        f"  {_printable(name):<32} {duration(seconds):>10} {seconds / total:>5.0%}, most on rank {rank}"
         for name, seconds, rank in names[:5]
     ]
     return lines
