@@ -42,9 +42,10 @@ def explorer(
             yield server
 
 
-@pytest.fixture
-def page(explorer: tuple[str, int], open_page: Callable[..., Any]) -> Any:
-    page = open_page(explorer[0])
+@pytest.fixture(scope="module")
+def page(explorer: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+    """One page for all tests, in their order."""
+    page = open_lasting_page(explorer[0])
     page.wait_for_function(DRAWN.format(6))
     page.get_by_role("button", name="Run this here").focus()
     page.keyboard.press("Enter")

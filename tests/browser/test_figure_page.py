@@ -57,10 +57,19 @@ def two(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tup
         yield at
 
 
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tuple[str, int]]:
+    """The same page from a server for tests that count its kernels."""
+    folder = tmp_path_factory.mktemp("quiet")
+    with served(notebook(folder / "two.ipynb", "# Two figures", TWO_FIGURES)) as at:
+        yield at
+
+
 @pytest.fixture
-def alone(tmp_path: Path, notebook: Any, serve: Callable[..., tuple[str, int]]) -> tuple[str, int]:
-    """The same page from a server that no other test has used."""
-    return serve(notebook(tmp_path / "two.ipynb", "# Two figures", TWO_FIGURES))
+def alone(quiet: tuple[str, int], eventually: Callable[..., Any]) -> tuple[str, int]:
+    """That server without a visitor: the kernels of the test before have ended with their pages."""
+    eventually(lambda: kernels(quiet[1]) == [], what="a server without kernels")
+    return quiet
 
 
 def drawn(page: Any, figures: int = 2) -> Any:

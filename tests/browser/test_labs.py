@@ -1,4 +1,7 @@
-"""A lab as its learner does it: JupyterLab, the solution typed into its cell, checks and real ranks."""
+"""A lab as its learner does it: JupyterLab, the solution typed into its cell, checks and real ranks.
+
+In JupyterLab a figure brings its own Vega, with no extension installed and nothing fetched.
+"""
 
 import json
 import re
@@ -8,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lesson_page import tells
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FIGURE = """
+from lib_dlhpc.explore.charts import chart, memory_state
+chart("memory", *memory_state({"weights": 1e9, "activations": 9e9}, 16e9))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +81,25 @@ def test_a_solved_lab_says_so(
     assert solved
     (folder / f"{stem}.ipynb").write_text(json.dumps(content), encoding="utf-8")
 
-    page = window
-    page.goto(f"{address}doc/workspaces/{stem}/tree/{lab}/{stem}.ipynb")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-    page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    run_all(window, f"{address}doc/workspaces/{stem}/tree/{lab}/{stem}.ipynb")
     for words in said:
-        page.get_by_text(words).first.wait_for()
+        window.get_by_text(words).first.wait_for()
     assert (folder / "step.py").exists()
+
+
+def run_all(window: Any, address: str) -> None:
+    """Open a notebook and run all its cells."""
+    window.goto(address)
+    window.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    window.wait_for_selector("text=Python 3 (ipykernel) | Idle")
+    window.get_by_role("menuitem", name="Run", exact=True).click()
+    window.get_by_text("Run All Cells", exact=True).click()
+
+
+def test_a_figure_draws_in_jupyterlab(
+    jupyterlab: tuple[str, Path], notebook: Callable[..., Path], window: Any
+) -> None:
+    notebook(jupyterlab[1] / "one.ipynb", "# One figure", FIGURE)
+    run_all(window, jupyterlab[0] + "lab/tree/one.ipynb")
+    window.wait_for_selector(".dlhpc-plot[data-serial] svg")
+    tells(window.locator(".dlhpc-plot"), "fits: 10 GB of 16 GB")
