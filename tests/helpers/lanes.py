@@ -9,7 +9,8 @@ so that the workers end together.
 from pathlib import Path
 
 LANES = ("mpi", "cluster")  # folders that are one unit of work; a Slurm, too, is started once
-SHORT, SLOW = ("calibration", "explore", "labs"), ("launch", "comparison", "repository", "commands")
+SHORT = ("calibration", "explore", "labs")
+SLOW = ("launch", "comparison", "repository", "commands", "simulation", "training")
 FIRST = ("mpi", *SHORT, "cluster", *SLOW)
 PAGES = "browser"
 
