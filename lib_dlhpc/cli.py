@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from lib_dlhpc import __version__
+from lib_dlhpc.commands.output import notes_of
 from lib_dlhpc.spec.errors import (
     SpecError,
 )  # heavier modules are imported after the signal handlers
@@ -58,10 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _ended(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(*words[:1]).parse_args(words)
+    options = parser_of(*words[:1]).parse_args(words)
     try:
         _check_paths(options)
-        status = int(options.command(options))
+        with notes_of(options):
+            status = int(options.command(options))
         if sys.stdout:  # None where it was closed
             sys.stdout.flush()
         return status
@@ -93,12 +95,13 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(verb: str = "") -> argparse.ArgumentParser:
+def parser_of(verb: str = "") -> argparse.ArgumentParser:
     """Return the parser of one verb, which imports no other, or else of all."""
     parser = argparse.ArgumentParser(
         prog="dlhpc", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")
+    parser.set_defaults(json=False, quiet=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in [verb] if verb in VERBS else [] if verb == "--version" else VERBS:
         import_module(f"lib_dlhpc.commands.{name}").add(commands)

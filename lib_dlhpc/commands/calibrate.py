@@ -5,17 +5,16 @@
 
 import argparse
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.commands.output import add_output, print_note, print_result
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import SCOPES
 from lib_dlhpc.spec.measured_machine import default_path
-from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import count, parse_quantity
 
 SECONDS = "60"
@@ -55,7 +54,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     io.add_argument("--name", help="of the tier (default: disk, or memory with --warm)")
     io.add_argument("--scope", default="node", help="node (default), or shared by all nodes")
     io.add_argument("--out", metavar="FILE", help="write the tier to FILE, as TOML")
-    io.add_argument("--json", action="store_true", help="print all measurements, in SI units")
+    add_output(io, json="print all measurements, in SI units")
     io.set_defaults(command=_io)
 
 
@@ -69,7 +68,7 @@ def _add_machine_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the machine to FILE, as TOML (default: the user's own calibration, which compare uses)",
     )
-    parser.add_argument("--json", action="store_true", help="print all measurements, in SI units")
+    add_output(parser, json="print all measurements, in SI units")
     parser.set_defaults(command=_machine)
 
 
@@ -93,12 +92,11 @@ def _machine(options: argparse.Namespace) -> int:
     if options.io and not Path(options.io).is_dir():
         raise SpecError(f"--io {options.io}: no such folder.")
     mpiexec()
-    print(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...", file=sys.stderr)
+    print_note(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...")
     if ranks > cores():
-        print(
+        print_note(
             f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times do not apply to ranks"
-            " with one core each.",
-            file=sys.stderr,
+            " with one core each."
         )
     tier = _tier(Path(options.io)) if options.io else None
     found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
@@ -107,9 +105,9 @@ def _machine(options: argparse.Namespace) -> int:
         write_text(out, as_toml(found))
     except OSError as error:
         raise SpecError(f"--out {out}: {error.strerror}.") from None
-    print(as_json(as_dict(found)) if options.json else "\n".join(as_lines(found)))
+    print_result(options, as_dict(found), *as_lines(found))
     ways = f"`dlhpc compare FILE` and `dlhpc predict FILE --machine {out}`"
-    print(f"{out}: this machine, for {ways}.", file=sys.stderr)
+    print_note(f"{out}: this machine, for {ways}.")
     return 0
 
 
@@ -117,7 +115,7 @@ def _tier(folder: Path) -> Any:
     from lib_dlhpc.calibration.fit import fit_io
     from lib_dlhpc.calibration.io import measure_io
 
-    print(f"Reading in {folder} for about 20 s ...", file=sys.stderr)
+    print_note(f"Reading in {folder} for about 20 s ...")
     return fit_io(measure_io(folder))
 
 
@@ -141,7 +139,7 @@ def _io(options: argparse.Namespace) -> int:
     state = WARM if options.warm else COLD
     check(state, seconds, size, settings)
     check_folder(folder, size * (1 + WRITTEN))
-    print(f"Reading in {folder} for about {seconds:g} s ...", file=sys.stderr)
+    print_note(f"Reading in {folder} for about {seconds:g} s ...")
     points = measure_io(folder, state=state, seconds=seconds, size=size, settings=settings)
     fit = fit_io(points, name, options.scope)
     if not options.warm:
@@ -152,11 +150,9 @@ def _io(options: argparse.Namespace) -> int:
             write_text(out, text)
         except OSError as error:
             raise SpecError(f"--out {out}: {error.strerror}.") from None
-        print(f"{out}: the storage tier {name!r}.", file=sys.stderr)
-    if options.json:
-        print(as_json(as_dict(fit, points, host(folder))))
-    elif not out:
-        print(text, end="")
+        print_note(f"{out}: the storage tier {name!r}.")
+    lines = [] if out else [text.rstrip("\n")]
+    print_result(options, as_dict(fit, points, host(folder)), *lines)
     return 0
 
 

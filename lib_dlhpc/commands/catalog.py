@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.plain import as_json
 
 APART = ("title", "description", "sources")  # of an entry; the rest are its numbers
 
@@ -18,7 +18,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     entries.add_argument("kind", nargs="?", help=f"one of {', '.join(catalog.KINDS)}")
     entries.add_argument("name", nargs="?", help="show this entry, each number with its source")
-    entries.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(entries)
     entries.set_defaults(command=_catalog)
 
 
@@ -26,7 +26,7 @@ def _catalog(options: argparse.Namespace) -> int:
     if not options.kind:
         kinds = {kind: catalog.names(kind) for kind in catalog.KINDS}
         lines = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
-        print(as_json(kinds) if options.json else "\n".join(lines))
+        print_result(options, kinds, *lines)
         return 0
     holding = [kind for kind in catalog.KINDS if options.kind in catalog.names(kind)]
     if holding and not options.name:
@@ -35,10 +35,10 @@ def _catalog(options: argparse.Namespace) -> int:
         tables = {name: catalog.read(options.kind, name) for name in catalog.names(options.kind)}
         titles = {name: table.get("title", "") for name, table in tables.items()}
         lines = (f"{name:<24} {title}" for name, title in titles.items())
-        print(as_json(titles) if options.json else "\n".join(lines))
+        print_result(options, titles, *lines)
         return 0
     table = catalog.read(options.kind, options.name)
-    print(as_json(table) if options.json else _entry(table))
+    print_result(options, table, _entry(table))
     return 0
 
 

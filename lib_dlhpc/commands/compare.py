@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, read
+from lib_dlhpc.commands.output import add_output, failed, print_result
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.plain import as_json
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.local import Job
@@ -52,7 +52,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--repeats", type=int, default=1, help="with --sweep: runs of each setting, interleaved"
     )
     one.add_argument("--out", metavar="DIR", help="keep the runs there (default: they are removed)")
-    one.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(one)
     one.set_defaults(command=_compare)
 
 
@@ -78,10 +78,9 @@ def _compare(options: argparse.Namespace) -> int:
         )
     except JobError as error:
         _clear()
-        print(f"dlhpc: {error}", file=sys.stderr)
-        return 1
+        return failed(error)
     _clear()
-    print(as_json(found.as_dict()) if options.json else found.as_text())
+    print_result(options, found.as_dict(), found.as_text())
     judged = found.judged if axes else not found.no_verdict
     return 0 if judged else NO_VERDICT
 

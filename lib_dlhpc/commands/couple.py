@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.commands.output import STDIN, add_output, failed, print_result
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.plain import as_json
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult
@@ -29,7 +29,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " simulation and the run, and, if another placement of the ranks is predicted to be faster,"
         " runs that as well.",
     )
-    one.add_argument("workflow", help="a TOML file, such as labs/experiments/coupled.toml")
+    one.add_argument(
+        "workflow",
+        help="a TOML file such as labs/experiments/coupled.toml, or - for standard input",
+    )
     one.add_argument("-n", "--ranks", type=int, default=2, help="MPI ranks (default: 2)")
     one.add_argument(
         "--placement",
@@ -38,7 +41,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     one.add_argument("--once", action="store_true", help="do not run the better placement")
     one.add_argument("--out", metavar="DIR", help="keep the runs there, in before/ and after/")
-    one.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(one)
     one.set_defaults(command=_couple)
 
 
@@ -60,9 +63,10 @@ class ThreeWays:
 def _couple(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.prediction.coupled import placements
-    from lib_dlhpc.spec.workflow import load
+    from lib_dlhpc.spec.workflow import load, loads
 
-    workflow = _placed(load(options.workflow), options.placement)
+    described = loads(sys.stdin.read()) if options.workflow == STDIN else load(options.workflow)
+    workflow = _placed(described, options.placement)
     if not 1 <= options.ranks <= MOST_RANKS:
         raise SpecError(f"--ranks {options.ranks}: legal: a whole number from 1 to {MOST_RANKS}.")
     workflow.sides(options.ranks)
@@ -75,12 +79,8 @@ def _couple(options: argparse.Namespace) -> int:
             better = workflow.placed(best.placement, best.simulating)
             after = three_ways(better, options.ranks, out and out / "after")
     except JobError as error:
-        print(f"dlhpc: {error}", file=sys.stderr)
-        return 1
-    if options.json:
-        print(as_json(as_dict(before, ways, after)))
-    else:
-        print(as_text(before, ways, after))
+        return failed(error)
+    print_result(options, as_dict(before, ways, after), as_text(before, ways, after))
     return 0
 
 
@@ -134,9 +134,9 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
         )
     lines += [
         "",
-        *_table(before),
+        *table_of(before),
         "",
-        *_waits(before),
+        *waits_of(before),
         *_learned(before),
         "",
         "Predicted, best first:",
@@ -145,7 +145,15 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
     if after is None:
         lines.append(f"No other placement is predicted to save more than {WORTH:.0%}.")
         return "\n".join(lines)
-    lines += ["", *_table(after), "", *_waits(after), *_learned(after), "", _gain(before, after)]
+    lines += [
+        "",
+        *table_of(after),
+        "",
+        *waits_of(after),
+        *_learned(after),
+        "",
+        gain_of(before, after),
+    ]
     return "\n".join(lines)
 
 
@@ -169,7 +177,8 @@ def as_dict(
     }
 
 
-def _table(way: ThreeWays) -> list[str]:
+def table_of(way: ThreeWays) -> list[str]:
+    """Return the lines of the terms of a workflow, three ways."""
     engines = ("predicted", "simulated", "measured")
     rows = [*way.terms.items()]
     whole = {engine: sum(term[engine] for _, term in rows) for engine in engines}
@@ -182,7 +191,7 @@ def _table(way: ThreeWays) -> list[str]:
     return lines
 
 
-def _waits(way: ThreeWays) -> list[str]:
+def waits_of(way: ThreeWays) -> list[str]:
     """Return the wait states and their causes."""
     from lib_dlhpc.timeline.coupled import coupled_terms
 
@@ -224,7 +233,8 @@ def _learned(way: ThreeWays) -> list[str]:
     ]
 
 
-def _gain(before: ThreeWays, after: ThreeWays) -> str:
+def gain_of(before: ThreeWays, after: ThreeWays) -> str:
+    """Return the sentence on what another setting of the workflow gains."""
     import numpy as np
 
     text = (

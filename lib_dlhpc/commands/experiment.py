@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.commands.output import STDIN, print_note
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment, load, loads
-
-STDIN = "-"
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -57,7 +56,7 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
 def warned(experiment: Experiment) -> Experiment:
     """Return the experiment, its warnings printed to standard error."""
     for warning in experiment.warnings:
-        print(f"dlhpc: warning: {warning}", file=sys.stderr)
+        print_note(f"dlhpc: warning: {warning}")
     return experiment
 
 

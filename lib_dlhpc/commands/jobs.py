@@ -3,8 +3,9 @@
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.commands.store import printable
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
@@ -20,16 +21,20 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="list submitted jobs, explain their state, cancel",
         description="Without WHAT: list. A job is named by its run folder.",
     )
+    add_output(jobs)
     jobs.set_defaults(command=_list, folder=None)
     actions = jobs.add_subparsers(metavar="WHAT")
     each = actions.add_parser("list", help="all of yours, or those of the run folders below DIR")
     each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
+    add_output(each)
     each.set_defaults(command=_list)
     why = actions.add_parser("why", help="state of a job; which rank failed, and where")
     why.add_argument("folder", metavar="DIR", help="a run folder")
+    add_output(why)
     why.set_defaults(command=_why)
     cancel = actions.add_parser("cancel", help="cancel jobs, queued or running")
     cancel.add_argument("folders", nargs="+", metavar="DIR", help="run folders")
+    add_output(cancel)
     cancel.set_defaults(command=_cancel)
 
 
@@ -43,22 +48,35 @@ def _list(options: argparse.Namespace) -> int:
         jobs = [attach(place) for place in places]
     else:
         jobs = list(remembered())
-    if not jobs:
-        print("No jobs; dlhpc submit makes one.")
-        return 0
-    rows = [("JOB", "STATE", "AGE", "RANKS", "RUN FOLDER"), *map(_row, jobs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
-        print("  ".join([*left, row[4]]))
+    records = [record(job) for job in jobs]
+    lines = _table(records) if records else ["No jobs; dlhpc submit makes one."]
+    print_result(options, records, *lines)
     return 0
 
 
-def _row(job: "BatchJob") -> tuple[str, str, str, str, str]:
+def record(job: "BatchJob") -> dict[str, Any]:
+    """Return a job as plain data; submitted: s since 1970."""
     ticket = job.ticket
-    age = show(max(time.time() - ticket.submitted, 0), "s", 2)
-    state = job.state
-    return job.label.replace(" job", ""), state, age, str(ticket.ranks), printable(str(job.folder))
+    return {
+        "job": job.label.replace(" job", ""),
+        "state": job.state,
+        "submitted": ticket.submitted,
+        "ranks": ticket.ranks,
+        "folder": str(job.folder),
+    }
+
+
+def _table(records: list[dict[str, Any]]) -> list[str]:
+    rows = [("JOB", "STATE", "AGE", "RANKS", "RUN FOLDER")]
+    for job in records:
+        age = show(max(time.time() - job["submitted"], 0), "s", 2)
+        rows.append((job["job"], job["state"], age, str(job["ranks"]), printable(job["folder"])))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = []
+    for row in rows:
+        left = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
+        lines.append("  ".join([*left, row[4]]))
+    return lines
 
 
 def _why(options: argparse.Namespace) -> int:
@@ -69,10 +87,13 @@ def _why(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not (folder / TICKET).exists() and (status := run_status(folder)):  # of `dlhpc run`
         reason = f": {status['reason']}" if "reason" in status else "."
-        print(f"The run in {folder} is {status['state']}{reason}")
+        table = {"folder": options.folder, "state": status["state"]}
+        why = f"The run in {folder} is {status['state']}{reason}"
+        print_result(options, table | {"why": why}, why)
         return int(status["state"] == "failed")
     job = attach(options.folder)
-    print(job.why())
+    why = job.why()
+    print_result(options, record(job) | {"why": why}, why)
     return int(job.state in ("failed", "out of memory", "out of time"))
 
 
@@ -80,11 +101,13 @@ def _cancel(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import attach
     from lib_dlhpc.launch.jobs import ENDS
 
-    status = 0
+    status, records, lines = 0, [], []
     for job in [attach(folder) for folder in options.folders]:
         before = job.state
         job.cancel()
         outcome = f"was {before} before" if before in ENDS else f"is {job.state}"
         status = max(status, int(job.state not in ENDS))
-        print(f"{job.label} {outcome}: {job.folder}")
+        lines.append(f"{job.label} {outcome}: {job.folder}")
+        records.append(record(job) | {"before": before})
+    print_result(options, records, *lines)
     return status

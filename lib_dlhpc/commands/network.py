@@ -1,12 +1,11 @@
 """`dlhpc network -n 4 --bandwidth "100 Mb/s" --latency "1 ms"`: allreduces over an emulated slow network."""
 
 import argparse
-import sys
 from pathlib import Path
 
+from lib_dlhpc.commands.output import add_output, print_note, print_result
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
-from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import parse_quantity
 
 
@@ -30,7 +29,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--algorithms", help="such as ring,binomial (default: ring,recursive_doubling,rabenseifner)"
     )
     network.add_argument("--sizes", help='such as "4 KiB,1 MiB" (default: 4 KiB to 1 MiB)')
-    network.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(network)
     network.add_argument(
         "program", nargs="*", metavar="PROGRAM", help="a Python program and its arguments, after --"
     )
@@ -42,6 +41,10 @@ def _network(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch.network import crossover, lab
 
     if options.program:
+        if options.json:
+            raise SpecError(
+                "--json: applies to measurements only; the output of a program is its own."
+            )
         for name in ("algorithms", "sizes"):
             if getattr(options, name) is not None:
                 raise SpecError(f"--{name}: applies to measurements only, not to a program.")
@@ -58,9 +61,9 @@ def _network(options: argparse.Namespace) -> int:
         else [_size(text) for text in _list(options.sizes)],
     )
     crossover.check(*given)
-    print("Measuring, for about a minute ...", file=sys.stderr)
+    print_note("Measuring, for about a minute ...")
     found = crossover.measure(*given)
-    print(as_json(found.as_dict()) if options.json else found.as_text())
+    print_result(options, found.as_dict(), found.as_text())
     return 0
 
 

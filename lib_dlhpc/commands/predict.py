@@ -5,9 +5,9 @@ from pathlib import Path
 
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
+from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump
-from lib_dlhpc.spec.plain import as_json
 from lib_dlhpc.spec.units import format_quantity
 
 SEARCHED, SECONDS = 150, 30.0  # configurations tried if a run does not fit, and s
@@ -21,9 +21,11 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--explain", action="store_true", help="show formula, inputs and sources of every number"
     )
-    one.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(one)
     one.add_argument(
-        "--check", action="store_true", help="exit with status 1 if the run does not fit in memory"
+        "--check",
+        action="store_true",
+        help="exit with status 1 if the run does not fit in memory; waiting for input only slows it",
     )
     one.add_argument(
         "--save", metavar="FILE", help="write the experiment, changes included, as TOML"
@@ -48,11 +50,11 @@ def _predict(options: argparse.Namespace) -> int:
         table["notes"] = [*table["notes"], *known.notes]
         if known.bands:
             table |= {"bands": known.bands, "calibration": known.calibration}
-        print(as_json(table))
+        print_result(options, table)
     else:
         lines = [as_text(prediction, options.explain, known.bands), *known.lines]
         print("\n".join(lines), flush=True)
-        if not prediction.fits and not options.check:
+        if not (prediction.fits or options.check or options.quiet):
             _search(experiment)
     return int(options.check and not prediction.fits)
 

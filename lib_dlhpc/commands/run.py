@@ -1,10 +1,11 @@
 """`dlhpc run FILE`: train for real, on MPI ranks of this machine."""
 
 import argparse
-import sys
 from pathlib import Path
+from typing import Any
 
 from lib_dlhpc.commands.experiment import add_experiment, ranks_of, read
+from lib_dlhpc.commands.output import add_output, failed, print_result
 from lib_dlhpc.spec.errors import SpecError
 
 
@@ -31,6 +32,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="RUN@VERSION",
         help="start from a version of another run (without @VERSION: its newest)",
     )
+    add_output(real)
     real.set_defaults(command=_run)
 
 
@@ -45,21 +47,26 @@ def _run(options: argparse.Namespace) -> int:
     predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
-    folder = options.resume or options.out
+    folder, found = options.resume or options.out, {}
+
+    def beside(result: dict[str, Any]) -> list[str]:
+        found.update(result)
+        return on_ranks.result_lines(experiment, predicted, result, step_words=step)
+
     try:
         text = run_here(
             experiment,
             ranks,
             Path(folder) if folder else None,
             bool(options.resume),
-            lambda result: on_ranks.result_lines(experiment, predicted, result, step_words=step),
+            beside,
             options.snapshot_every,
             options.origin,
         )
-        print(text)
     except JobError as error:
-        print(f"dlhpc: {error}", file=sys.stderr)
-        return 1
+        return failed(error)
+    where = text.rpartition("run folder: ")[2]  # the last line names it, also a temporary one
+    print_result(options, found | {"folder": where}, text)
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
-from lib_dlhpc.spec.plain import as_json
+from lib_dlhpc.commands.output import add_output, print_result
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,7 +39,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="N",
         help="with events: simulate up to N messages (default: 5,000,000, about four minutes)",
     )
-    simulated.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(simulated)
     simulated.set_defaults(command=_simulate)
 
 
@@ -74,7 +74,7 @@ def _simulate(options: argparse.Namespace) -> int:
             table["calibration"] = known.calibration
         table |= {"notes": list(known.notes)} if known.notes else {}
         table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
-        print(as_json(table))
+        print_result(options, table)
     else:
         print("\n".join([compare.as_text(*result, predicted, held), *known.lines]))
         if stale:

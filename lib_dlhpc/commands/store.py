@@ -6,8 +6,9 @@ import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.commands.output import add_output, print_note, print_result
 from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity
 
@@ -33,6 +34,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     one.add_argument("--partitions", type=int, default=8, metavar="N", help="default: 8")
     one.add_argument("--codec", default="none", help=f"one of {', '.join(CODECS)} (default: none)")
+    add_output(one)
     one.set_defaults(command=_pack)
 
     listed = actions.add_parser("ls", help="list a store, or a folder in it")
@@ -40,6 +42,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     listed.add_argument("path", nargs="?", default="", help="a name in the store (default: all)")
     listed.add_argument("-l", "--long", action="store_true", help="with sizes and times")
     listed.add_argument("-R", "--recursive", action="store_true", help="with all subfolders")
+    add_output(listed)
     listed.set_defaults(command=_ls)
 
     shown = actions.add_parser("cat", help="write a file's content to the standard output")
@@ -49,6 +52,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
     checked = actions.add_parser("verify", help="read all of it; exits 1 and prints every problem")
     checked.add_argument("store", metavar="STORE")
+    add_output(checked)
     checked.set_defaults(command=_verify)
 
 
@@ -60,8 +64,14 @@ def _pack(options: argparse.Namespace) -> int:
             f"--codec {options.codec}: expected one of {', '.join(CODECS)}.{suggest(options.codec, CODECS)}"
         )
     manifest = pack(options.folder, options.store, options.partitions, options.codec)
-    print(f"{options.store}: {_summary(manifest)}")
+    print_result(options, _table(options, manifest), f"{options.store}: {_summary(manifest)}")
     return 0
+
+
+def _table(options: argparse.Namespace, manifest: "Manifest") -> dict[str, Any]:
+    keys = ("files", "folders", "size", "stored", "codec")
+    numbers = {key: getattr(manifest, key) for key in keys}
+    return {"store": options.store, **numbers, "partitions": len(manifest.partitions)}
 
 
 def _summary(manifest: "Manifest") -> str:
@@ -86,15 +96,20 @@ def _ls(options: argparse.Namespace) -> int:
 
     with open_store(options.store) as store:
         top = _name(store, options.path)
-        if not store.stat(top).is_dir if top else False:
-            _print_line(store, top, top, options.long)
-            return 0
+        is_file = bool(top) and not store.stat(top).is_dir
+        names = [top] if is_file else _below(store, top, options.recursive)
+        start = len(top) + 1 if top and not is_file else 0  # names are relative to the folder
+        lines = [_line(store, name, name[start:], options.long) for name in names]
         if options.long and not top:
-            print(_summary(store.manifest))
-        for name in _below(store, top, options.recursive):
-            shown = name[len(top) + 1 :] if top else name
-            _print_line(store, name, shown, options.long)
+            lines.insert(0, _summary(store.manifest))
+        print_result(options, [_record(store, name) for name in names], *lines)
     return 0
+
+
+def _record(store: "PackedStore", name: str) -> dict[str, Any]:
+    """Return what a store knows of a file or folder; modified: s since 1970."""
+    stat = store.stat(name)
+    return {"name": name, "folder": stat.is_dir, "size": stat.size, "modified": stat.mtime}
 
 
 def _below(store: "PackedStore", top: str, recursive: bool) -> list[str]:
@@ -106,15 +121,14 @@ def _below(store: "PackedStore", top: str, recursive: bool) -> list[str]:
     return found
 
 
-def _print_line(store: "PackedStore", name: str, shown: str, long: bool) -> None:
+def _line(store: "PackedStore", name: str, shown: str, long: bool) -> str:
     stat = store.stat(name)
     mark = "/" if stat.is_dir else ""
-    if long:
-        when = datetime.fromtimestamp(stat.mtime).strftime("%Y-%m-%d %H:%M")
-        size = "" if stat.is_dir else _bytes(stat.size)
-        print(f"{size:>9}  {when}  {printable(shown)}{mark}")
-    else:
-        print(printable(shown) + mark)
+    if not long:
+        return printable(shown) + mark
+    when = datetime.fromtimestamp(stat.mtime).strftime("%Y-%m-%d %H:%M")
+    size = "" if stat.is_dir else _bytes(stat.size)
+    return f"{size:>9}  {when}  {printable(shown)}{mark}"
 
 
 def printable(name: str) -> str:
@@ -162,10 +176,12 @@ def _verify(options: argparse.Namespace) -> int:
     if not Path(options.store).is_dir():
         raise SpecError(f"{options.store}: no such folder; a packed store is one.")
     problems = verify(options.store)
-    for problem in problems:
-        print(printable(problem))
     if problems:
-        print(f"{options.store}: {_many(len(problems), 'problem')}", file=sys.stderr)
+        table = {"store": options.store, "problems": problems}
+        print_result(options, table, *map(printable, problems))
+        print_note(f"{options.store}: {_many(len(problems), 'problem')}")
         return 1
-    print(f"{options.store}: no problems; {_summary(load_manifest(Path(options.store)))}")
+    manifest = load_manifest(Path(options.store))
+    table = {**_table(options, manifest), "problems": []}
+    print_result(options, table, f"{options.store}: no problems; {_summary(manifest)}")
     return 0

@@ -4,13 +4,14 @@ FILE may also be a notebook or a program: a task, which is not predicted.
 """
 
 import argparse
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
+from lib_dlhpc.commands.jobs import record
+from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
 from lib_dlhpc.spec.errors import SpecError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `submit` to the command line."""
     one = subparsers.add_parser(
         "submit",
-        help="train for real as a job of a batch system: Slurm, PBS, LSF, Flux; a notebook or a program, too",
+        help="train, or run a program, as a job of Slurm, PBS, LSF or Flux",
         description="Submits the run and returns; dlhpc jobs lists, explains and cancels it. The results"
         " are in the run folder, as with dlhpc run. --to local makes it a job of this machine."
         " A notebook (.ipynb) is executed, with --set NAME=VALUE for the names in its cell tagged"
@@ -65,6 +66,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " array with Slurm, else one job each",
     )
     one.add_argument("--wait", action="store_true", help="wait for the end; print the result")
+    add_output(one)
     one.set_defaults(command=_submit)
 
 
@@ -98,7 +100,9 @@ def _submit(options: argparse.Namespace) -> int:
         options.snapshot_every,
         options.origin,
     )
-    return _follow(job, experiment) if options.wait else _report(job)
+    status, table = _report(options, job, experiment)
+    print_result(options, table)
+    return status
 
 
 def _task(options: argparse.Namespace) -> int:
@@ -112,7 +116,9 @@ def _task(options: argparse.Namespace) -> int:
         options.out,
         options.time,
     )
-    return _follow_task(job) if options.wait else _report(job)
+    status, table = _report(options, job)
+    print_result(options, table)
+    return status
 
 
 def _sweep(options: argparse.Namespace) -> int:
@@ -145,9 +151,9 @@ def _sweep(options: argparse.Namespace) -> int:
         options.time,
         options.snapshot_every,
     )
-    for job in jobs:
-        _report(job)
-    return max(_follow(job, runs[job.folder.name]) for job in jobs) if options.wait else 0
+    reports = [_report(options, job, runs[job.folder.name]) for job in jobs]
+    print_result(options, [table for _, table in reports])
+    return max(status for status, _ in reports)
 
 
 def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
@@ -170,18 +176,40 @@ def _site(options: argparse.Namespace) -> "tuple[Site | None, Any]":
     return None, options.time
 
 
-def _report(job: "BatchJob") -> int:
+def _report(
+    options: argparse.Namespace, job: "BatchJob", experiment: "Experiment | None" = None
+) -> tuple[int, dict[str, Any]]:
+    """Print a submitted job, or with --wait its result; return the exit status and what --json prints.
+
+    experiment: None for a task, whose result is its output.
+    """
+    if not options.wait:
+        if not options.json:
+            where, *notes = _submitted(job)
+            print("\n".join([where] if options.quiet else [where, *notes]), flush=True)
+        return 0, record(job)
+    if experiment is None:
+        status, output = _follow_task(job, echo=not options.json)
+        return status, record(job) | {"output": output}
+    result = _follow(options, job, experiment)
+    return int(not result), record(job) | {"result": result}
+
+
+def _submitted(job: "BatchJob") -> list[str]:
+    """Return where the job is, then notes."""
     from lib_dlhpc.launch.limits import CHECKED
 
-    print(f"{job.label} is {job.state}; run folder: {job.folder}")
-    print(f"  dlhpc jobs why {job.folder}    its state; `cancel` ends it", flush=True)
+    lines = [f"{job.label} is {job.state}; run folder: {job.folder}"]
+    lines.append(f"  dlhpc jobs why {job.folder}    its state; `cancel` ends it")
     if job.ticket.site.scheduler not in CHECKED:
-        print("  not checked: node and time limits of its queue", flush=True)
-    return 0
+        lines.append("  not checked: node and time limits of its queue")
+    return lines
 
 
-def _follow(job: "BatchJob", experiment: "Experiment") -> int:
-    """Print each state as it comes, then the result. Ctrl-C leaves the job running."""
+def _follow(
+    options: argparse.Namespace, job: "BatchJob", experiment: "Experiment"
+) -> dict[str, Any] | None:
+    """Print each state as it comes, then the result; return it, or None if the job failed. Ctrl-C leaves it running."""
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
@@ -194,23 +222,28 @@ def _follow(job: "BatchJob", experiment: "Experiment") -> int:
             words = job.why() if state == "queued" else f"{job.label} is {state}."
             if words != shown:  # a queued job's reason may change
                 shown = words
-                print(f"dlhpc: {shown}", file=sys.stderr, flush=True)
+                print_note(f"dlhpc: {shown}")
             time.sleep(PAUSE)
         result = job.wait()
-        text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
-        predicted = on_ranks.check_fits(experiment)
-        ticket = job.ticket  # a scheduler allocates a core to each rank
-        cores = None if ticket.site.scheduler == "local" else ticket.ranks
-        print(
-            "\n".join([text, *on_ranks.result_lines(experiment, predicted, result, cores), where])
-        )
     except KeyboardInterrupt:
-        text = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
-        raise KeyboardInterrupt(text) from None
+        raise _continues(job) from None
     except JobError as error:
-        print(f"dlhpc: {error}", file=sys.stderr)
-        return 1
-    return 0
+        failed(error)
+        return None
+    text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
+    predicted = on_ranks.check_fits(experiment)
+    ticket = job.ticket  # a scheduler allocates a core to each rank
+    cores = None if ticket.site.scheduler == "local" else ticket.ranks
+    if not options.json:
+        lines = on_ranks.result_lines(experiment, predicted, result, cores)
+        print("\n".join([text, *lines, where]))
+    return result
+
+
+def _continues(job: "BatchJob") -> KeyboardInterrupt:
+    return KeyboardInterrupt(
+        f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
+    )
 
 
 def _is_task(options: argparse.Namespace) -> bool:
@@ -236,26 +269,28 @@ def _task_of(options: argparse.Namespace) -> "Task":
     return notebook(path, dict(change(text) for text in options.set))
 
 
-def _follow_task(job: "BatchJob") -> int:
-    """Wait until the job has ended; print its output as it comes. Ctrl-C leaves the job running."""
+def _follow_task(job: "BatchJob", echo: bool) -> tuple[int, str]:
+    """Wait until the job has ended; print its output as it comes, if `echo`. Ctrl-C leaves the job running.
+
+    Returns the exit status and the output.
+    """
+    from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.task import printed
 
-    state, seen = "", 0
+    state, text = "", ""
     try:
         while state not in ENDS:
             if (now := job.state) != state:
                 state = now
-                print(f"dlhpc: {job.label} is {state}.", file=sys.stderr, flush=True)
-            text = printed(job.folder)
-            print(text[seen:], end="", flush=True)
-            seen = len(text)
+                print_note(f"dlhpc: {job.label} is {state}.")
+            seen, text = len(text), printed(job.folder)
+            if echo:
+                print(text[seen:], end="", flush=True)
             if state not in ENDS:
                 time.sleep(PAUSE)
     except KeyboardInterrupt:
-        message = f"Stopped waiting; {job.label} continues. dlhpc jobs cancel {job.folder} ends it."
-        raise KeyboardInterrupt(message) from None
+        raise _continues(job) from None
     if state == "done":
-        return 0
-    print(f"dlhpc: {job.why()}", file=sys.stderr)
-    return 1
+        return 0, text
+    return failed(JobError(job.why())), text

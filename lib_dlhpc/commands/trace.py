@@ -5,15 +5,28 @@ An action is a parser and a function (options -> exit status), added in `add` an
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.commands.output import (
+    STDIN,
+    add_output,
+    print_error,
+    print_note,
+    print_result,
+    stdout_to_stderr,
+)
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.errors import SpecError
 
+if TYPE_CHECKING:
+    from lib_dlhpc.launch.trace_run import TracedRun
+    from lib_dlhpc.timeline.table import Timeline
+
 FILE = (
     "a timeline (.npz), a run folder, a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2"
-    " archive"
+    " archive; - for standard input (.npz, .json or .json.gz)"
 )
 
 
@@ -28,7 +41,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "show", help="contents of a trace: ranks, span, events, time by region"
     )
     show.add_argument("files", nargs="+", metavar="FILE", help=FILE)
-    show.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(show)
     show.set_defaults(command=_show)
 
     convert = actions.add_parser(
@@ -40,6 +53,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     convert.add_argument("files", nargs="+", metavar="IN", help=FILE)
     convert.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
     convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
+    add_output(convert)
     convert.set_defaults(command=_convert)
 
     analyse = actions.add_parser(
@@ -50,46 +64,49 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " may be too short for findings; the report then says so.",
     )
     analyse.add_argument("files", nargs="+", metavar="FILE", help=FILE)
-    analyse.add_argument("--json", action="store_true", help="print JSON in SI units")
+    add_output(analyse)
     analyse.set_defaults(command=_analyse)
 
     _add_recording(actions)
 
 
 def _show(options: argparse.Namespace) -> int:
-    from lib_dlhpc.spec.plain import as_json
-    from lib_dlhpc.timeline.formats import read
     from lib_dlhpc.timeline.overview import as_dict, as_text
 
-    timeline = read(*options.files, tell=_print_note)
-    print(as_json(as_dict(timeline)) if options.json else as_text(timeline))
+    timeline = _read(options.files)
+    print_result(options, as_dict(timeline), as_text(timeline))
     return 0
 
 
 def _convert(options: argparse.Namespace) -> int:
-    from lib_dlhpc.timeline.formats import read, write
-
-    timeline = read(*options.files, tell=_print_note)
-    try:
-        write(timeline, options.out, options.to)
-    except OSError as error:
-        raise SpecError(f"{options.out}: cannot be written: {error.strerror or error}.") from None
-    print(f"{options.out}: {len(timeline):,} events of {timeline.ranks:,} ranks.", file=sys.stderr)
+    _write(options, _read(options.files), options.to)
     return 0
 
 
 def _analyse(options: argparse.Namespace) -> int:
-    from lib_dlhpc.spec.plain import as_json
     from lib_dlhpc.timeline.analysis import analyse, report
-    from lib_dlhpc.timeline.formats import read
 
-    analysis = analyse(read(*options.files, tell=_print_note))
-    print(as_json(report.as_dict(analysis)) if options.json else report.as_text(analysis))
+    analysis = analyse(_read(options.files))
+    print_result(options, report.as_dict(analysis), report.as_text(analysis))
     return 0
 
 
-def _print_note(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+def _read(names: list[str]) -> "Timeline":
+    from lib_dlhpc.timeline.formats import read
+
+    if STDIN not in names:
+        return read(*names, tell=print_note)
+    if len(names) > 1:
+        raise SpecError("-: standard input is one trace; expected no other file beside it.")
+    content = sys.stdin.buffer.read()
+    endings = {b"PK": ".npz", b"\x1f\x8b": ".json.gz"}  # by the first two bytes
+    with owned.temporary_folder("dlhpc-trace-") as folder:
+        file = folder / f"stdin{endings.get(content[:2], '.json')}"
+        file.write_bytes(content)
+        try:
+            return read(file, tell=print_note)
+        except SpecError as error:
+            raise SpecError(str(error).replace(str(file), "standard input")) from None
 
 
 def _add_recording(actions: Any) -> None:
@@ -108,6 +125,7 @@ def _add_recording(actions: Any) -> None:
         metavar="OUT",
         help="default: trace.npz; other formats by the end of the name, see `dlhpc trace convert`",
     )
+    add_output(run)
     rest = argparse.REMAINDER
     run.add_argument("-m", dest="module", nargs=rest, metavar="MODULE", help="as of python -m")
     run.add_argument("program", nargs=rest, metavar="PROGRAM", help="a script and its arguments")
@@ -121,6 +139,7 @@ def _add_recording(actions: Any) -> None:
     )
     gather.add_argument("folder", metavar="FOLDER")
     gather.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
+    add_output(gather)
     gather.set_defaults(command=_gather)
 
 
@@ -131,8 +150,9 @@ def _run(options: argparse.Namespace) -> int:
     folder = owned.make_folder("dlhpc-trace-")
     try:
         words = options.program if options.module is None else ["-m", *options.module]
-        run = trace_run(options.n, words, folder)
-        _write(run, options.out)
+        with stdout_to_stderr() if options.json else nullcontext():
+            run = trace_run(options.n, words, folder)
+        _write_run(options, run)
     except SpecError as error:
         if any(folder.iterdir()):
             owned.keep_folder(folder)
@@ -146,7 +166,7 @@ def _run(options: argparse.Namespace) -> int:
 def _gather(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch.trace_run import gather
 
-    _write(gather(Path(options.folder)), options.out)
+    _write_run(options, gather(Path(options.folder)))
     return 0
 
 
@@ -165,14 +185,20 @@ def _check_out(out: Path) -> None:
             raise SpecError(str(error).replace(str(trial), str(out))) from None
 
 
-def _write(run: Any, out: str) -> None:
+def _write_run(options: argparse.Namespace, run: "TracedRun") -> None:
+    """Write the trace of a run, and report what it lacks."""
+    _write(options, run.timeline, lost=run.lost, status=run.status)
+    for sentence in run.lost:
+        print_error(sentence)
+
+
+def _write(options: argparse.Namespace, timeline: "Timeline", to: str = "", **more: Any) -> None:
     from lib_dlhpc.timeline.formats import write
 
+    out, events, ranks = options.out, len(timeline), timeline.ranks
     try:
-        write(run.timeline, out)
+        write(timeline, out, to)
     except OSError as error:
         raise SpecError(f"{out}: cannot be written: {error.strerror or error}.") from None
-    for sentence in run.lost:
-        print(sentence, file=sys.stderr)
-    events, ranks = len(run.timeline), run.timeline.ranks
-    print(f"{out}: {events:,} events of {ranks:,} ranks.", file=sys.stderr)
+    print_result(options, {"out": out, "events": events, "ranks": ranks, **more})
+    print_note(f"{out}: {events:,} events of {ranks:,} ranks.")

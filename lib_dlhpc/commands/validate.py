@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from lib_dlhpc.commands.output import add_output, print_result
+
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `validate` to the command line."""
@@ -11,13 +13,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     many.add_argument(
         "families", nargs="*", help="only these families, such as goyal17 (default: all)"
     )
-    many.add_argument("--json", action="store_true", help="print JSON")
+    add_output(many)
     many.set_defaults(command=_validate)
 
 
 def _validate(options: argparse.Namespace) -> int:
     from lib_dlhpc.prediction.validate import standings, summary, validate
-    from lib_dlhpc.spec.plain import as_json
 
     rows, known = validate(options.families), standings(options.families)
     left_out = {key: item.why for key, item in known.items() if item.status == "left out"}
@@ -37,11 +38,8 @@ def _validate(options: argparse.Namespace) -> int:
         )
         table = [{field: getattr(row, field) for field in fields} for row in rows]
         status = {key: {"status": item.status, "why": item.why} for key, item in known.items()}
-        print(
-            as_json(
-                {"rows": table, "status": status, "left_out": left_out, "summary": summary(rows)}
-            )
-        )
+        known_rows = {"status": status, "left_out": left_out}
+        print_result(options, {"rows": table, **known_rows, "summary": summary(rows)})
     else:
         _print_rows(rows)
         for identity, reason in left_out.items():

@@ -110,7 +110,7 @@ def test_a_file_that_is_not_there_is_refused(capsys, tmp_path):
 def test_one_side_is_the_bottleneck_the_one_with_the_longer_waits(samples, room, first):
     from types import SimpleNamespace
 
-    from lib_dlhpc.commands.couple import _table, _waits
+    from lib_dlhpc.commands.couple import table_of, waits_of
     from lib_dlhpc.timeline import from_rows
 
     rows = [
@@ -123,10 +123,10 @@ def test_one_side_is_the_bottleneck_the_one_with_the_longer_waits(samples, room,
     )
     terms = {"train": {"predicted": 1.0, "simulated": 1.0, "measured": 1.0}}
     way = SimpleNamespace(result=result, predicted=predicted, terms=terms)
-    lines = _waits(way)
+    lines = waits_of(way)
     assert lines[0].startswith(first)
     assert "waits 0.4 s" in lines[1] and "\n".join(lines).count("is the bottleneck") == 1
-    assert _table(way)[0] == "Mean of the ranks:"
+    assert table_of(way)[0] == "Mean of the ranks:"
 
 
 def test_a_placement_that_was_not_faster_is_reported():
@@ -134,7 +134,7 @@ def test_a_placement_that_was_not_faster_is_reported():
 
     import numpy as np
 
-    from lib_dlhpc.commands.couple import _gain
+    from lib_dlhpc.commands.couple import gain_of
 
     def way(seconds, exchange):
         terms = {
@@ -144,6 +144,6 @@ def test_a_placement_that_was_not_faster_is_reported():
         result = SimpleNamespace(seconds=seconds, steps=3, weights=np.zeros(2))
         return SimpleNamespace(terms=terms, result=result, waited=0.0)
 
-    assert "not faster" not in _gain(way(5.0, 1.0), way(4.0, 9.0))
-    output = _gain(way(5.0, 1.0), way(6.0, 9.0))
+    assert "not faster" not in gain_of(way(5.0, 1.0), way(4.0, 9.0))
+    output = gain_of(way(5.0, 1.0), way(6.0, 9.0))
     assert "not faster: exchange took 8 s more than predicted" in output

@@ -1,0 +1,114 @@
+"""The package stays a house: short functions and files, no circles, no private name of another file."""
+
+import ast
+
+import pytest
+
+LINES, STATEMENTS = 400, 50  # of a file, of a function
+PAGES = "explore"  # is held to these laws when it is rewritten
+
+
+@pytest.fixture(scope="module")
+def files(repository):
+    """The modules by name, each with its text and syntax tree."""
+    found = {}
+    for path in sorted((repository / "lib_dlhpc").rglob("*.py")):
+        if PAGES not in path.parts:
+            name = ".".join(path.relative_to(repository).with_suffix("").parts)
+            text = path.read_text("utf-8")
+            found[name.removesuffix(".__init__")] = text, ast.parse(text)
+    return found
+
+
+def imported(tree, modules):
+    """Yield the modules that a module imports when it runs, also within its functions."""
+    for node in walked(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def walked(node):
+    """Yield the nodes of a tree without what only a type checker sees."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from walked(child)
+
+
+def circles(graph):
+    """Return the modules that import themselves through others."""
+    reached = {}
+    for module in graph:
+        seen, todo = set(), [*graph[module]]
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                todo += graph[at]
+        reached[module] = seen
+    return sorted(module for module in graph if module in reached[module])
+
+
+def private(tree):
+    """Yield the private names of the package that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lib_dlhpc"):
+            names = (alias.name for alias in node.names)
+            yield from (name for name in names if name.startswith("_") and name[1] != "_")
+
+
+def test_a_file_is_read_in_one_sitting(files):
+    long = {name: text.count("\n") for name, (text, _) in files.items()}
+    assert {name: lines for name, lines in long.items() if lines > LINES} == {}
+
+
+def test_a_function_fits_on_a_page(files):
+    long = [
+        f"{name}.{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for name, (_, tree) in files.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno >= STATEMENTS
+    ]
+    assert long == []
+
+
+def test_no_module_imports_itself_through_others(files):
+    graph = {
+        name: {each for each in imported(tree, files) if each in files and each != name}
+        for name, (_, tree) in files.items()
+    }
+    assert circles(graph) == []
+
+
+def test_private_names_stay_in_their_file(files, repository):
+    trees = {name: tree for name, (_, tree) in files.items()}
+    for path in (repository / "tests").rglob("*.py"):
+        trees[str(path.relative_to(repository))] = ast.parse(path.read_text("utf-8"))
+    found = {name: sorted(set(private(tree))) for name, tree in trees.items()}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_the_formatter_lays_out_every_line(repository):
+    fought = [
+        str(path.relative_to(repository))
+        for folder in ("lib_dlhpc", "tests", "benchmarks", "labs")
+        for path in (repository / folder).rglob("*.py")
+        if "fmt: " + "skip" in path.read_text("utf-8")
+    ]
+    assert fought == []
+
+
+def test_a_circle_is_found_and_a_private_name(repository):
+    """The laws can fail."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+    assert circles({"a": {"b"}, "b": set()}) == []
+    tree = ast.parse("from lib_dlhpc.costs import _one, two\nfrom os import _exit")
+    assert list(private(tree)) == ["_one"]
+    hidden = ast.parse("if TYPE_CHECKING:\n    from a import b\ndef f():\n    import c")
+    assert list(imported(hidden, {})) == ["c"]
