@@ -23,23 +23,14 @@ DESCRIPTION = """\
 Describe a training run once, in a TOML file; predict it in closed form, simulate it event by event, run it on MPI
 ranks, and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, or -
 for standard input."""
-VERBS = (  # files of lib_dlhpc/commands, in the order of --help
-    "predict",
-    "simulate",
-    "run",
-    "compare",
-    "calibrate",
-    "submit",
-    "jobs",
-    "couple",
-    "network",
-    "store",
-    "snapshots",
-    "trace",
-    "validate",
-    "catalog",
-    "explore",
-)
+GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
+    "predict and simulate": ("predict", "simulate", "catalog", "validate"),
+    "run": ("run", "compare", "couple", "submit", "jobs", "network"),
+    "measure": ("calibrate", "trace"),
+    "store": ("store", "snapshots"),
+    "teach and set up": ("explore", "completion"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
 
 
@@ -95,13 +86,27 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Grouped(argparse.RawDescriptionHelpFormatter):
+    """Help with the commands in groups."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        if not isinstance(action, argparse._SubParsersAction):
+            super().add_argument(action)
+            return
+        lines = {each.dest: each for each in action._get_subactions()}
+        for title, verbs in GROUPS.items():
+            self.end_section()
+            self.start_section(title)
+            self.add_arguments([lines[verb] for verb in verbs if verb in lines])
+
+
 def parser_of(verb: str = "") -> argparse.ArgumentParser:
     """Return the parser of one verb, which imports no other, or else of all."""
     parser = argparse.ArgumentParser(
-        prog="dlhpc", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dlhpc", description=DESCRIPTION, formatter_class=_Grouped
     )
     parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")
-    parser.set_defaults(json=False, quiet=False)
+    parser.set_defaults(json=False, quiet=False, parser=parser_of)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in [verb] if verb in VERBS else [] if verb == "--version" else VERBS:
         import_module(f"lib_dlhpc.commands.{name}").add(commands)

@@ -44,7 +44,15 @@ def test_ways_fit_and_keep_the_global_batch(order):
 
 def test_every_kind_of_way_is_among_them():
     words = " ".join(way.words for way in ways_to_fit(TOO_LARGE))
-    for kind in ("activations recomputed", "ZeRO", "microbatches", "tensor", "pipeline", "offloaded", "nodes"):
+    for kind in (
+        "activations recomputed",
+        "ZeRO",
+        "microbatches",
+        "tensor",
+        "pipeline",
+        "offloaded",
+        "nodes",
+    ):
         assert kind in words, kind
 
 
