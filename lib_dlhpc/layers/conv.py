@@ -13,7 +13,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 from lib_dlhpc.layers.base.slices import own_shapes
 from lib_dlhpc.layers.base.windows import Size, Tap, blocks, per_dimension, slide, taps, whole
 
@@ -81,7 +81,7 @@ class Conv(Kind):
         self.shapes = own_shapes(layer, self.shapes)
         self._plans: dict[int, list[_Block]] = {}
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
         weight = weights["weight"]
         weight[...] = rng.normal(0, np.sqrt(2 / prod(weight.shape[1:])), weight.shape)

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 from lib_dlhpc.layers.base.slices import own_shapes
 
 
@@ -61,7 +61,7 @@ class Dense(Kind):
             self.shapes["bias"] = (self.features,)
         self.shapes = own_shapes(layer, self.shapes)
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
         if not self.tied:
             weights["weight"][...] = rng.normal(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 
 SPREAD = 0.02  # of the initial numbers (Radford et al. 2018, section 4.1)
 
@@ -38,7 +38,7 @@ class Embedding(Kind):
         self.rows = ranges[0] if axis == 0 else None  # of the full table
         self.tied = False  # set by the network if a dense layer adds to the gradient first
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Small normal numbers."""
         weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
 

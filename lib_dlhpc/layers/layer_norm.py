@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 
 EPSILON = 1e-5
 
@@ -26,7 +26,7 @@ class LayerNorm(Kind):
         features = layer.input_shape[-1]
         self.shapes: Shapes = {"scale": (features,), "shift": (features,)}
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Scale 1, shift 0."""
         weights["scale"].fill(1)
         weights["shift"].fill(0)

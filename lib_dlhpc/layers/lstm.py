@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.layers.base.elementwise import logistic
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 
 
 class Lstm(Kind):
@@ -42,7 +42,7 @@ class Lstm(Kind):
             "bias": (4 * self.hidden,),
         }
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Normal numbers as wide as the inputs ask; the forget gate starts open (Jozefowicz et al. 2015)."""
         for name in ("weight", "recurrent"):
             weights[name][...] = rng.normal(0, 1 / np.sqrt(len(weights[name])), weights[name].shape)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 
 SPREAD = 0.02  # of the initial numbers (Radford et al. 2018, section 4.1)
 
@@ -32,7 +32,7 @@ class PositionEmbedding(Kind):
     def __init__(self, layer: Layer) -> None:
         self.shapes: Shapes = {"weight": (layer.attributes["positions"], layer.input_shape[-1])}
 
-    def start(self, weights: Tensors, rng: np.random.Generator) -> None:
+    def start(self, weights: Tensors, rng: Rng) -> None:
         """Small normal numbers."""
         weights["weight"][...] = rng.normal(0, SPREAD, weights["weight"].shape)
 

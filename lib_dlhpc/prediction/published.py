@@ -87,7 +87,10 @@ def entries(table: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the family that scores a published row, and its entry there; raises SpecError."""
-    for table in families():
+    for name in catalog.names("published"):
+        if identity not in catalog.text(kind="published", name=name):
+            continue  # parsing all files would take most of the time of a prediction
+        table = family(name)
         for entry in entries(table, "rows"):
             if entry["id"] == identity:
                 return table, entry

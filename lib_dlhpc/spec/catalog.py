@@ -38,10 +38,11 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
 
 @cache
 def _parsed(kind: str, name: str) -> dict[str, Any]:
-    return tomllib.loads(_text(kind, name))
+    return tomllib.loads(text(kind, name))
 
 
-def _text(kind: str, name: str) -> str:
+def text(kind: str, name: str) -> str:
+    """Return the text of an entry's file."""
     return (ROOT / kind / f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -3,7 +3,6 @@
 import os
 import platform
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from lib_dlhpc.spec.units import count
@@ -44,6 +43,8 @@ def _processor() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of PACKAGES."""
+    from importlib import metadata  # slow to import
+
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

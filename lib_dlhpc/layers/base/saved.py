@@ -18,6 +18,7 @@ from lib_dlhpc.layers.base.arena import Arena
 Array: TypeAlias = NDArray[Any]
 Tensors: TypeAlias = dict[str, Array]  # a layer's weights, or their gradients, by name
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+Rng: TypeAlias = "np.random.Generator"  # as text: numpy.random takes long to import
 
 
 PART = 32 * 1024  # elements

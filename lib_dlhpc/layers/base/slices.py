@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Layer
-from lib_dlhpc.layers.base.saved import Array, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Shapes, Tensors
 
 Part: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
 
@@ -50,7 +50,7 @@ def own_shapes(layer: Layer, shapes: Shapes) -> Shapes:
     return {name: shape for name, shape in shapes.items() if name not in parts or parts[name][1]}
 
 
-def start(layer: Any, noun: Layer, weights: Tensors, rng: np.random.Generator) -> None:
+def start(layer: Any, noun: Layer, weights: Tensors, rng: Rng) -> None:
     """Initialize the weights of a rank's layer: its part of those of the full layer.
 
     layer: built from `noun`, which describes the full layer.
