@@ -14,11 +14,11 @@ from lib_dlhpc import renamed
 
 if TYPE_CHECKING:
     from lib_dlhpc.comparison import compare
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.launch import submit
     from lib_dlhpc.prediction import predict, sweep
     from lib_dlhpc.prediction.validate import validate
     from lib_dlhpc.simulation import simulate
-    from lib_dlhpc.spec.errors import SpecError
     from lib_dlhpc.spec.experiment import Experiment, dump, dumps, load, loads
     from lib_dlhpc.verbs import calibrate, run
 
@@ -48,7 +48,7 @@ _HOMES = {
     "loads": "lib_dlhpc.spec.experiment",
     "dump": "lib_dlhpc.spec.experiment",
     "dumps": "lib_dlhpc.spec.experiment",
-    "SpecError": "lib_dlhpc.spec.errors",
+    "SpecError": "lib_dlhpc.errors",
     "predict": "lib_dlhpc.prediction",
     "sweep": "lib_dlhpc.prediction",
     "validate": "lib_dlhpc.prediction.validate",

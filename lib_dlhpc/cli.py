@@ -15,9 +15,7 @@ from importlib import import_module
 
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
-from lib_dlhpc.spec.errors import (
-    SpecError,
-)  # heavier modules are imported after the signal handlers
+from lib_dlhpc.errors import SpecError  # heavier modules are imported after the signal handlers
 
 DESCRIPTION = """\
 Describe a training run once, in a TOML file; predict it in closed form, simulate it event by event, run it on MPI

@@ -29,7 +29,7 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 

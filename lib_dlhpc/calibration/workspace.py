@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.owned import make_folder, remove_folder
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity
 
 PREFIX = ".dlhpc-calibrate-"

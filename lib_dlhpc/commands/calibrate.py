@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.commands.output import add_output, print_note, print_result
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.lifetime.files import write_text
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import SCOPES
 from lib_dlhpc.spec.measured_machine import default_path

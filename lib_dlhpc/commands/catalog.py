@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lib_dlhpc.commands.output import add_output, print_result
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 
 APART = ("title", "description", "sources")  # of an entry; the rest are its numbers
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.output import STDIN, add_output, failed, print_result
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.commands.output import STDIN, print_note
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment, load, loads
 
 

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.visitors import add_visitor_options
 from lib_dlhpc.lifetime import signals
-from lib_dlhpc.spec.errors import SpecError
 
 EXPLORER = Path(__file__).resolve().parents[2] / "modules" / "00_what_if_explorer.ipynb"
 

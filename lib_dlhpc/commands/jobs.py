@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.commands.store import printable
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:

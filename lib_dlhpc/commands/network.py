@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from lib_dlhpc.commands.output import add_output, print_note, print_result
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import parse_quantity
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lib_dlhpc.commands.experiment import change, read, warned
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.calibration import without
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import default_machine, foreign, load_measured, measured_on

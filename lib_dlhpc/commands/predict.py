@@ -6,7 +6,7 @@ from pathlib import Path
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
 from lib_dlhpc.commands.output import add_output, print_result
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump
 from lib_dlhpc.spec.units import format_quantity
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib_dlhpc.commands.experiment import add_experiment, ranks_of, read
 from lib_dlhpc.commands.output import add_output, failed, print_result
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.output import add_output, print_error, print_note, print_result
 from lib_dlhpc.commands.snapshots_names import broken, labels, takes
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:

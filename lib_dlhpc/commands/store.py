@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.output import add_output, print_note, print_result
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity
 
 if TYPE_CHECKING:

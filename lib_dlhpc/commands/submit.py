@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
 from lib_dlhpc.commands.jobs import record
 from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch import BatchJob, Site

@@ -17,8 +17,8 @@ from lib_dlhpc.commands.output import (
     print_result,
     stdout_to_stderr,
 )
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.trace_run import TracedRun

@@ -15,13 +15,13 @@ from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
 from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.comparison.steady import OTHER, Slowdown, Steps, steady, steps_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

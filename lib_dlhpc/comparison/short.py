@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 FEWEST, MOST = 12, 200  # steps; a run records no more than 200 of them

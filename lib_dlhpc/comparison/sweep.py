@@ -20,10 +20,10 @@ from lib_dlhpc.comparison.comparison import (
 )
 from lib_dlhpc.comparison.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.comparison.steady import Steps
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import what_if
 from lib_dlhpc.results import Columns, Result, Summary
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.training.check import check

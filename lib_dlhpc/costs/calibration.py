@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.work import Work, device_work
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time, reached
 from lib_dlhpc.costs.state import model_state_bytes
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 from lib_dlhpc.spec.model import Model

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Array, Cost, Level, Network, flat, slowest
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.costs import buckets, compute
 from lib_dlhpc.costs.network import last_axis
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.comparison.comparison import Begin
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State
 from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.figure import Figure
@@ -15,7 +16,6 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.explore.workbench import verdict_html
 from lib_dlhpc.launch.local import Job, JobError
-from lib_dlhpc.spec.errors import SpecError
 
 Thread = Callable[..., Any]  # in what ranks are watched
 

@@ -16,12 +16,12 @@ from lib_dlhpc.comparison import Sweep, sweep
 from lib_dlhpc.comparison.comparison import Begin, start_beside
 from lib_dlhpc.comparison.sweep import placed_setting, settings_of
 from lib_dlhpc.comparison.sweep_text import cells, summary
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.compare_charts import swept_state
 from lib_dlhpc.explore.compare_panel import Panel, Thread, no_longer_than_the_page, styled
 from lib_dlhpc.explore.panels import notice_html
 from lib_dlhpc.launch.local import Job
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 

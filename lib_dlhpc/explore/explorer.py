@@ -5,6 +5,7 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.controls import YOURS, change, make_controls, select, show
 from lib_dlhpc.explore.experiment_file import ExperimentFile
@@ -26,7 +27,6 @@ from lib_dlhpc.explore.views import Views, views
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.replays import Replay, replay, replays
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 CHARTS = ("step", "scaling", "efficiency", "memory", "totals", "sensitivity")

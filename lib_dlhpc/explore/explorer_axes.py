@@ -8,10 +8,10 @@ import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.views import node_counts
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.what_if import what_if
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO
 from lib_dlhpc.spec.units import format_quantity

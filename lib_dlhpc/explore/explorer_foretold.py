@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, between
 from lib_dlhpc.explore.compare_charts import label, points_state
 from lib_dlhpc.explore.compare_sweep import settings_html
@@ -14,7 +15,6 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.watchdog import DeadlockError
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.what_if import what_if
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import (

@@ -11,6 +11,7 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.explorer_limits import quick, too_much
 from lib_dlhpc.explore.explorer_played import Bands, gantt_of, play, played_html
@@ -18,7 +19,6 @@ from lib_dlhpc.explore.panels import notice_html, problem_html
 from lib_dlhpc.explore.style import Labels
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
-from lib_dlhpc.spec.errors import SpecError
 
 REST = 0.2  # s without a move before it is played again
 PATIENCE = 10.0  # s after which playing is given up, for a page answers to nothing meanwhile

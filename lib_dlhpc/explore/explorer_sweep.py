@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.controls import select
 from lib_dlhpc.explore.explorer_axes import Axis, axes_of, values_from
 from lib_dlhpc.explore.explorer_play import REST, Soon
 from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.style import Labels
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ipywidgets
 
 from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.failures_charts import phases_state
 from lib_dlhpc.explore.failures_machine import (
@@ -28,7 +29,6 @@ from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction.intervals import expected_cycle, young
 from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 OFTEN, EVERY, RANKS = (0.5, 1.0, 2.0, 4.0), (10, 50, 100, 200), (1, 2)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.failures_charts import written_state
 from lib_dlhpc.explore.failures_folder import Folder
@@ -17,7 +18,6 @@ from lib_dlhpc.explore.failures_network import WHAT, WIDTHS, Learner
 from lib_dlhpc.explore.failures_tree import VersionTree, tree_rows
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
 from lib_dlhpc.storage.snapshots.diff import Difference

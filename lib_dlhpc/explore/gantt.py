@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import PARTS, drawing
 from lib_dlhpc.explore.figure import Figure
 from lib_dlhpc.explore.gantt_nesting import innermost
 from lib_dlhpc.explore.gantt_words import gantt_words, last_to_join, seconds_computing
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import STREAMS, Timeline
 

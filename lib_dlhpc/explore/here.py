@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.schedules import Schedule, prepared, price, schedule
-from lib_dlhpc.spec.errors import SpecError
 
 ALGORITHMS = ("ring", "rabenseifner")
 LIBRARY = "MPI_Allreduce"  # of the MPI library, as a third to compare with

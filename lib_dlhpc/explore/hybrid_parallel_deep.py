@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.hybrid_parallel_aside import Compute, as_they_come, aside
 from lib_dlhpc.explore.hybrid_parallel_charts import (
@@ -22,7 +23,6 @@ from lib_dlhpc.explore.hybrid_parallel_charts import (
 )
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.units import format_quantity

@@ -13,13 +13,13 @@ import ipywidgets
 
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.split_calibration import scale_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.hybrid_parallel_aside import Compute, as_they_come, aside
 from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way, map_state, terms_state, way_of
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html
 from lib_dlhpc.prediction import breakdown
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity
 

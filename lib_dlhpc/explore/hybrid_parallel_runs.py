@@ -6,8 +6,8 @@ words   a small GPT on sentences: tensor ranks, stages and replicas; all three a
 
 from typing import Any, NamedTuple
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.live_run import ranks_in_words, with_rate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 MOST = 8  # ranks

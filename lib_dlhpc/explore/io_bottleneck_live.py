@@ -16,6 +16,7 @@ import ipywidgets
 
 from lib_dlhpc.calibration import cold
 from lib_dlhpc.calibration.points import COLD, WARM
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.io_bottleneck_charts import measured_state
 from lib_dlhpc.explore.io_bottleneck_here import FILES
@@ -25,7 +26,6 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.large_batch import base, mean
@@ -21,7 +22,6 @@ from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.workbench import dropdown, verdict_html
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, experiment_of
 

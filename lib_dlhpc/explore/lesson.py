@@ -16,8 +16,8 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.plain_text import Line, Readable, text_of
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import parse_quantity
 
 CLOSE = 0.2  # a guess within 20 % counts as right

@@ -12,6 +12,7 @@ import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.failures_folder import Folder
 from lib_dlhpc.explore.gantt import gantt_state
@@ -19,7 +20,6 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.workbench import verdict_html
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, JobError, start
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load

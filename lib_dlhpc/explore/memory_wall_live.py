@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
@@ -20,7 +21,6 @@ from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown

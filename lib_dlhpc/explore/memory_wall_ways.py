@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.memory_wall_charts import ways_state
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.fit import Search
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show

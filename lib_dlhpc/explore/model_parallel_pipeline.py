@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.gantt import gantt_state
 from lib_dlhpc.explore.lesson import Lesson
@@ -19,7 +20,6 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown

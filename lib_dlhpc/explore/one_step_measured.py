@@ -18,6 +18,7 @@ from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
 from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.compare_panel import Thread
 from lib_dlhpc.explore.figure import Figure
@@ -28,7 +29,6 @@ from lib_dlhpc.explore.one_step_ranks import stoppable
 from lib_dlhpc.explore.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Device, Machine
 from lib_dlhpc.spec.units import count

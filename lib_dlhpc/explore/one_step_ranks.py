@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from subprocess import CompletedProcess, TimeoutExpired
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 
 PAUSE = 0.05  # s between two looks
 

@@ -16,6 +16,7 @@ import ipywidgets
 import numpy as np
 import traitlets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce_charts import messages_state, name_of
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.figure import Figure
@@ -25,7 +26,6 @@ from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.schedules import COLLECTIVES, ProofError, Round, Schedule, price, prove, schedule
 from lib_dlhpc.schedules.checks import checked
 from lib_dlhpc.schedules.rounds import Rounds
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity
 
 HERE = Path(__file__).parent

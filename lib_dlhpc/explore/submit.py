@@ -17,6 +17,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.comparison import Comparison
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import chart
 from lib_dlhpc.explore.compare import comparison_html
 from lib_dlhpc.explore.compare_charts import compared_state
@@ -25,7 +26,6 @@ from lib_dlhpc.explore.panels import problem_html
 from lib_dlhpc.explore.submit_found import found
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, load_site, submit
 from lib_dlhpc.launch.jobs import ENDS, TICKET
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, load, to_tables
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.units import count

@@ -9,8 +9,8 @@ from lib_dlhpc.comparison.comparison import beside, estimated
 from lib_dlhpc.comparison.placed import Placed, placed
 from lib_dlhpc.comparison.short import steps_of_an_epoch
 from lib_dlhpc.comparison.steady import steps_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import BatchJob, Site
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.experiment import load as load_experiment
 from lib_dlhpc.spec.machine import Machine

@@ -10,6 +10,7 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.panels import problem_html, table_html
 from lib_dlhpc.explore.traces_here import (
     FOUND_AS,
@@ -28,7 +29,6 @@ from lib_dlhpc.explore.traces_here import (
 from lib_dlhpc.explore.traces_panel import TracePanel
 from lib_dlhpc.explore.traces_process import Cancelled, RunError
 from lib_dlhpc.explore.workbench import dropdown, slider, verdict_html, workbench
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline.analysis import Analysis
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.spec.errors import SpecError
 
 UNUSABLE = 2  # exit status where nothing could be checked
 

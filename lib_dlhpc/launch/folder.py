@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import remove_unfinished, write_status
-from lib_dlhpc.spec.errors import SpecError
 
 STATUS, RESULT, LOG = "status.json", "result.json", "log.txt"
 LOST = "Its processes are gone; the launching process was killed before it could record why."

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS, JobError, why_failed
@@ -22,7 +23,6 @@ from lib_dlhpc.launch.limits import exceeds
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.launch.systems import Answer, system
 from lib_dlhpc.launch.systems.base.system import PATIENCE
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 STATES = ("queued", "running", "done", "failed", "cancelled", "out of memory", "out of time")

@@ -7,10 +7,10 @@ as a pending job's reason, see `exceeds`. PBS, LSF and Flux are not queried.
 from dataclasses import dataclass
 from math import inf
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.launch.systems import run
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 CHECKED = ("slurm", "local")  # schedulers with a check of requests

@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.folder import RESULT, STATUS, JobError, clear, why_failed, write
 from lib_dlhpc.launch.prepare import prepare
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.lifetime.files import remove_unfinished
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 __all__ = ["Job", "JobError", "start"]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores
 
 MOST = 32  # ranks a core: waiting ranks busy-poll

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.launch.task import Task
-from lib_dlhpc.spec.errors import SpecError, suggest
 
 SOURCE = "notebook.json"  # in the private script folder: as submitted
 TAG, INJECTED = "parameters", "injected-parameters"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, loads, to_tables
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
 from lib_dlhpc.storage.snapshots.plan import (

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.folder import LOG, RESULT, lock
 from lib_dlhpc.launch.jobs import TICKET, attach, read_ticket
 from lib_dlhpc.launch.origin import check_snapshots, settle_snapshots
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
 # Fields of [strategy] for the parallel layout: a snapshot holds unsharded tensors, so any of them may change.

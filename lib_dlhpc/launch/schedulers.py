@@ -15,10 +15,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.launch.systems import Answer, run, system
 from lib_dlhpc.launch.systems.base.system import PATIENCE
-from lib_dlhpc.spec.errors import SpecError
 
 NEVER = 10**8  # s between two polls of PSI/J's thread
 DEFAULT_LIMIT = 600.0  # s, if neither submission nor site sets a limit

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import parse_quantity
 
 SCHEDULERS = (*NAMES, "local")

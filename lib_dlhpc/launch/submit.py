@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.folder import STATUS
@@ -41,7 +42,6 @@ from lib_dlhpc.launch.site import FILL_IN, SIGNS, Site, check_word, read_time
 from lib_dlhpc.launch.systems import system
 from lib_dlhpc.launch.task import TASK, Task
 from lib_dlhpc.launch.task import ready as task_ready
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 SCRIPT = "start.sh"

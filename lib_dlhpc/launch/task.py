@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch.folder import LOG, RESULT
-from lib_dlhpc.spec.errors import SpecError
 
 TASK = "task.json"
 PROGRAM = "lib_dlhpc.launch.program"  # on every rank

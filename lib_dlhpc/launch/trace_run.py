@@ -9,10 +9,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.mpi import check_here, command, environment
 from lib_dlhpc.launch.traced import EXITED, INTERRUPTED, INTERRUPTED_STATUS, RAISED_STATUS, part_of
 from lib_dlhpc.lifetime import owned, signals
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.collecting import Part, assemble, read_part
 from lib_dlhpc.timeline.table import Timeline
 

@@ -7,8 +7,8 @@ all experts, an equal number each; the gradients of an expert are reduced over t
 from dataclasses import replace
 from functools import lru_cache
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.groups import group, place, sizes
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 

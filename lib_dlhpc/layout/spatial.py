@@ -12,9 +12,9 @@ all-gather, and are replicated after it.
 from functools import lru_cache
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import Range, even, length
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Layer, Model
 
 ROWS = 1  # axis of a sample (channels, rows, ...)

@@ -13,9 +13,9 @@ Invariants: the gradient of a replicated output is replicated; that of a sharded
 from functools import lru_cache
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import Ranges, even, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Layer, Model
 
 SEQUENCE = 0  # axis of the positions in a sample of (positions, features)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.published import published, rounding
-from lib_dlhpc.spec.errors import SpecError
 
 # What a prediction may be off by, by class, and where that comes from. Arithmetic: see allowed().
 OTHERS = (

@@ -12,8 +12,8 @@ Both numbers are stored in the [calibration] of the other experiment, and in its
 from collections.abc import Callable
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.step import compute_scale, predict
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 __all__ = ["compute_scale", "link_efficiency", "meet"]

@@ -11,11 +11,11 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import untrained
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import alone
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 ORDERS = ("step_time", "device_hours")

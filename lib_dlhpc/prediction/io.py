@@ -13,8 +13,8 @@ import numpy as np
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.explanation import Explanation, source_of
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
 from lib_dlhpc.spec.units import format_plain

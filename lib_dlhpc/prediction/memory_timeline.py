@@ -14,10 +14,10 @@ from lib_dlhpc.costs.compute import BYTES, update_time
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stage import recomputed, stage_cost
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.ledger import moments
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 Floats = NDArray[np.float64]

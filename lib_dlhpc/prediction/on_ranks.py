@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.fit import ways_to_fit
 from lib_dlhpc.prediction.ledger import peak_of
 from lib_dlhpc.prediction.memory import ledger
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec import run_only
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import count

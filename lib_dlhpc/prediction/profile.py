@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.reading import data_set_bytes, stored_bytes
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import storage_tier
 

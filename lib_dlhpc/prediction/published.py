@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import TIMES
 
 UNITS = {

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.allowed_errors import allowed
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.calibrated import LEAST_SHARE, meet
@@ -43,7 +44,6 @@ from lib_dlhpc.prediction.published import (
 from lib_dlhpc.prediction.step import breakdown, predict
 from lib_dlhpc.results import Columns, Result, Summary, percent
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.schedules import all_to_all, double_tree, exchange, levels, rings, trees
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rounds import Rounds, Schedule
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule
-from lib_dlhpc.spec.errors import SpecError
 
 MOST_ROUNDS = 20_000
 

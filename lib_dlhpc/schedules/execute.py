@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule
-from lib_dlhpc.spec.errors import SpecError
 
 Buffer = NDArray[Any]
 Combine = Callable[..., Any]  # op(one, other, out=one), such as np.add

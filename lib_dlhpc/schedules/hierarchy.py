@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
@@ -16,7 +17,6 @@ from lib_dlhpc.schedules.network import Array, Cost, Network, depth, slowest
 from lib_dlhpc.schedules.rings import cuts, ring, ring_allgather, ring_cost, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Round
 from lib_dlhpc.schedules.trees import binomial_gather, binomial_scatter
-from lib_dlhpc.spec.errors import SpecError
 
 
 def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:

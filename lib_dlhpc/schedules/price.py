@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Cost, Network
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
-from lib_dlhpc.spec.errors import SpecError
 
 Floats: TypeAlias = NDArray[Any]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.schedules.checks import checked
 from lib_dlhpc.schedules.faults import Cells, Trace, not_there, race, wrong_at_the_end
 from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
-from lib_dlhpc.spec.errors import SpecError, suggest
 
 MANY = 100  # counts saturate here
 

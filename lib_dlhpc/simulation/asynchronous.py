@@ -23,10 +23,10 @@ from simpy.events import Event
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.work import Work
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.clock import Floats, Load, StepProgress
 from lib_dlhpc.simulation.platform import Platform, platform
 from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import length
 from lib_dlhpc.costs.checkpoints import Saving, saving
 from lib_dlhpc.costs.input import start_time
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.step import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 

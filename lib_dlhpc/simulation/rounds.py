@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.costs.network import Network
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
-from lib_dlhpc.spec.errors import SpecError
 
 Floats: TypeAlias = NDArray[np.float64]
 # noise(number of the round, round) -> factors of the durations, (..., messages)

@@ -16,10 +16,10 @@ import simpy
 from numpy.typing import ArrayLike
 from simpy.events import Event, Timeout
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.flows import Flows
 from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError, Progress, Wait
-from lib_dlhpc.spec.errors import SpecError
 
 Process: TypeAlias = Generator[Event, Any, None]
 STEPS_BETWEEN_PROGRESS = 4096

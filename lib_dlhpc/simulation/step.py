@@ -22,6 +22,7 @@ from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.simulation import hybrid, local, rounds
 from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, simulate_rounds
 from lib_dlhpc.simulation.input import supply
@@ -29,7 +30,6 @@ from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.plans import allreduce_plans
 from lib_dlhpc.simulation.rows import rows
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline, breakdown, join
 

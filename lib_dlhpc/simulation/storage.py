@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs import reading
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 

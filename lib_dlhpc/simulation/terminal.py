@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.estimate import RATE
 from lib_dlhpc.simulation.size import MOST_MESSAGES
 from lib_dlhpc.simulation.step import check, simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, export_chrome

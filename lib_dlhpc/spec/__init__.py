@@ -20,5 +20,4 @@ plain.py        as_json: values as JSON, in SI units
 schema.py       TOML tables to dataclasses and back, validated
 run_only.py     settings that only a real run reads
 units.py        "100 Gb/s" to 12.5e9 B/s and back
-errors.py       SpecError
 """

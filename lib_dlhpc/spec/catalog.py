@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
 KINDS = ("devices", "links", "machines", "models", "datasets", "replays", "published", "sites")

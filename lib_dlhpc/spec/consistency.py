@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import storage_tier
 from lib_dlhpc.spec.strategy import check_split, check_update
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change
 from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build

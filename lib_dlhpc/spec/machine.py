@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
 from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, resolve, text, whole

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import Machine, field_of, read_machine
 from lib_dlhpc.spec.schema import SECTIONS, check_keys

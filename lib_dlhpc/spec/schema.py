@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 SECTIONS = (  # of an experiment

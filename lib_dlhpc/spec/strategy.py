@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
 
 # Allreduce algorithms by name, with the path of the record (schedules/algorithm.py).

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from lib_dlhpc.spec.errors import suggest
+from lib_dlhpc.errors import suggest
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.fresh import fresh
 from lib_dlhpc.storage.memory import available

@@ -1,6 +1,6 @@
 """Errors of a store; those that a file system has are also the OSErrors that `open` raises."""
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 
 class StoreError(SpecError):

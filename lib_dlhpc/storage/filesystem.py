@@ -17,7 +17,7 @@ from typing import IO, Any
 from fsspec import register_implementation
 from fsspec.spec import AbstractFileSystem
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage.packed import PackedStore, open_store
 from lib_dlhpc.storage.posix import PosixView
 

@@ -27,7 +27,7 @@ from threading import Lock
 from types import FunctionType
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage import calls
 from lib_dlhpc.storage.packed import PackedStore
 from lib_dlhpc.storage.patches import swap

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import IO, Any
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage.errors import AlreadyThere
 from lib_dlhpc.storage.in_memory import InMemory
 from lib_dlhpc.storage.packed import PackedStore, Stat

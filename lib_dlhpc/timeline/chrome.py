@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.lanes import in_order, lanes

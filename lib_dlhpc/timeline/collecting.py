@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.clocks import offset, on_rank_0
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.matching import match_collectives, match_messages

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.collectives import collectives, made
 from lib_dlhpc.timeline.point_to_point import (

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.unpack import gunzip
 
 Tell = Callable[[str], None]  # receives a sentence for each thing that a reader assumed or omitted

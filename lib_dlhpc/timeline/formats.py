@@ -9,7 +9,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number

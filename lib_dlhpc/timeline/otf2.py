@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.lanes import in_order, lanes
 from lib_dlhpc.timeline.otf2_errors import as_os_errors

@@ -21,7 +21,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.lanes import in_order

@@ -21,7 +21,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 
 ROW = np.dtype(
     [

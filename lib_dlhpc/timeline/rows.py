@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.store import MOST_RANKS
 from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Timeline, check

@@ -6,8 +6,8 @@ from zipfile import is_zipfile
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.unpack import check_npz, most_unpacked
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Column, Timeline

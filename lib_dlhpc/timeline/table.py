@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.results import Columns, Result, Summary
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 
 if TYPE_CHECKING:

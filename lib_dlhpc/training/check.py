@@ -1,7 +1,7 @@
 """What can be trained: other experiments are refused before any rank starts."""
 
 from lib_dlhpc import layout
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.compress import check_compression
 from lib_dlhpc.training.data import check_data

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training.exchange import Exchange

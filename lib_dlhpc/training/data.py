@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.layers.base.saved import Array
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.rates import batch_at
 

@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.data import global_batches, samples_of, share

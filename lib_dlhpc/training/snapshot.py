@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.unpack import check_npz
 from lib_dlhpc.training.network import Network

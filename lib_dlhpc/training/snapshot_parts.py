@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.lib import format as npy
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.layers.base.slices import part_of, put_part
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.unpack import check_npz, npy_header
 from lib_dlhpc.storage.snapshots import SnapshotStore, Stream, Version

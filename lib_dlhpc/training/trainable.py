@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.messages import trained
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from lesson_page import has, judged, tells
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.serve import served
-from lib_dlhpc.spec.errors import SpecError
 
 pytestmark = pytest.mark.browser
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from lesson_page import has, tells
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED
 from lib_dlhpc.explore.serve import served
-from lib_dlhpc.spec.errors import SpecError
 
 pytestmark = pytest.mark.browser
 

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, Site, attach, start, submit, submit_sweep
 from lib_dlhpc.launch.jobs import ENDS, TICKET, read_ticket
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 
 SHORT = loads("""

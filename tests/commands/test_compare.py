@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 DIGITS = str(Path(__file__).parents[2] / "labs" / "experiments" / "digits.toml")
 

@@ -21,8 +21,8 @@ def file(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def ranks_can_start(require):
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.launch.mpi import mpiexec
-    from lib_dlhpc.spec.errors import SpecError
 
     try:
         found = mpiexec()

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from ended import STATUS, end_after, has_ranks, listens
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.network.lab import unfit
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.storage.verify import verify
 from lib_dlhpc.timeline.store import load
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from lib_dlhpc.commands.experiment import ranks_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import start
 from lib_dlhpc.launch.folder import ranks_held
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 
 RUN = loads("""

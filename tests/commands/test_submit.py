@@ -7,9 +7,9 @@ import pytest
 from patience import eventually
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.jobs import ENDS
-from lib_dlhpc.spec.errors import SpecError
 
 SHORT = """
 [model]

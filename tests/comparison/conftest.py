@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import load_machine

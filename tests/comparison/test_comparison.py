@@ -12,11 +12,11 @@ from lib_dlhpc.comparison.comparison import ALL, BESIDE, WAYS, beside, estimated
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.short import FEWEST, MOST
 from lib_dlhpc.comparison.steady import steps_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.compare import comparison_html
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores, host_class
 from lib_dlhpc.spec.measured_machine import default_path
 from lib_dlhpc.spec.units import format_quantity

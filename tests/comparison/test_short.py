@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.comparison.short import FEWEST, MOST, shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training.data import global_batches
 

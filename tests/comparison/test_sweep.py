@@ -8,7 +8,7 @@ from lib_dlhpc.comparison import sweep
 from lib_dlhpc.comparison.errors import errors, inside
 from lib_dlhpc.comparison.sweep import placed_setting
 from lib_dlhpc.comparison.sweep_text import table
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.host import cores
 
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 import lib_dlhpc
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.mpi import mpiexec
-from lib_dlhpc.spec.errors import SpecError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "recipes.md").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import flat
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import allreduce_drawings, here
 from lib_dlhpc.explore.allreduce import (
     FLAT,
@@ -37,7 +38,6 @@ from lib_dlhpc.explore.real_allreduce import result_words, run_here
 from lib_dlhpc.explore.schedule_view import animate, draw, example, follow, try_out
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
-from lib_dlhpc.spec.errors import SpecError
 
 flats = st.builds(
     Flat,

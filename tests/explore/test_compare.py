@@ -11,6 +11,7 @@ from lib_dlhpc.comparison.comparison import beside, estimated
 from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.comparison.sweep import Row
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import compare_drawings
 from lib_dlhpc.explore.compare import RunHere, compared, comparison_html
 from lib_dlhpc.explore.compare_charts import (
@@ -26,7 +27,6 @@ from lib_dlhpc.explore.explorer_run import Run
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.timeline.store import save

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lib_dlhpc.comparison.bands import bands
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.charts import between
 from lib_dlhpc.explore.controls import change, show
 from lib_dlhpc.explore.explorer import Explorer
@@ -19,7 +20,6 @@ from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
 from lib_dlhpc.explore.views import views
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured_machine import measured_on
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import explorer_play
 from lib_dlhpc.explore.controls import change
 from lib_dlhpc.explore.explorer import Explorer
@@ -24,7 +25,6 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.watchdog import Cancelled
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import breakdown, columns, join
 
 GOYAL = replay("goyal-2017").experiment

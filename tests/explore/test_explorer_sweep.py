@@ -8,6 +8,7 @@ import pytest
 from experiment_page import Now, button, click, fills, words
 
 from lib_dlhpc.comparison.bands import bands
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import explorer_foretold
 from lib_dlhpc.explore.compare_charts import ROWS
 from lib_dlhpc.explore.compare_sweep import SweepHere, settings_html
@@ -31,7 +32,6 @@ from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, load, read_experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.measured_machine import measured_on

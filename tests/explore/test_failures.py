@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from experiment_page import Now, button, click, controls, each_position_shows_its_own, fills, told
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import failures, failures_drawings, failures_live, failures_machine
 from lib_dlhpc.explore.failures import (
     AT,
@@ -45,7 +46,6 @@ from lib_dlhpc.explore.failures_ways import Setting as Saved
 from lib_dlhpc.explore.failures_ways import found as saved
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.spec.errors import SpecError
 
 HUGE = Setting(131072, 30 * DAY)
 STATES = {

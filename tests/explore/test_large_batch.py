@@ -8,6 +8,7 @@ import pytest
 from experiment_page import Now, button, controls, each_position_shows_its_own, fills, words
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import large_batch_drawings
 from lib_dlhpc.explore.large_batch import (
     BATCHES,
@@ -52,7 +53,6 @@ from lib_dlhpc.explore.large_batch_time import (
 )
 from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import load
 
 CURVES = [Curve("LARS 512", [0, 1, 2], [0.1, 0.5, 0.9]), Curve("SGD 512", [0, 1], [0.1, 0.5])]

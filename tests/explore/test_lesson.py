@@ -3,8 +3,8 @@
 import ipywidgets
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.spec.errors import SpecError
 
 
 def parts(card, kind):

@@ -8,11 +8,11 @@ import pytest
 from experiment_page import Now, button, click, told
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import data_parallel_live, hybrid_parallel_live, model_parallel_live
 from lib_dlhpc.explore.live_run import with_rate
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 
 PANELS = {

@@ -15,6 +15,7 @@ import pytest
 from experiment_page import Now, button, click, controls, each_position_shows_its_own, told
 from patience import eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import traces_here, traces_process
 from lib_dlhpc.explore.traces_coupled import (
     COSTS,
@@ -47,7 +48,6 @@ from lib_dlhpc.explore.traces_live import trace_here
 from lib_dlhpc.explore.traces_process import Cancelled, RunError, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.formats import read

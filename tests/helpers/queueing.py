@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 
 def open_wait(rate: Any, service: Any) -> Any:

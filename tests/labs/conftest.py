@@ -58,9 +58,9 @@ def starter(repository):
 @pytest.fixture
 def on_ranks(require):
     """A function: the output of a program on MPI ranks."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.lab import run_ranks
     from lib_dlhpc.launch.mpi import mpiexec
-    from lib_dlhpc.spec.errors import SpecError
 
     try:
         mpiexec()

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import passed
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import load
 
 LAB = "03_large_batch"

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, attach, submit_task
 from lib_dlhpc.launch.engines import Engines, engines
 from lib_dlhpc.launch.engines_job import WORD, accept, read
@@ -20,7 +21,6 @@ from lib_dlhpc.launch.folder import errors
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.task import program
-from lib_dlhpc.spec.errors import SpecError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
 

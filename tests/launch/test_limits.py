@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.limits import CHECKED, check_limits, exceeds
 from lib_dlhpc.launch.site import SCHEDULERS, Site
-from lib_dlhpc.spec.errors import SpecError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the stand-in is a shell script")
 

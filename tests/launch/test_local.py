@@ -15,8 +15,8 @@ import psutil
 import pytest
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline

@@ -9,9 +9,9 @@ import time
 import psutil
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.local import start
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.host import cores
 
 PATIENCE = 180.0

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, submit_task
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.notebook import notebook, read_notebook, with_parameters
 from lib_dlhpc.launch.task import printed
-from lib_dlhpc.spec.errors import SpecError
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
 HOSTILE = ["; touch x", "$(touch x)", "a\nimport os", "'", '"', "\\", '"""', "{x}"]

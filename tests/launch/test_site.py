@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import Site, load_site
 from lib_dlhpc.launch.site import LAUNCHERS, ROOT, SCHEDULERS, check_word, read_site, site_names
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 
 HOSTILE = (
     "; touch x",

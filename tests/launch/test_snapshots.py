@@ -10,8 +10,8 @@ import pytest
 from patience import PATIENCE
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.storage.snapshots import open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan

@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
 from lib_dlhpc.launch import jobs as jobs_module
 from lib_dlhpc.launch.batch import Stop, wait_for_ranks
@@ -20,7 +21,6 @@ from lib_dlhpc.launch.mpi import Overdue
 from lib_dlhpc.launch.schedulers import ask
 from lib_dlhpc.launch.systems import NAMES, Answer
 from lib_dlhpc.launch.task import failed
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 
 PATIENCE = 180  # s; all of it is taken on a very busy machine only
@@ -204,7 +204,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
 
 def test_of_concurrent_submissions_into_one_folder_one_succeeds(tmp_path):
     program = (
-        "import sys\nfrom lib_dlhpc.launch import submit\nfrom lib_dlhpc.spec.errors import SpecError\n"
+        "import sys\nfrom lib_dlhpc.launch import submit\nfrom lib_dlhpc.errors import SpecError\n"
         "from lib_dlhpc.spec.experiment import load\n"
         "try:\n    submit(load(sys.argv[1]), 1, folder=sys.argv[2]).wait()\n"
         "except SpecError as error:\n    print(error)\n    sys.exit(7)\n"

@@ -6,10 +6,10 @@ import stat
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, attach, submit_task
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.task import TASK, printed, program
-from lib_dlhpc.spec.errors import SpecError
 
 WORDS = ["; touch x", "$(touch x)", "a\nb", "'", '"', "`touch x`", "--set", ""]
 PROGRAM = """

@@ -6,8 +6,8 @@ from math import prod
 import pytest
 
 from lib_dlhpc import layout
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import even, length
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 
 COMMUNICATES = ("exchange", "halo", "receive", "table")

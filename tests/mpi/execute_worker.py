@@ -3,11 +3,11 @@
 import numpy as np
 from mpi4py import MPI
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, execute, prepared, schedule
 from lib_dlhpc.schedules.exchange import grid_shape, neighbors
 from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
-from lib_dlhpc.spec.errors import SpecError
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

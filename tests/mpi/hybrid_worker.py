@@ -10,8 +10,8 @@ import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc import layout
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
 from lib_dlhpc.launch.network import NetworkError, available, crossover, network
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 
 WORKER = str(Path(__file__).with_name("network_worker.py"))

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import trace_run as module
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.launch.trace_run import gather, trace_run
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline.store import load
 
 PATIENCE = 180  # s

@@ -2,7 +2,7 @@
 
 from mpi4py import MPI
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline import Recorder, collect, region, trace_comm
 from lib_dlhpc.timeline.recorder import HERE
 

@@ -8,8 +8,8 @@ from time import sleep
 import numpy as np
 from mpi4py import MPI
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.asynchronous import asynchronous_sgd
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.timeline import breakdown

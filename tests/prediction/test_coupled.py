@@ -7,8 +7,8 @@ import pytest
 from small_workflow import small
 
 from lib_dlhpc.costs.coupled import sides_of
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.coupled import enough_depth, placements, predict_coupled, waits
-from lib_dlhpc.spec.errors import SpecError
 
 
 def played(produce, consume, give, depth):

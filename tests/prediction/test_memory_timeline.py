@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.neighbors import predict_neighbors
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Link, load_machine
 from lib_dlhpc.timeline.analysis import analyse
 

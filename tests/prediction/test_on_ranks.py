@@ -3,6 +3,7 @@
 import pytest
 
 from lib_dlhpc import loads
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.on_ranks import (
     check_fits,
     cores,
@@ -11,7 +12,6 @@ from lib_dlhpc.prediction.on_ranks import (
     rank_bytes,
     result_lines,
 )
-from lib_dlhpc.spec.errors import SpecError
 
 RUN = loads("""
 model = { family = "mlp", widths = [64, 512, 512, 512, 512, 512, 512, 512, 10] }

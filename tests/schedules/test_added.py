@@ -11,6 +11,7 @@ from star import STAR
 from lib_dlhpc import loads
 from lib_dlhpc.cli import main
 from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import allreduce, schedule_view
 from lib_dlhpc.explore.controls import change
 from lib_dlhpc.explore.explorer import Explorer
@@ -22,7 +23,6 @@ from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, price, prove, schedule
 from lib_dlhpc.schedules.choice import candidates
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec import strategy
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.timeline import breakdown
 
 RUN = """

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.collectives import ALGORITHMS as CLOSED_FORMS
 from lib_dlhpc.schedules import ALGORITHMS, Cost, price, schedule
-from lib_dlhpc.spec.errors import SpecError
 
 RANKS = [*range(1, 18), 32, 64]
 ALPHA, BETA, GAMMA = 1e-6, 1e-10, 1e-11

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import (
     ALGORITHMS,
     COLLECTIVES,
@@ -18,7 +19,6 @@ from lib_dlhpc.schedules import (
     prove,
     schedule,
 )
-from lib_dlhpc.spec.errors import SpecError
 
 ROOTED = ["binomial", *COLLECTIVES["broadcast"], *COLLECTIVES["reduce"]]
 IN_NODES = ["recursive_doubling", "rabenseifner", "binomial", "hierarchical", "torus_2d"]

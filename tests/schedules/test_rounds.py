@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import ALGORITHMS, beside, messages, prove, schedule, then, within
 from lib_dlhpc.schedules.rings import cuts, ring
 from lib_dlhpc.schedules.rounds import as_round
-from lib_dlhpc.spec.errors import SpecError
 
 
 def rows(part):

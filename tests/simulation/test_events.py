@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import Level, Network, congestion
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import collectives
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
 from lib_dlhpc.simulation import rounds
@@ -13,7 +14,6 @@ from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_
 from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Device, Link, Machine
 
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)

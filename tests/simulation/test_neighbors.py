@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.neighbors import LEAST_RANKS, program, ring, simulate_neighbors
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Link, load_machine
 from lib_dlhpc.timeline.analysis import analyse
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import pipeline_proof
 from lib_dlhpc.schedules.pipeline import (
     Backward,
@@ -22,7 +23,6 @@ from lib_dlhpc.schedules.pipeline import (
 from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import breakdown, critical_path, export_chrome, idle, span
 from lib_dlhpc.timeline.table import COLUMNS

@@ -4,9 +4,9 @@ import tomllib
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import read_dataset
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, loads, read_model
 from lib_dlhpc.spec.machine import read_device, read_link, read_machine
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import read_dataset
-from lib_dlhpc.spec.errors import SpecError
 
 
 @pytest.mark.parametrize("name", catalog.names("datasets"))

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.machine import load_machine, read_device, read_link, read_machine, storage_tier
 
 DEVICE = {

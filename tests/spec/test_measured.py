@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 import tomli_w
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import field_of, load_machine, read_machine

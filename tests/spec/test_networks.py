@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.networks import FAMILIES, build
 from lib_dlhpc.spec.networks.builder import Builder
 

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Calibration, Experiment, loads
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
 from lib_dlhpc.spec.run import Run

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.units import FACTORS, LONGEST, count, format_quantity, parse_quantity
 
 UNITS = ("s", *FACTORS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from small_workflow import TEXT, small
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.workflow import dumps, load, loads, most, share
 
 LABS = Path(__file__).parents[2] / "labs" / "experiments"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage.filesystem import PackedFileSystem
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import open_store

@@ -21,7 +21,7 @@ import folder_loader
 import numpy as np
 import pytest
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import open_store

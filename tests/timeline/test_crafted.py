@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from crafted import LARGE, SAFE, archive, array, reading, stated, zeros
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.unpack import FREE, RATIO
 from lib_dlhpc.timeline.formats import read
 from lib_dlhpc.timeline.store import MOST_RANKS, load, save

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline import recorder
 from lib_dlhpc.timeline.collecting import Part, assemble, collect, read_part
 from lib_dlhpc.timeline.recorder import PIECE, ROW, Recorder, region

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.store import load, save
 from lib_dlhpc.timeline.table import COLUMNS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.dataset import read_dataset
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.training.data import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train

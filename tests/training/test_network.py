@@ -8,11 +8,11 @@ import pytest
 from layer_references import assert_gradient, model_of, samples_of
 from patience import PATIENCE
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.add import Add
 from lib_dlhpc.layers.dense import Dense
 from lib_dlhpc.layers.embedding import Embedding
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy

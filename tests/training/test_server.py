@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.network import Network

@@ -8,7 +8,7 @@ import pytest
 from crafted import LARGE, SAFE, archive, reading, stated
 from crafted import array as as_array
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training import snapshot
 from lib_dlhpc.training.network import Network

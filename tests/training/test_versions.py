@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.storage.snapshots import SnapshotError, SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import (

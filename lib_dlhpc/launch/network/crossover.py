@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.launch.network.lab import Network, NetworkError, network
 from lib_dlhpc.launch.network.lab import check as check_network
 from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.schedules.algorithms import COLLECTIVES
-from lib_dlhpc.spec.errors import SpecError, suggest
 from lib_dlhpc.spec.units import format_quantity as show
 
 WORKER = "lib_dlhpc.launch.network.worker"

@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.mpi import ONE_THREAD, ends_all, mpiexec
 from lib_dlhpc.launch.network.switch import Link
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 KEEPER = "lib_dlhpc.launch.network.keeper"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
 from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large

@@ -1,6 +1,6 @@
 """CosmoFlow: 3-D convolutions that infer cosmological parameters from a cube of matter density."""
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 

@@ -6,7 +6,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 
 LARGEST = 10**9  # integer; larger values would overflow the counts
 

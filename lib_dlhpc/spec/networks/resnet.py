@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 

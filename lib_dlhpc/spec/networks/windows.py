@@ -1,6 +1,6 @@
 """Sliding windows of convolutions and pools."""
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 
 def slide(

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 
 PATIENCE = 120.0  # s that a writer waits for another
 PAUSE = 0.005  # s between two tries

@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.storage.snapshots.files import SnapshotError, write
 from lib_dlhpc.storage.snapshots.refs import check_name
 from lib_dlhpc.storage.snapshots.store import MAIN, SnapshotStore, open_snapshots

@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 
-from lib_dlhpc.spec.errors import suggest
+from lib_dlhpc.errors import suggest
 from lib_dlhpc.storage.snapshots.files import SnapshotError
 from lib_dlhpc.storage.snapshots.version import Version
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.storage.snapshots import sweep
 from lib_dlhpc.storage.snapshots.async_save import AsyncSaver, Saving
 from lib_dlhpc.storage.snapshots.chunks import Array, Stream, chunk_size, cut, hashed, streams

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.analysis.busy import Busy, busy
 from lib_dlhpc.timeline.analysis.calls import Calls, Floats, calls
 from lib_dlhpc.timeline.analysis.disks import slow_disks

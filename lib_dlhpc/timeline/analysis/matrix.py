@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, COMMUNICATION, RECEIVE, SEND
 from lib_dlhpc.timeline.table import Timeline
 

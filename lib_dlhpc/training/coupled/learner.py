@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import is_partitioned
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.workflow import Workflow, share
 from lib_dlhpc.training.coupled.heat import decay, modes

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from patience import eventually
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.network import NetworkError, available, lab, network
-from lib_dlhpc.spec.errors import SpecError
 
 PATIENCE = 180  # s
 

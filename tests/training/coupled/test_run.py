@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_workflow import small
 
-from lib_dlhpc.spec.errors import SpecError
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.coupled import coupled_terms
 from lib_dlhpc.training.coupled.measure import line_through, measure, timed_kernels
 from lib_dlhpc.training.coupled.run import couple
