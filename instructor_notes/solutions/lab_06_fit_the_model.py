@@ -32,7 +32,7 @@ def small_peak(weights, widths, batch, microbatches):
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
     "no ZeRO": ("state", "zero >= 1", "zero >= 9", "Weights", "no GPU has whole"),
-    "all is shared out": ("state", "zero >= 3", "zero >= 1", "Weights", "One too many here"),
+    "all is sharded": ("state", "zero >= 3", "zero >= 1", "Weights", "One too many here"),
     "level 2 like level 1": ("state", "zero >= 2", "zero >= 3", "Weights", "One too many here"),
     "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given: `each`"),
     "no scores": ("activations", "+ scores", "", "Activations", "without the scores"),
@@ -56,11 +56,11 @@ MISTAKES = {
         '"selective": 10 + 24 / t',
         '"selective": 10 + 24 / t + scores',
         "Activations",
-        "What is made again is not kept",
+        "What is recomputed is not stored",
     ),
     "one sample": ("activations", "s * b * h", "s * h", "Activations", "Twice as many samples"),
     "no bubble": ("seconds", " * (1 + (p - 1) / m)", "", "Time", "Who waits for the first"),
-    "made again for nothing": ("seconds", "4 / 3", "1", "Time", "takes time"),
+    "recomputed for nothing": ("seconds", "4 / 3", "1", "Time", "takes time"),
     "twice as long": ("seconds", "4 / 3", "2", "Time", "What share of both"),
     "p times as fast": (
         "seconds",

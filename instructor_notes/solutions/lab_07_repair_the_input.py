@@ -116,7 +116,7 @@ MISTAKES = {
         "mixed[run.rank :: run.ranks]",
         "mixed[run.rank : len(mixed) // run.ranks * run.ranks : run.ranks]",
         "On 3 ranks",
-        "seen by nobody",
+        "seen by no rank",
     ),
     "opened again": (
         "batches",
@@ -152,6 +152,6 @@ MISTAKES = {
         "store.read_ahead(plan(names), ahead=1)",
         "(lambda had: ([had[n] for n in part] for part in plan(names)))(dict(zip(names, store.read_many(names))))",
         "Each sample",
-        "Samples were kept",
+        "Samples were cached",
     ),
 }

@@ -65,7 +65,7 @@ FORMULAS = {
         "expm1((interval + save) / mtbf)",
         "expm1(interval / mtbf)",
         "Your formula: the exp",
-        "Does the run stand still",
+        "Does the run stall",
     ),
     "nothing fails": (
         "expected_time",

@@ -53,32 +53,33 @@ def band(fits, job, ranks):
     return np.exp(steps.mean() - wide), np.exp(steps.mean() + wide)
 
 
-def read_off(measured, told):
-    """Return SPREAD and SLOWER of a machine: from a run on 4 ranks of 2 nodes and what was foretold of it."""
+def read_off(measured, predicted):
+    """Return SPREAD and SLOWER of a machine: from a run on 4 ranks of 2 nodes and what was predicted for it."""
     latest = NormalDist().inv_cdf((4 - 0.375) / (4 + 0.25))
-    return measured["waiting"] / told["compute"] / latest, measured["compute"] / told["compute"] - 1
+    compute = predicted["compute"]
+    return measured["waiting"] / compute / latest, measured["compute"] / compute - 1
 
 
 # What each machine calls for: a learner needs one of them, under the name `repaired`.
 def card(fit, job, ranks, nodes):
     """Return the terms where the ranks of a node share its card: in rounds that leave it they share its bandwidth."""
-    told, each = terms(fit, job, ranks), ranks // nodes
+    predicted, each = terms(fit, job, ranks), ranks // nodes
     more = log2(nodes) * (each - 1) * job.gradient * fit["beta"]
-    return {**told, "communication": told["communication"] + more, "waiting": 0.0}
+    return {**predicted, "communication": predicted["communication"] + more, "waiting": 0.0}
 
 
 def late(fit, job, ranks, nodes):
     """Return the terms where each step another rank is late: the latest of so many (Blom 1958)."""
-    told = terms(fit, job, ranks)
+    predicted = terms(fit, job, ranks)
     latest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
-    return {**told, "waiting": SPREAD * latest * told["compute"]}
+    return {**predicted, "waiting": SPREAD * latest * predicted["compute"]}
 
 
 def cores(fit, job, ranks, nodes):
     """Return the terms where each further rank of a node slows the computing of all its ranks."""
-    told = terms(fit, job, ranks)
+    predicted = terms(fit, job, ranks)
     slower = 1 + SLOWER * (ranks // nodes - 1)
-    return {**told, "compute": slower * told["compute"], "waiting": 0.0}
+    return {**predicted, "compute": slower * predicted["compute"], "waiting": 0.0}
 
 
 FIT_M, FIT_P, SAYS = "Your fit of the mess", "Your fit of the prod", "Your prediction"
@@ -218,7 +219,7 @@ MISTAKES = {
         "the day that comes",
     ),
     "a twentieth": ("band", SPREADS, "wide = 0.05", HOLD, "One width for all"),
-    "a quarter": ("band", SPREADS, "wide = 0.25", WIDTH, "has to come from what its days say"),
+    "a quarter": ("band", SPREADS, "wide = 0.25", WIDTH, "has to come from the spread"),
     "anything": ("band", ENDS, "0, 1e9", WIDTH, "times as wide"),
     "upside down": (
         "band",

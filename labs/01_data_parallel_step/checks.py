@@ -54,8 +54,8 @@ def findings(step, name):
 
 
 def _findings(step, own):
-    result, played, told = [_alone(step, own["Even shares"])], {}, set()
-    told.add(result[0].words)
+    result, played, reported = [_alone(step, own["Even shares"])], {}, set()
+    reported.add(result[0].words)
     for law, task in own.items():
         try:
             played[law] = run_emulated(step, task)
@@ -63,9 +63,9 @@ def _findings(step, own):
         except Endless:
             raise
         except LabError as error:
-            words = "As above." if str(error) in told else str(error)
+            words = "As above." if str(error) in reported else str(error)
             result.append(broken(law, words))
-            told.add(str(error))
+            reported.add(str(error))
     first = next(iter(played), None)
     if first is None:
         return [result[0], later(AGREE), *result[1:], later(LOSS), later(TARGET)]
@@ -172,16 +172,16 @@ def _number(value):
 def _target(played, task, right):
     size = task.network().gradients.nbytes
     times = max(played.moved) / (2 * task.steps * size)
-    told = f"The gradients pass in and out of a rank {times:.2f} times in a step"
+    reported = f"The gradients pass in and out of a rank {times:.2f} times in a step"
     if not right:
-        return later(TARGET, f"{told}; it counts when the step is right.")
+        return later(TARGET, f"{reported}; it counts when the step is right.")
     if times > 1.1:
-        return broken(TARGET, f"{told}; once is enough, whatever the number of ranks.")
+        return broken(TARGET, f"{reported}; once is enough, whatever the number of ranks.")
     if times < 0.9:
         return broken(
-            TARGET, f"{told}. How did the rest travel? On real ranks only comm is shared."
+            TARGET, f"{reported}. How did the rest travel? On real ranks only comm is shared."
         )
-    return kept(TARGET, f"{told}.")
+    return kept(TARGET, f"{reported}.")
 
 
 def main():
@@ -198,9 +198,9 @@ def main():
     own, played = tasks(name, comm.size), {}
     for law, task in own.items():
         weights, losses = part(step, task, comm)
-        every, told = comm.gather(weights), comm.gather(losses)
+        every, reported = comm.gather(weights), comm.gather(losses)
         if comm.rank == 0:
-            played[law] = EmulatedRun(np.array(every), told, ())
+            played[law] = EmulatedRun(np.array(every), reported, ())
     if comm.rank == 0:
         result = [_equal(law, task, played[law]) for law, task in own.items()]
         print(f"{comm.size} real ranks\n{as_text([*result, _loss(played, own)])}")

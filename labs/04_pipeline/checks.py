@@ -157,7 +157,7 @@ def _thrifty(stream):
 
 
 def _step(step, own, name, thrifty):
-    played, result, told = {}, {}, set()
+    played, result, reported = {}, {}, set()
     for law, (task, kind) in tasks(name).items():
         given = own[kind]
         pipeline = (
@@ -171,8 +171,8 @@ def _step(step, own, name, thrifty):
         except Endless:
             raise
         except LabError as error:
-            words = "As above." if str(error) in told else str(error)
-            told.add(str(error))
+            words = "As above." if str(error) in reported else str(error)
+            reported.add(str(error))
             result[law] = broken(law, words)
     result = [_owned(played), _waited(played), *result.values(), _loss(played, name)]
     return [*result, _target(own["1f1b"], name, thrifty and passed(result))]
@@ -237,10 +237,10 @@ def _loss(played, name):
         value = each[-1].losses[0]
         number = np.size(value) == 1 and np.asarray(value).dtype.kind in "iuf"
         if not (number and np.allclose(value, expected[0], rtol=1e-9)):
-            said = f"{float(np.ravel(value)[0]):.6g}" if number else repr(value)
+            shown = f"{float(np.ravel(value)[0]):.6g}" if number else repr(value)
             return broken(
                 LOSS,
-                f"{law}: {said} was returned where the mean over all samples is {expected[0]:.6g}.",
+                f"{law}: {shown} was returned where the mean over all samples is {expected[0]:.6g}.",
             )
     return later(LOSS) if len(played) < 3 else holds(LOSS, "In each case.")
 
@@ -350,8 +350,8 @@ def picture(stream, name, microbatches):
         took = played_on(pipeline, name)
     except (LabError, ProofError, SpecError) as error:
         return say(str(error))
-    told = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
-    return gantt(took, f"{told}; rank 0 keeps {stored_chunks(pipeline)[0]} of them at once")
+    reported = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
+    return gantt(took, f"{reported}; rank 0 keeps {stored_chunks(pipeline)[0]} of them at once")
 
 
 def _target(stream, name, right):
@@ -363,15 +363,15 @@ def _target(stream, name, right):
         took = seconds(pipeline_for(stream, name, many), name)
     except LabError as error:
         return broken(TARGET, str(error))
-    told = (
+    reported = (
         f"With microbatches={many} your 1F1B takes {show_quantity(took, 's')}, {alone_ / took:.2g} times as"
         f" fast as one device; the best that the simulation finds is {show_quantity(goal, 's')}."
     )
     if not right:
-        return later(TARGET, f"{told} It counts when all else holds.")
+        return later(TARGET, f"{reported} It counts when all else holds.")
     if took > (1 + MARGIN) * goal:
-        return broken(TARGET, f"{told} What do more microbatches cost, and what do fewer?")
-    return holds(TARGET, told)
+        return broken(TARGET, f"{reported} What do more microbatches cost, and what do fewer?")
+    return holds(TARGET, reported)
 
 
 def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
@@ -406,10 +406,10 @@ def main():
     for law, (task, kind) in own.items():
         pipeline = pipeline_of({"gpipe": gpipe, "1f1b": one}[kind], task.ranks, task.microbatches)
         stream = report_stuck(pipeline.streams[comm.rank], comm.rank)
-        told = comm.gather(one_stage(step, stream, task, comm))
+        reported = comm.gather(one_stage(step, stream, task, comm))
         if comm.rank == 0:
-            played[law] = told
-            laws.append(_equal(law, task, told, pipeline))
+            played[law] = reported
+            laws.append(_equal(law, task, reported, pipeline))
     if comm.rank == 0:
         print(f"{comm.size} real ranks\n{as_text([_owned(played), *laws])}")
 

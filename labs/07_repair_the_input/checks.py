@@ -14,7 +14,7 @@ from lib_dlhpc.labs.findings import as_text, broken, kept, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.labs.repair_the_input.laws import NONE, ONE, ROOM, loader_findings, shared_finding
-from lib_dlhpc.labs.repair_the_input.loader import large_run, play, prepared, run_of
+from lib_dlhpc.labs.repair_the_input.loader import large_run, prepared, run_loader, run_of
 from lib_dlhpc.labs.repair_the_input.profile import (
     PARTS,
     largest_part,
@@ -147,24 +147,24 @@ def main():
     if comm.rank == 0:
         with prepared(given["prepare"], own) as target:
             comm.bcast(target)
-            played = play(given["batches"], own, target, run)
-            every = comm.gather(played)
+            record = run_loader(given["batches"], own, target, run)
+            every = comm.gather(record)
     else:
-        every = comm.gather(play(given["batches"], own, comm.bcast(None), run))
+        every = comm.gather(run_loader(given["batches"], own, comm.bcast(None), run))
     if comm.rank == 0:
         print(f"{comm.size} real ranks\n{as_text(_together(own, every))}")
 
 
 def _together(own, every):
     """Return what holds for what all ranks gave in the first epoch, and asked for in the second."""
-    first = [played.batches[: len(played.batches) // 2] for played in every]
+    first = [record.batches[: len(record.batches) // 2] for record in every]
     seen = Counter(one.tobytes() for found in first for batch in found for one in batch)
     runs = [run_of(own, rank, len(every), epochs=1) for rank in range(len(every))]
     shared = shared_finding(
         own, list(zip(runs, first, strict=True)), seen, "Each sample once an epoch"
     )
-    operations = [played.epoch.metadata for played in every]
-    requests = [played.counts.requests / max(len(played.batches), 1) for played in every]
+    operations = [record.epoch.metadata for record in every]
+    requests = [record.counts.requests / max(len(record.batches), 1) for record in every]
     none = (broken if any(operations) else kept)(
         NONE, f"In the second epoch: {', '.join(map(str, operations))}."
     )

@@ -114,10 +114,10 @@ def lives(file, name, folder=None):
         words = "Not run: this system cannot fork a process; Linux, macOS and WSL can."
         return [later(law, words) for law in LAWS], ""
     try:
-        told = run_with_kills(Path(file), own, folder)
+        reported = run_with_kills(Path(file), own, folder)
     except LabError as error:
         return [broken(LAWS[0], str(error)), *map(later, LAWS[1:])], ""
-    return lives_findings(told, own), lives_text(told, own)
+    return lives_findings(reported, own), lives_text(reported, own)
 
 
 def check_lives(save, resume, name):

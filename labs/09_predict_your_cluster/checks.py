@@ -143,7 +143,7 @@ def repair_findings(given, name):
     named = cause_finding(given["cause"], own)
     before = fit_findings(given["fit_messages"], given["fit_products"], own)
     if not passed([*before, terms_finding(given["terms"], own)]):
-        return [named, later(TARGET, "Looked at as soon as your fits and your prediction hold.")]
+        return [named, later(TARGET, "Checked as soon as your fits and your prediction hold.")]
     return [named, target_finding(given, own)]
 
 

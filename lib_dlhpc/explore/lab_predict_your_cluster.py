@@ -11,7 +11,7 @@ from lib_dlhpc.explore.style import PAGE_STYLE
 from lib_dlhpc.explore.submit import submitted
 from lib_dlhpc.explore.submit_found import found
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import TERMS, Cluster, Points, jobs_of
-from lib_dlhpc.labs.predict_your_cluster.real_cluster import OURS, experiment_here, foretold_here
+from lib_dlhpc.labs.predict_your_cluster.real_cluster import OURS, experiment_here, predicted_here
 from lib_dlhpc.labs.predict_your_cluster.tables import Given, run_lines
 from lib_dlhpc.launch import BatchJob
 from lib_dlhpc.spec.units import count
@@ -25,9 +25,7 @@ def run_table(own: Cluster, given: Given, ranks: int, nodes: int) -> ipywidgets.
         lines, words = run_lines(own, job, given, ranks, nodes)
         title = f'"{job.name}" on {count(ranks, "rank")} of {count(nodes, "node")}'
         page += f"<p><b>{title}</b></p>{table_html(lines)}<p>{words}</p>"
-    return on_page(
-        page + "<p>off: what was foretold less what was measured, of the measured step.</p>"
-    )
+    return on_page(page + "<p>off: predicted less measured, as a share of the measured step.</p>")
 
 
 def on_page(html: str) -> ipywidgets.HTML:
@@ -46,8 +44,8 @@ def run_here(
     folder: Path,
     **more: Any,
 ) -> ipywidgets.VBox:
-    """Return what was foretold, and the run, handed in now or before. Raises LabError, SpecError."""
-    words = foretold_here(points, given, ranks)
+    """Return the prediction and the run, submitted now or before. Raises LabError, SpecError."""
+    words = predicted_here(points, given, ranks)
     run = submitted(experiment_here(ranks), ranks, to, site, folder, **more)
     took = "Run this cell again when the run is done: then its terms stand here."
     if run.job is not None and run.job.state == "done":

@@ -38,7 +38,7 @@ def compared(
         except LabError as error:
             return broken(law, str(error))
         if not abs(found - right) <= near * right:
-            like = (said for said, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
+            like = (words for words, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
             size = "much" if found > right else "little"
             return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, '')}".strip())
     return kept(law, words)

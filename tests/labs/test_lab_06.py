@@ -124,7 +124,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch
     assert "input of the block alone" in found(findings, KEPT).words
     assert "Who waits for the first microbatch" in found(findings, TIME).words
     assert "What makes" in found(findings, own.FITS).words
-    assert "what each layer keeps" in found(findings, SMALL).words
+    assert "what each layer stores" in found(findings, SMALL).words
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,7 +135,7 @@ def test_each_mistake_is_named(own, solved, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("[strategy]\ntensor = 3", "tensor"),
         ("[strategy]\nbatch = 1", "A step is"),
@@ -146,9 +146,9 @@ def test_each_mistake_is_named(own, solved, name):
         ("[strategy]\npipeline = 2\nzero = 3", "zero"),
     ],
 )
-def test_an_illegal_choice_is_refused_with_a_reason(own, text, said):
+def test_an_illegal_choice_is_refused_with_a_reason(own, text, words):
     finding = found(own.choice_findings(lambda: text, "x"), own.LEGAL)
-    assert finding.right is False and said in finding.words
+    assert finding.right is False and words in finding.words
 
 
 @pytest.mark.parametrize("name", [f"learner {k}" for k in range(6)])
@@ -179,8 +179,8 @@ def test_a_block_of_the_library_is_that_of_the_paper(own, solved):
         return own.experiment_of(task._replace(layers=layers), **strategy)
 
     for tensor, recompute in ((1, "none"), (4, "none"), (2, "selective"), (1, "full")):
-        told = solved.activations(task.sequence, 3, task.hidden, task.heads, tensor, recompute)
-        assert block_bytes(one, 3, tensor, recompute) == pytest.approx(told)
+        stored = solved.activations(task.sequence, 3, task.hidden, task.heads, tensor, recompute)
+        assert block_bytes(one, 3, tensor, recompute) == pytest.approx(stored)
 
 
 def test_seconds_are_those_of_a_pipeline_of_equal_stages(own, solved):

@@ -30,7 +30,7 @@ from lib_dlhpc.labs.repair_the_input.laws import (
     TARGET,
     loader_findings,
 )
-from lib_dlhpc.labs.repair_the_input.loader import play, prepared, run_of, step_time
+from lib_dlhpc.labs.repair_the_input.loader import prepared, run_loader, run_of, step_time
 from lib_dlhpc.labs.repair_the_input.task import (
     FAULTS,
     contents,
@@ -121,8 +121,8 @@ def test_faults_are_seen_in_the_counts(own):
         task = own.own_of(name)
         scope = loaded(original(task))
         with prepared(scope["prepare"], task) as target:
-            played = play(scope["batches"], task, target, run_of(task))
-        calls, many = played.epoch.calls, task.samples
+            record = run_loader(scope["batches"], task, target, run_of(task))
+        calls, many = record.epoch.calls, task.samples
         batches = -(-many // task.batch)
         assert calls["open"] == calls["close"] == many * (1 + ("open twice" in task.faults))
         listings = 1 + batches if "list each batch" in task.faults else 1
@@ -131,7 +131,7 @@ def test_faults_are_seen_in_the_counts(own):
             task.classes + 1
         )  # of the folder: the classes, and the file that is none
         assert calls["stat"] == entries + many * (1 + ("look twice" in task.faults))
-        assert played.decodes == 3 * many * (1 + ("decode twice" in task.faults))
+        assert record.decodes == 3 * many * (1 + ("decode twice" in task.faults))
         assert (calls["read"] > 2 * many) == ("small reads" in task.faults)
         seen |= {*task.faults}
         if seen == {*FAULTS}:
@@ -142,11 +142,11 @@ def test_faults_are_seen_in_the_counts(own):
 def test_the_price_is_the_librarys(own, solved):
     task = own.own_of("x")
     with prepared(solved.prepare, task) as target:
-        played = play(solved.batches, task, target, run_of(task))
-    assert step_time(task, played) == pytest.approx(task.batch / task.speed)
-    held_up = played._replace(ahead=0)
+        record = run_loader(solved.batches, task, target, run_of(task))
+    assert step_time(task, record) == pytest.approx(task.batch / task.speed)
+    held_up = record._replace(ahead=0)
     run = experiment_of(task, 0, 1 / task.batch, task.sample, task.decode)
-    requests = played.counts.requests / played.given
+    requests = record.counts.requests / record.given
     run = run.set({"storage.reads_per_file": requests})
     fetch = task.batch * task.readers / reading(run).rate
     assert step_time(task, held_up) == pytest.approx(task.batch / task.speed + fetch)
@@ -308,7 +308,7 @@ def leaves(target, run):
     [
         (mounted_script, ONE, "who knows all names"),
         (all_as_a_list, MEMORY, "How far ahead"),
-        (with_a_cache, STORE, "Samples were kept"),
+        (with_a_cache, STORE, "Samples were cached"),
         (asks_and_looks, NONE, "stat"),
         (starts_a_program, STORE, "Another program"),
         (other_sizes, SAME, "but in batches of"),

@@ -22,11 +22,11 @@ from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     WAY,
     calibration,
     experiment_of,
-    foretold,
     jobs_of,
     message_seconds,
-    played,
+    predicted_terms,
     product_seconds,
+    simulated,
 )
 from lib_dlhpc.labs.predict_your_cluster.laws import (
     CAUSE,
@@ -73,7 +73,7 @@ def answers(solved, machine, why=None):
         calibration(machine)[1]
     )
     job = jobs_of(machine)[1]
-    spread, slower = solved.read_off(played(machine, job, 4, 2), solved.terms(fits, job, 4))
+    spread, slower = solved.read_off(simulated(machine, job, 4, 2), solved.terms(fits, job, 4))
     scope = {**vars(solved), "SPREAD": spread, "SLOWER": slower}
     why = why or machine.why
     repaired = run_cell(inspect.getsource(getattr(solved, why)), scope)[why]
@@ -130,7 +130,7 @@ def test_the_starters_band_and_repair_are_diagnosed(own, solved, starter, names)
         run_cell(starter(LAB, f"def {each}("), scope)
     findings = own.findings({**scope, "cause": lambda: WAY}, names[CARD])
     assert "One width for all machines" in found(findings, COVERS).words
-    assert "has to come from what its days say" in found(findings, NARROW).words
+    assert "has to come from the spread" in found(findings, NARROW).words
     assert "communication is off by -" in found(findings, TARGET).words
 
 
@@ -156,10 +156,10 @@ def test_the_repair_of_another_cause_or_a_factor_over_all_misses_the_target(
     given, job = answers(solved, machine), jobs_of(machine)[1]
 
     def by_a_factor(fit, which, ranks, nodes):
-        seen = sum(played(machine, job, ranks, nodes).values())
+        seen = sum(simulated(machine, job, ranks, nodes).values())
         factor = seen / sum(solved.terms(fit, job, ranks).values())
-        told = {**solved.terms(fit, which, ranks), "waiting": 0.0}
-        return {name: factor * seconds for name, seconds in told.items()}
+        terms = {**solved.terms(fit, which, ranks), "waiting": 0.0}
+        return {name: factor * seconds for name, seconds in terms.items()}
 
     finding = target_finding({**given, "repaired": by_a_factor}, machine)
     assert finding.right is False and "is off by" in finding.words
@@ -215,10 +215,10 @@ def test_a_run_is_compared_with_its_prediction_and_not_before(own, solved, names
     name, order = names[CARD], ("fit_messages", "fit_products", "terms", "band", "repaired")
     machine = own.own_of(name)
     functions = [answers(solved, machine)[each] for each in order]
-    told = own.submit(name, 8, 2, *functions).value
+    shown = own.submit(name, 8, 2, *functions).value
     for job in jobs_of(machine)[:2]:
-        assert f'"{job.name}" on 8 ranks of 2 nodes' in told
-    assert "does not hold what was measured" in told and told.count("repaired off") == 2
+        assert f'"{job.name}" on 8 ranks of 2 nodes' in shown
+    assert "does not hold what was measured" in shown and shown.count("repaired off") == 2
     functions[2] = changed(solved, "terms", (' + fit["half"]', ""))
     assert "nothing runs before it is predicted" in own.submit(name, 8, 2, *functions).value
 
@@ -299,7 +299,7 @@ def test_the_same_on_this_machine(there, solved):
     shown = there.measured("local").value
     assert shown.count("message") == 1 and "MFLOP" in shown and shown.count("<tr>") > 20
     first, run = there.run("local", None, 2, *three).children
-    assert "Foretold by your terms on 2 ranks: compute" in first.value
+    assert "Predicted by your terms on 2 ranks: compute" in first.value
     assert run.wait().step["measured"] > 0
     again, found = there.run("local", None, 2, *three).children
     assert "Measured: compute" in again.value
@@ -312,8 +312,8 @@ def test_what_cannot_be_measured_is_reported(there, monkeypatch, tmp_path):
     assert "no-site" in there.measured("slurm", "no-site.toml").value
     (tmp_path / "measure.py").write_text("raise OSError('no clock here')")
     monkeypatch.setattr(there, "HERE", tmp_path)
-    told = there.measured("local").value
-    assert "no clock here" in told and "Remove measured-local" in told
+    shown = there.measured("local").value
+    assert "no clock here" in shown and "Remove measured-local" in shown
 
 
 def test_the_numbers_of_the_notes(own, repository):
@@ -322,7 +322,7 @@ def test_the_numbers_of_the_notes(own, repository):
     for number in range(30):
         machine = own.own_of(f"learner {number}")
         for job in jobs_of(machine)[:2]:
-            step = sum(foretold(machine, job, 8).values())
+            step = sum(predicted_terms(machine, job, 8).values())
             rate = sum(job.products) / 8 / machine.rate
             alone[job.name].append(100 - 100 * rate / step)
             without[job.name].append(100 - 100 * (rate + 3 * job.gradient * machine.beta) / step)

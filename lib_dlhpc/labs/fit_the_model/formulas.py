@@ -1,9 +1,9 @@
-"""A learner's ledger beside the library's: what a GPU holds, what a block keeps, how long a step computes.
+"""A learner's formulas compared with the library's: model state, stored activations, compute time of a step.
 
 state_finding(state, parameters)           weights, gradients and optimizer state, ZeRO 0 to 3
-activations_finding(activations, own)      a block of a transformer, split and made again
+activations_finding(activations, own)      a block of a transformer, tensor-parallel and recomputed
 seconds_finding(seconds, seed)             compute, recomputation and the bubble of a pipeline
-A formula that is wrong is compared with what comes out when one thing is forgotten.
+A wrong value is matched with those that classic mistakes give.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from lib_dlhpc.spec.experiment import Experiment
 MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
 PLAIN = (4, 4, 4)  # fp32 and momentum
 STATE = "Weights, gradients, optimizer: what a GPU holds"
-KEPT = "Activations: what a block keeps for backward"
+KEPT = "Activations: what a block stores for backward"
 TIME = "Time: how long the GPUs compute, and wait for the pipeline"
 # samples, tensor group, recomputation; the simple ones first
 BLOCKS = (
@@ -56,7 +56,7 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
         "1: optimizer; 2: gradients as well; 3: weights as well. One too many here, or one too few."
     )
     slips = [
-        ("What ZeRO of this level shares out, no GPU has whole.", w + g + rest),
+        ("What ZeRO of this level shards, no GPU has whole.", w + g + rest),
         ("Who still needs all weights? Only level 3 lets go of them.", (w + g + rest) / data),
         ("The fp32 weights are the optimizer's as well.", w + g + (rest * 2 / data + rest) / 3),
         (further, w + (g + rest) / data),
@@ -67,7 +67,7 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
 
 
 def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recompute: str) -> float:
-    """Return what a block keeps on a GPU, by the library. one(layers, **strategy): a run of so many."""
+    """Return the bytes that a block stores on a GPU, by the library. one(layers, **strategy): a run of N layers."""
     found = []
     for layers in (2, 3):
         parts = rank_parts(one(layers, tensor=tensor, recompute=recompute))
@@ -86,23 +86,23 @@ def activations_finding(
         area, scores = samples * s * h, 5 * a * s / h
         split = 34 if tensor == 1 else 10 + 24 / tensor
         slips = [
-            ("That is the input of the block alone. What do the layers inside keep?", 2 * area),
+            ("That is the input of the block alone. What do the layers inside store?", 2 * area),
             ("That is without the scores of attention, s x s numbers a head.", split * area),
             (
                 "What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
                 area * (34 + scores) / tensor,
             ),
             (
-                "What lies inside a pair of products, and the scores, is shared out.",
+                "What lies inside a pair of products, and the scores, is sharded.",
                 area * (34 + scores),
             ),
-            ("Twice as many samples keep twice as much.", right / samples),
+            ("Twice as many samples store twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
         ]
         if recompute != "none":
-            slips.insert(0, ("What is made again is not kept.", area * (split + scores / tensor)))
+            slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
         if recompute == "selective":
-            words = "Selective: the scores are made again, and nothing else."
+            words = "Selective: the scores are recomputed, and nothing else."
             slips.insert(0, (words, 2 * area))
         about = f"{samples} sample{'s' * (samples > 1)}, tensor {tensor}, recompute {recompute}"
         cases.append(Case(about, (s, samples, h, a, tensor, recompute), right, slips))
@@ -117,14 +117,14 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         again, waits = (4 / 3 if recompute == "full" else 1), 1 + (p - 1) / m
         share = alone / gpus
         right = share * again * waits
-        part = "Backward takes twice as long as forward. What share of both is done once more?"
+        part = "Backward takes twice as long as forward. What share of both is recomputed?"
         slips = [
             ("Who waits for the first microbatch to come, and who for the last?", share * again),
-            ("What is made again takes time.", share * waits),
+            ("What is recomputed takes time.", share * waits),
             (part, share * 2 * waits),
             (part, share * 1.5 * waits),
             ("The stages of a pipeline are among the GPUs already.", right / p),
-            ("What selective recomputation makes again you may neglect.", share * 4 / 3 * waits),
+            ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits),
         ]
         about = f"{alone:g} s on one of {gpus} GPUs, {p} stages, {m} microbatches, recompute {recompute}"
         cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))

@@ -1,4 +1,4 @@
-"""A small run of a learner under a cap: is it foretold, does it stay below, and is there a cheaper way?
+"""A learner's small run under a memory cap: its predicted peak, its measured peak, the cheapest way below the cap.
 
 small_of(seed)                             network, batch and cap of a learner
 small_findings(small, small_peak, own)     three findings; the runs are done by labs/fit_the_model/capped_run.py
@@ -23,7 +23,7 @@ SHARE = 0.62  # of what the run takes, as its cap
 SMALL = "The small run: your formula is its ledger"
 CAP = "The small run: under its cap, for real"
 CHEAP = "The small run: no dearer way than needed"
-# The ways to less memory, the cheapest first, with what stands for not going them.
+# The ways to reduce memory, the cheapest first, with the value that turns each off.
 WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
 STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
 
@@ -81,8 +81,8 @@ def cheapest(own: SmallTask) -> str:
 def small_findings(
     small: Callable[[], Mapping[str, Any]], small_peak: Callable[..., Any], own: SmallTask
 ) -> list[Finding]:
-    """Return what holds; small() gives the ways, which are gone for real."""
-    first = foretold(small_peak, own)
+    """Return the findings; small() returns the options, which are run for real."""
+    first = predicted_peak(small_peak, own)
     try:
         ways = dict(small())
         extra = sorted({*ways} - {*WAYS})
@@ -98,7 +98,7 @@ def small_findings(
     return [first, second, _cheap(ways, own) if second.right else later(CHEAP)]
 
 
-def foretold(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
+def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
     """Return whether `small_peak(weights, widths, batch, microbatches)` is the library's ledger."""
     weights, cases = int(small_experiment(own).model.parameters), []
     fixed = sum(PLAIN) * weights
@@ -106,11 +106,11 @@ def foretold(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
         right = ledger(small_experiment(own._replace(batch=batch), microbatches=many))
         with_weights = "Gradients and momentum are as large as the weights."
         slips = [
-            ("Gradients, momentum, and what each layer keeps for every sample?", fixed / 3),
-            ("Are activations small? Each layer keeps what it puts out, for every sample.", fixed),
+            ("Gradients, momentum, and what each layer stores for every sample?", fixed / 3),
+            ("Are activations small? Each layer stores its output, for every sample.", fixed),
             (with_weights, right - 2 / 3 * fixed),
             (with_weights, right - 1 / 3 * fixed),
-            ("Only one microbatch is under way at a time.", fixed + (right - fixed) * many),
+            ("Only one microbatch is in flight at a time.", fixed + (right - fixed) * many),
             ("Its samples are there a microbatch at a time.", fixed + 4 * batch * sum(own.widths)),
         ]
         about = f"Batch {batch} in {many} microbatch{'es' * (many > 1)}"
@@ -119,12 +119,12 @@ def foretold(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
 
 
 def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
-    told = ledger(experiment)
+    ledger_bytes = ledger(experiment)
     if found.refused:
         return broken(
             CAP,
-            f"Refused by the system: {found.refused}. The ledger says {_mb(told)}, the cap is {_mb(own.cap)}."
-            " Which term is the largest?",
+            f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
+            f" {_mb(own.cap)}. Which term is the largest?",
         )
     same = found.weights == plain.weights
     if not same and int(experiment.strategy.microbatches) == 1:
@@ -132,17 +132,17 @@ def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: Capp
     bits = "bit for bit those" if same else "up to the order of sums those"
     return kept(
         CAP,
-        f"Measured {_mb(found.peak)} at the peak, foretold {_mb(told)}; the cap is {_mb(own.cap)}. Without a cap"
-        f" it takes {_mb(plain.peak)}. A step took {found.seconds / plain.seconds:.2f} times as long here, and"
-        f" the weights are {bits} of the run without a cap.",
+        f"Measured {_mb(found.peak)} at the peak, predicted {_mb(ledger_bytes)}; the cap is {_mb(own.cap)}."
+        f" Without a cap it takes {_mb(plain.peak)}. A step took {found.seconds / plain.seconds:.2f} times as long"
+        f" here, and the weights are {bits} of the run without a cap.",
     )
 
 
 def _by_ledger(own: SmallTask, experiment: Experiment) -> Finding:
-    """Judge where the system tells no peak."""
-    told = ledger(experiment)
-    words = f"The ledger says {_mb(told)}, the cap is {_mb(own.cap)}. Not run: only Linux tells what it took."
-    return (kept if told <= own.cap else broken)(CAP, words)
+    """Judge by the ledger, on a system that reports no peak."""
+    ledger_bytes = ledger(experiment)
+    words = f"The ledger predicts {_mb(ledger_bytes)}, the cap is {_mb(own.cap)}. Not run: only Linux reports the peak."
+    return (kept if ledger_bytes <= own.cap else broken)(CAP, words)
 
 
 def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:

@@ -1,9 +1,9 @@
-"""A learner's cluster of which nobody tells the numbers: it can be calibrated on two ranks, and run on.
+"""A learner's hidden cluster: its parameters are secret, but it can be calibrated on two ranks, and run on.
 
 machine_of(seed)                 the hidden machine; experiment_of(own, ...): a run on it
 calibration(own, day)            points of messages and of products, as noisy as real ones
 jobs_of(own)                     the networks that are run on it
-played(own, job, ranks, nodes)   terms of a step, by the library's simulator
+simulated(own, job, ranks, nodes)  terms of a step, by the library's simulator
 weeks(own, job, ranks, drift)    seven days' numbers of a machine that drifts, and a step on the eighth
 
 Two ranks on two nodes show nothing of what more ranks bring: one of the first three CAUSES is true of each machine.
@@ -81,7 +81,7 @@ class Cluster(NamedTuple):
 
     @property
     def fit(self) -> Fit:
-        """What a perfect calibration would say."""
+        """What a perfect calibration would measure."""
         names = ("alpha", "beta", "step", "jump", "rate", "half")
         return {name: float(getattr(self, name)) for name in names}
 
@@ -158,7 +158,7 @@ def experiment_of(
     return replace(bare, machine=machine)
 
 
-def foretold(
+def predicted_terms(
     own: Cluster, job: Job, ranks: int, fit: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the terms of a step without any surprise, by the library's closed form; fit may hold arrays."""
@@ -166,7 +166,7 @@ def foretold(
 
 
 @cache
-def played(own: Cluster, job: Job, ranks: int, nodes: int) -> dict[str, float]:
+def simulated(own: Cluster, job: Job, ranks: int, nodes: int) -> dict[str, float]:
     """Return the terms of a step on the hidden machine: mean of many, every message simulated."""
     experiment = experiment_of(own, job, ranks, nodes)
     steps = STEPS if own.why == JITTER else STEPS // 4
@@ -236,7 +236,7 @@ def weeks(own: Cluster, job: Job, ranks: int, drift: tuple[float, float]) -> Ite
     every = {key: np.full(off.shape[:2], value) for key, value in own.fit.items()}
     for name, of in (("alpha", 0), ("jump", 0), ("beta", 1), ("rate", 2)):
         every[name] = every[name] * off[..., of]
-    steps = sum(foretold(own, job, ranks, every).values())
+    steps = sum(predicted_terms(own, job, ranks, every).values())
     for week in range(WEEKS):
         fits = [{key: float(each[week, day]) for key, each in every.items()} for day in range(DAYS)]
         low, high = np.quantile(steps[week], (0.05, 0.95))

@@ -1,4 +1,4 @@
-"""A learner's calibration, prediction, bands, cause and repair, beside a hidden machine whose numbers are known here.
+"""A learner's calibration, prediction, bands, cause and repair, compared with the hidden machine's parameters.
 
 fit_findings(fit_messages, fit_products, own)    two fits, of points that were disturbed, on three machines
 terms_finding(terms, own)                        compute and communication of a step
@@ -33,12 +33,12 @@ from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     Fit,
     Job,
     calibration,
-    foretold,
     jobs_of,
     machine_of,
     message_seconds,
-    played,
+    predicted_terms,
     product_seconds,
+    simulated,
     weeks,
 )
 from lib_dlhpc.spec.units import count
@@ -179,7 +179,7 @@ def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
     for _, machine in _machines(own)[:2]:
         for job in jobs_of(machine):
             for ranks in (2, 4, 8):
-                right = foretold(machine, job, ranks)
+                right = predicted_terms(machine, job, ranks)
                 try:
                     found = numbers(terms, ("compute", "communication"), machine.fit, job, ranks)
                 except LabError as error:
@@ -197,7 +197,7 @@ def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
                     about = f'{name} of "{job.name}" on {ranks} ranks'
                     text = f"{about}: {show(value, 's')} is too {size}. {next(like, '')}"
                     return broken(STEP, text.strip())
-    return kept(STEP, "For four networks on 2, 4 and 8 ranks, as the library's closed form says.")
+    return kept(STEP, "For four networks on 2, 4 and 8 ranks, as in the library's closed form.")
 
 
 def _slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float]]]:
@@ -242,7 +242,7 @@ def band_findings(
 ) -> list[Finding]:
     """Return whether `band(fits, job, ranks)` holds a step of the eighth day, on calm and on restless machines."""
     if not terms_finding(terms, own).right:
-        words = "Looked at as soon as your prediction holds: a band stands on it."
+        words = "Checked as soon as your prediction holds: a band is built on it."
         return [later(COVERS, words), later(NARROW, words)]
     job, ranks, shares, widths = jobs_of(own)[1], 8, [], []
     for drift in (CALM, RESTLESS):
@@ -262,7 +262,7 @@ def band_findings(
     covers = (kept if min(shares) >= COVERED else broken)(COVERS, f"{both}. {_missing(shares)}")
     words = f"{widths[0]:.2g} times as wide on the calm machine, {widths[1]:.2g} times on the restless one."
     if max(widths) > WIDE:
-        words += " What a band says of a machine has to come from what its days say."
+        words += " The width of a band has to come from the spread of its machine's days."
         return [covers, broken(NARROW, words)]
     if not covers.right:
         return [covers, later(NARROW, f"{words} As soon as they hold the next day.")]
@@ -285,7 +285,7 @@ def _missing(shares: list[float]) -> str:
     if low >= COVERED:
         return "Asked for were nine of ten."
     if max(shares) - low > 0.1:
-        return "One width for all machines? Let the seven days say how far days lie apart."
+        return "One width for all machines? How far apart are the seven days?"
     if low < 0.58:
         return "A band for the mean of the days, or for the day that comes? That one lies where any day may."
     return "Of eight days one is the lowest and one the highest; how often is it the eighth? Seven do not show all."
@@ -320,7 +320,7 @@ def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Fin
         fit = fit_of(given["fit_messages"], given["fit_products"], own)
         for job in jobs_of(own)[2:]:
             for ranks, nodes in LAYOUTS:
-                right = played(own, job, ranks, nodes)
+                right = simulated(own, job, ranks, nodes)
                 found = numbers(given["repaired"], TERMS, fit, job, ranks, nodes)
                 step = sum(right.values())
                 for name in TERMS:

@@ -1,11 +1,10 @@
-"""The same on a machine that is there: two ranks are measured, a run is foretold, handed in and laid beside it.
+"""Lab 9 on a real cluster: two ranks measure it, the learner predicts a run, and a batch job executes it.
 
-measuring(program, folder, to, site)            the job that measures, handed in now or before
+measuring(program, folder, to, site)            the job that measures, submitted now or before
 measured(job)                                   its points of messages and products
-run_here(points, given, ranks, to, site, ...)   what the learner's functions foretell, and the run itself
-measured_terms(job)                             its terms, once it is done
+predicted_here(points, given, ranks)            the learner's prediction of the run, as text
 
-What was handed in before is found, so that a cell may be run again until a queue has come to it.
+A job that was submitted before is found, so a cell can be rerun while the job is queued.
 """
 
 import json
@@ -59,9 +58,9 @@ def measured(job: BatchJob) -> tuple[Points, Points] | None:
         time.sleep(PAUSE)
     if job.state != "done":
         raise LabError(f"{job.why()} Remove {job.folder.name} to measure again.")
-    told = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))
+    points = json.loads((job.folder / POINTS).read_text(encoding="utf-8"))
     messages, products = (
-        [(float(size), seconds) for size, seconds in told[what]]
+        [(float(size), seconds) for size, seconds in points[what]]
         for what in ("messages", "products")
     )
     return messages, products
@@ -94,17 +93,17 @@ def fit_here(points: tuple[Points, Points], given: Given) -> Fit:
     return fit | numbers(given["fit_products"], DEVICE, products)
 
 
-def foretold_here(points: tuple[Points, Points], given: Given, ranks: int) -> str:
-    """Return what the learner's functions say of this machine and of the run. Raises LabError."""
+def predicted_here(points: tuple[Points, Points], given: Given, ranks: int) -> str:
+    """Return the learner's fits of this machine and prediction of the run, as text. Raises LabError."""
     fit = fit_here(points, given)
-    told = numbers(given["terms"], ("compute", "communication"), fit, JOB, ranks)
-    terms = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in told.items())
+    predicted = numbers(given["terms"], ("compute", "communication"), fit, JOB, ranks)
+    listed = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in predicted.items())
     link = f"alpha {show(fit['alpha'], 's')}, 1/beta {_rate(fit['beta'])}"
     step = f"{show(fit['jump'], 's')} more from {show(fit['step'], 'B')} on"
     device = f"rate {show(fit['rate'], 'FLOP/s')}, half at {show(fit['half'], 'FLOP')}"
     return (
         f"Your fits of this machine: {link}, {step}; {device}.\n"
-        f"Foretold by your terms on {count(ranks, 'rank')}: {terms}; a step {show(sum(told.values()), 's')}."
+        f"Predicted by your terms on {count(ranks, 'rank')}: {listed}; a step {show(sum(predicted.values()), 's')}."
     )
 
 

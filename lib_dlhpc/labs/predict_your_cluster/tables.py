@@ -1,4 +1,4 @@
-"""What a learner is shown of a hidden cluster: points, runs beside what was foretold, what more ranks bring.
+"""What a learner is shown of a hidden cluster: calibration points, and runs compared with their prediction.
 
 points_lines(points, unit), run_lines(own, ...)     tables as lines of text, the first of them the head
 times_as_fast(own), most_off(own)                   what the learner is asked to guess
@@ -15,9 +15,9 @@ from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     Cluster,
     Job,
     Points,
-    foretold,
     jobs_of,
-    played,
+    predicted_terms,
+    simulated,
 )
 from lib_dlhpc.labs.predict_your_cluster.laws import fit_of, numbers, result
 from lib_dlhpc.spec.errors import SpecError
@@ -49,23 +49,23 @@ def check_layout(ranks: int, nodes: int) -> None:
 
 
 def run_lines(own: Cluster, job: Job, given: Given, ranks: int, nodes: int) -> tuple[Lines, str]:
-    """Return a run on the hidden cluster beside what the learner's functions say, and a sentence on the band.
+    """Return a run on the hidden cluster compared with the learner's prediction, and a sentence on the band.
 
     Raises LabError where a function gives no numbers, SpecError for a layout that is not there.
     """
     check_layout(ranks, nodes)
     fits = [fit_of(given["fit_messages"], given["fit_products"], own, day) for day in range(DAYS)]
-    told = numbers(given["terms"], ("compute", "communication"), fits[0], job, ranks)
-    mended = numbers(given["repaired"], TERMS, fits[0], job, ranks, nodes)
+    predicted = numbers(given["terms"], ("compute", "communication"), fits[0], job, ranks)
+    repaired = numbers(given["repaired"], TERMS, fits[0], job, ranks, nodes)
     low, high = map(float, result(given["band"], fits, job, ranks))
-    measured = played(own, job, ranks, nodes)
+    measured = simulated(own, job, ranks, nodes)
     step = sum(measured.values())
-    lines = [["", "foretold", "repaired", "measured", "foretold off", "repaired off"]]
+    lines = [["", "predicted", "repaired", "measured", "predicted off", "repaired off"]]
     for name in TERMS:
-        ways = [told.get(name, 0.0), mended[name], measured[name]]
+        ways = [predicted.get(name, 0.0), repaired[name], measured[name]]
         off = [f"{(way - measured[name]) / step:+.1%}" for way in ways[:2]]
         lines.append([name, *(show(way, "s") for way in ways), *off])
-    totals = [sum(told.values()), sum(mended.values()), step]
+    totals = [sum(predicted.values()), sum(repaired.values()), step]
     off = [f"{way / step - 1:+.1%}" for way in totals[:2]]
     lines.append(["a step", *(show(way, "s") for way in totals), *off])
     holds = "holds" if low <= step <= high else "does not hold"
@@ -75,12 +75,12 @@ def run_lines(own: Cluster, job: Job, given: Given, ranks: int, nodes: int) -> t
 def times_as_fast(own: Cluster) -> float:
     """Return how many times as fast a step of the large network is on 8 ranks as on 2, a rank a node."""
     job = jobs_of(own)[1]
-    two, eight = (sum(played(own, job, ranks, ranks).values()) for ranks in (2, 8))
+    two, eight = (sum(simulated(own, job, ranks, ranks).values()) for ranks in (2, 8))
     return two / eight
 
 
 def most_off(own: Cluster) -> str:
     """Return which term of the large network is off most where most is shared."""
     job = jobs_of(own)[1]
-    told, measured = foretold(own, job, FULL[0]), played(own, job, *FULL)
-    return max(TERMS, key=lambda name: abs(measured[name] - float(told[name])))
+    predicted, measured = predicted_terms(own, job, FULL[0]), simulated(own, job, *FULL)
+    return max(TERMS, key=lambda name: abs(measured[name] - float(predicted[name])))

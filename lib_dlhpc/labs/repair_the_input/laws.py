@@ -1,4 +1,4 @@
-"""What a learner's loader is judged by: what it gives and what it asks for, never the clock.
+"""The findings on a learner's loader: by what it yields and requests, never by the clock.
 
 loader_findings(prepare, batches, own)   nine findings
 same_finding(own, run, found)            whether batches are those of the script
@@ -17,10 +17,10 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.repair_the_input.file_calls import METADATA
 from lib_dlhpc.labs.repair_the_input.loader import (
     Batches,
-    Played,
+    LoaderRecord,
     large_run,
-    play,
     prepared,
+    run_loader,
     run_of,
     step_time,
 )
@@ -49,11 +49,11 @@ def loader_findings(
     rest = [later(law) for law in COUNTED]
     try:
         with prepared(prepare, own) as target:
-            played = play(batches, own, target, run_of(own))
-            same = same_finding(own, run_of(own), played.batches)
+            record = run_loader(batches, own, target, run_of(own))
+            same = same_finding(own, run_of(own), record.batches)
             if not same.right:
                 return [same, later(SHARED), *rest]
-            return [same, _shared(batches, own, target), *_counted(own, played)]
+            return [same, _shared(batches, own, target), *_counted(own, record)]
     except LabError as error:
         return [broken(SAME, str(error)), later(SHARED), *rest]
 
@@ -106,13 +106,13 @@ def _keys(found: Batches) -> list[bytes]:
 
 
 def _shared(batches: Callable[..., Any], own: InputTask, target: Path) -> Finding:
-    """Whether ranks share the samples out; none divides them evenly."""
+    """Return whether each rank yields its own shard; the samples do not divide evenly."""
     seen: Counter[bytes] = Counter()
     every = []
     for rank in range(RANKS):
         run = run_of(own, rank, RANKS, epochs=1)
         try:
-            found = play(batches, own, target, run, patience=0.0).batches
+            found = run_loader(batches, own, target, run, patience=0.0).batches
         except LabError as error:
             return broken(SHARED, f"Rank {rank} of {RANKS}: {error}")
         seen.update(_keys(found))
@@ -123,12 +123,12 @@ def _shared(batches: Callable[..., Any], own: InputTask, target: Path) -> Findin
 def shared_finding(
     own: InputTask, every: list[tuple[Run, Batches]], seen: Counter[bytes], law: str
 ) -> Finding:
-    """Return whether all ranks together give each sample once, and each the ones of the script."""
+    """Return whether all ranks together yield each sample once, and each rank the samples of the script."""
     missing, twice = own.samples - len(seen), sum(count > 1 for count in seen.values())
     if missing or twice:
         return broken(
             law,
-            f"In one epoch {missing} of {own.samples} samples are seen by nobody, {twice} more than once. Which"
+            f"In one epoch {missing} of {own.samples} samples are seen by no rank, {twice} more than once. Which"
             " part is a rank's where the ranks do not divide the samples?",
         )
     for run, found in every:
@@ -138,20 +138,20 @@ def shared_finding(
     return kept(law, f"{own.samples} samples, also where the ranks do not divide them.")
 
 
-def _counted(own: InputTask, played: Played) -> list[Finding]:
-    found = [_store(played), _none(played)]
-    found += [_one(played) if found[0].right else later(ONE, "As soon as a store is asked.")]
-    found += [_decode(played)]
+def _counted(own: InputTask, record: LoaderRecord) -> list[Finding]:
+    found = [_store(record), _none(record)]
+    found += [_one(record) if found[0].right else later(ONE, "As soon as a store is asked.")]
+    found += [_decode(record)]
     if found[0].right:
-        found += [_ahead(played), _memory(own, played)]
+        found += [_ahead(record), _memory(own, record)]
     else:
         found += [later(law, "As soon as a store is asked.") for law in (AHEAD, MEMORY)]
-    return [*found, _target(own, played, all(each.right for each in found))]
+    return [*found, _target(own, record, all(each.right for each in found))]
 
 
-def _store(played: Played) -> Finding:
-    files, given = played.counts.files, played.given
-    if played.counts.programs:
+def _store(record: LoaderRecord) -> Finding:
+    files, given = record.counts.files, record.given
+    if record.counts.programs:
         return broken(
             STORE, "Another program was started: what that reads is not counted. Do without."
         )
@@ -164,7 +164,7 @@ def _store(played: Played) -> Finding:
     if files < given:
         return broken(
             STORE,
-            f"{files} were asked for, {given} were given. Samples were kept: the large run has a million, and no"
+            f"{files} were asked for, {given} were given. Samples were cached: the large run has a million, and no"
             " node holds them.",
         )
     if files > given:
@@ -172,24 +172,24 @@ def _store(played: Played) -> Finding:
     return kept(STORE, f"{given} samples in {EPOCHS} epochs.")
 
 
-def _none(played: Played) -> Finding:
-    calls = played.epoch.calls
-    if played.epoch.metadata:
-        made = ", ".join(f"{calls[kind] / played.samples:.3g} {kind}" for kind in METADATA)
+def _none(record: LoaderRecord) -> Finding:
+    calls = record.epoch.calls
+    if record.epoch.metadata:
+        made = ", ".join(f"{calls[kind] / record.samples:.3g} {kind}" for kind in METADATA)
         return broken(
             NONE,
             f"In the second epoch, a sample: {made}. What of it was known in the first epoch, and what could be"
             " known before?",
         )
-    if played.epoch.stores:
+    if record.epoch.stores:
         return broken(
             NONE, "The store is opened again in the second epoch. What of its index has changed?"
         )
     return kept(NONE, "None in the second epoch, and the store is opened once.")
 
 
-def _one(played: Played) -> Finding:
-    requests, many = played.counts.requests, len(played.batches)
+def _one(record: LoaderRecord) -> Finding:
+    requests, many = record.counts.requests, len(record.batches)
     if requests > many:
         return broken(
             ONE,
@@ -199,38 +199,38 @@ def _one(played: Played) -> Finding:
     return kept(ONE, f"{requests} requests for {many} batches.")
 
 
-def _decode(played: Played) -> Finding:
-    told = f"{played.decodes} samples were decoded, {played.given} were given"
-    if played.decodes > played.given:
-        return broken(DECODE, f"{told}. What is thrown away?")
-    return kept(DECODE, f"{told}.")
+def _decode(record: LoaderRecord) -> Finding:
+    shown = f"{record.decodes} samples were decoded, {record.given} were given"
+    if record.decodes > record.given:
+        return broken(DECODE, f"{shown}. What is thrown away?")
+    return kept(DECODE, f"{shown}.")
 
 
-def _ahead(played: Played) -> Finding:
-    told = f"During {played.ahead} of {played.chances} batches the next of the epoch was asked for"
-    if played.ahead < played.chances:
-        return broken(AHEAD, f"{told}. What does storage do while the GPU computes?")
-    return kept(AHEAD, f"{told}.")
+def _ahead(record: LoaderRecord) -> Finding:
+    shown = f"During {record.ahead} of {record.chances} batches the next of the epoch was asked for"
+    if record.ahead < record.chances:
+        return broken(AHEAD, f"{shown}. What does storage do while the GPU computes?")
+    return kept(AHEAD, f"{shown}.")
 
 
-def _memory(own: InputTask, played: Played) -> Finding:
-    told = f"{played.most / own.batch:.3g} batches were asked for and not yet given, at the most"
-    if played.most > ROOM * own.batch:
+def _memory(own: InputTask, record: LoaderRecord) -> Finding:
+    shown = f"{record.most / own.batch:.3g} batches were asked for and not yet given, at the most"
+    if record.most > ROOM * own.batch:
         return broken(
             MEMORY,
-            f"{told}. How far ahead is far enough to hide a reading that takes less than a step?",
+            f"{shown}. How far ahead is far enough to hide a reading that takes less than a step?",
         )
-    return kept(MEMORY, f"{told}.")
+    return kept(MEMORY, f"{shown}.")
 
 
-def _target(own: InputTask, played: Played, right: bool) -> Finding:
-    found, step, compute = large_run(own, played), step_time(own, played), own.batch / own.speed
-    told = (
+def _target(own: InputTask, record: LoaderRecord, right: bool) -> Finding:
+    found, step, compute = large_run(own, record), step_time(own, record), own.batch / own.speed
+    shown = (
         f"On {own.readers} GPUs a step would take {show_quantity(step, 's')}; they compute"
         f" {show_quantity(compute, 's')} of it, and a batch comes in {show_quantity(float(found.fetch), 's')}"
     )
     if step > (1 + MARGIN) * compute:
-        return broken(TARGET, f"{told}: {found.why}.")
+        return broken(TARGET, f"{shown}: {found.why}.")
     if not right:
-        return later(TARGET, f"{told}; it counts when the laws above hold.")
-    return kept(TARGET, f"{told}, behind it.")
+        return later(TARGET, f"{shown}; it counts when the laws above hold.")
+    return kept(TARGET, f"{shown}, behind it.")

@@ -1,8 +1,8 @@
-"""A learner's loader, run on real files: what it gives, what it asks for meanwhile, and what that costs elsewhere.
+"""A learner's loader, run on real files: its batches, its requests, and their cost on the large run.
 
 prepared(prepare, own)                   the target that a learner makes of the samples
-play(batches, own, target, run)          its batches, and what was counted meanwhile
-step_time(own, played)                   s of a step of the large run with such a loader
+run_loader(batches, own, target, run)    its batches, and the calls counted meanwhile
+step_time(own, record)                   s of a step of the large run with such a loader
 """
 
 import shutil
@@ -34,8 +34,8 @@ LONGEST = 20.0  # s of a whole run
 Batches = list[list[np.ndarray]]
 
 
-class Played(NamedTuple):
-    """What a loader gave and what it asked for."""
+class LoaderRecord(NamedTuple):
+    """What a loader yielded and requested."""
 
     batches: Batches
     counts: Counts  # of the whole run
@@ -62,13 +62,13 @@ def prepared(prepare: Callable[..., Any], own: InputTask) -> Iterator[Path]:
         _ended(lambda: prepare(room / "samples", room / "target"))
         if not (room / "target").exists():
             raise LabError("prepare(folder, target) leaves nothing at `target`.")
-        shutil.rmtree(room / "samples")  # so that nobody reads on there
+        shutil.rmtree(room / "samples")  # so that no read falls back to it
         yield room / "target"
 
 
-def play(
+def run_loader(
     batches: Callable[..., Any], own: InputTask, target: Path, run: Run, patience: float = PATIENCE
-) -> Played:
+) -> LoaderRecord:
     """Take all batches that a loader gives. patience: s in which the next one has to be asked for.
 
     Raises LabError where it stops, does not end, or gives what is none.
@@ -79,7 +79,7 @@ def play(
         decodes.append(1)
         return decoded(data)
 
-    told = run._replace(decode=decode)
+    shown = run._replace(decode=decode)
     sizes = [
         min(run.batch, len(order(own, run, epoch)) - first)
         for epoch in range(run.epochs)
@@ -87,7 +87,7 @@ def play(
     ]
     an_epoch = len(sizes) // run.epochs
     with counted(target.parent) as calls:
-        taken = _ended(lambda: _take(batches(target, told), calls, sizes, an_epoch, patience))
+        taken = _ended(lambda: _take(batches(target, shown), calls, sizes, an_epoch, patience))
         counts, seconds = calls.now(), dict(calls.seconds)
     found, marks, ahead = taken
     if run.epochs > 1 and len(marks) == len(sizes):
@@ -96,7 +96,7 @@ def play(
     else:
         second, samples = counts, max(sum(map(len, found)), 1)
     chances = run.epochs * (an_epoch - 1)
-    return Played(
+    return LoaderRecord(
         found, counts, second, samples, len(decodes), ahead, chances, calls.most_ahead, seconds
     )
 
@@ -146,23 +146,23 @@ def _take(
 
 
 def run_of(own: InputTask, rank: int = 0, ranks: int = 1, epochs: int = EPOCHS) -> Run:
-    """Return what a loader of a rank is told."""
+    """Return what the loader of a rank is given."""
     return Run(epochs, own.batch, own.seed % 1000, rank, ranks, decoded)
 
 
-def large_run(own: InputTask, played: Played) -> Reading:
+def large_run(own: InputTask, record: LoaderRecord) -> Reading:
     """Return what input allows the large run with a loader that asks for what this one asked for."""
-    operations = played.epoch.metadata / played.samples
-    reads = played.epoch.calls["read"] / played.samples
-    reads += played.counts.requests / max(played.given, 1)
+    operations = record.epoch.metadata / record.samples
+    reads = record.epoch.calls["read"] / record.samples
+    reads += record.counts.requests / max(record.given, 1)
     stored = sum(map(len, contents(own).values())) / own.samples
-    asked = played.counts.stored / played.counts.files if played.counts.files else stored
-    decode = own.decode * played.decodes / max(played.given, 1)
+    asked = record.counts.stored / record.counts.files if record.counts.files else stored
+    decode = own.decode * record.decodes / max(record.given, 1)
     return reading(experiment_of(own, operations, reads, own.sample * asked / stored, decode))
 
 
-def step_time(own: InputTask, played: Played) -> float:
+def step_time(own: InputTask, record: LoaderRecord) -> float:
     """Return the seconds of a step of the large run: reading hides behind computing where it is ahead."""
-    compute, fetch = own.batch / own.speed, float(large_run(own, played).fetch)
-    ahead = played.ahead / played.chances if played.chances else 0.0
+    compute, fetch = own.batch / own.speed, float(large_run(own, record).fetch)
+    ahead = record.ahead / record.chances if record.chances else 0.0
     return ahead * max(compute, fetch) + (1 - ahead) * (compute + fetch)

@@ -1,4 +1,4 @@
-"""A learner's loader on this machine: what it asks for and how long that takes here, beside the script's.
+"""A learner's loader on this machine, compared with the script: its calls and their times.
 
 profile_text(own, prepare, batches)      calls of each kind a sample, and their times on this machine
 race_text(own, prepare, batches)         samples/s beside the script's, taken in turns
@@ -11,7 +11,13 @@ from time import perf_counter
 from typing import Any
 
 from lib_dlhpc.labs.repair_the_input.file_calls import KINDS
-from lib_dlhpc.labs.repair_the_input.loader import Played, large_run, play, prepared, run_of
+from lib_dlhpc.labs.repair_the_input.loader import (
+    LoaderRecord,
+    large_run,
+    prepared,
+    run_loader,
+    run_of,
+)
 from lib_dlhpc.labs.repair_the_input.task import InputTask, loaded, original
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
@@ -30,24 +36,26 @@ def script(own: InputTask) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return scope["prepare"], scope["batches"]
 
 
-def profiled(own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]) -> Played:
+def profiled(
+    own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]
+) -> LoaderRecord:
     """Return what a loader gave and asked for, on one rank. Raises LabError."""
     with prepared(prepare, own) as target:
-        return play(batches, own, target, run_of(own))
+        return run_loader(batches, own, target, run_of(own))
 
 
 def profile_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[..., Any]) -> str:
     """Return a table: calls of each kind for a sample in the second epoch, and s here. Raises LabError."""
-    played = profiled(own, prepare, batches)
-    given, counts = max(played.given, 1), played.counts
+    record = profiled(own, prepare, batches)
+    given, counts = max(record.given, 1), record.counts
     lines = ["             a sample   all of the run   one, on this machine"]
     for kind in KINDS:
         many = counts.calls[kind]
-        each = show_quantity(played.seconds[kind] / many, "s") if many else "-"
+        each = show_quantity(record.seconds[kind] / many, "s") if many else "-"
         lines.append(
-            f"{kind:10} {played.epoch.calls[kind] / played.samples:10.3f} {many:16} {each:>22}"
+            f"{kind:10} {record.epoch.calls[kind] / record.samples:10.3f} {many:16} {each:>22}"
         )
-    for name, many in (("requests to a store", counts.requests), ("decoded", played.decodes)):
+    for name, many in (("requests to a store", counts.requests), ("decoded", record.decodes)):
         lines.append(f"{name:20} {many / given:.3f} a sample, {many} in all")
     lines.append(f"{'stores opened':20} {counts.stores}")
     return "\n".join(lines)

@@ -55,7 +55,7 @@ class InputTask(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a loader is told: how long to read, which part is its rank's; decode(data) gives a sample of a file's bytes.
+    """What a loader is given: how long to read, the part of its rank; decode(data) gives a sample of a file's bytes.
 
     comm: of mpi4py where ranks are real, else None.
     """
@@ -248,7 +248,7 @@ def experiment_of(
 
 
 def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
-    """Return whether `rate(operations, reads, size, decode, tier, readers)` is what prediction/io.py says."""
+    """Return whether `rate(operations, reads, size, decode, tier, readers)` agrees with prediction/io.py."""
     plenty: dict[str, Any] = {"metadata_rate": 1e9, "bandwidth": 1e14}
     alone = [
         _case("A tier without limits", own._replace(**plenty), 4.0, 1.0),
@@ -269,7 +269,7 @@ def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
 
 
 def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
-    """Return a formula's arguments, what the library says, and what comes out where one thing is forgotten."""
+    """Return a formula's arguments, the library's value, and the values that classic mistakes give."""
     run = experiment_of(own, operations, reads, own.sample, own.decode)
     found, many = reading(run), own.readers
     parts, right = found.reader, float(found.rate)
@@ -290,7 +290,7 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
             min(many / one, found.rates["metadata servers"]),
         ),
     ]
-    slips = [(said, wrong) for said, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
+    slips = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many
     return Case(about, given, right, slips)

@@ -135,7 +135,7 @@ def mtbf_of(own: SurviveTask) -> float:
 
 
 def written(own: SurviveTask, price: Saving, interval: float) -> float:
-    """Return the B that a run writes, checkpoints that are made again not counted."""
+    """Return the B that a run writes, without checkpoints that are repeated after a failure."""
     return DAYS * DAY / interval * float(price.written)
 
 
@@ -204,12 +204,12 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
                 50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
             ),
             (
-                "Does the run stand still while it saves?",
+                "Does the run stall while it saves?",
                 50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
             ),
             ("There are as many intervals as the work is long.", right / 50),
         ]
-        near = [(said, float(wrong)) for said, wrong in slips if abs(wrong / right - 1) > CLOSE]
+        near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (interval, work, save, restart, float(node), nodes), right, near))
     return compared(
         TIME, expected_time, cases, "As in Daly's complete model, also with many failures."
@@ -253,7 +253,7 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
                 float(young(save, mtbf) / np.sqrt(2)),
             ),
         ]
-        near = [(said, wrong) for said, wrong in slips if abs(wrong / right - 1) > CLOSE]
+        near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near))
     return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1 %.")
 
@@ -264,7 +264,7 @@ def played_finding(
     """Return whether runs with random failures take what the formula says, at the interval and beside it."""
     price, mtbf = _price(own), mtbf_of(own)
     machine = (float(price.blocked), own.restart, own.node_mtbf, own.nodes)
-    said = []
+    words = []
     try:
         middle = value_of(interval, *machine)
         if not 1 <= middle <= 10 * mtbf:
@@ -281,13 +281,13 @@ def played_finding(
                     f"An interval of {every:.0f} s: played, a run takes {mean:,.0f} s (+- {error:,.0f} s) on average,"
                     f" and your formula says {formula:,.0f} s.",
                 )
-            said.append(f"{mean / every / 40:.3f}")
+            words.append(f"{mean / every / 40:.3f}")
     except LabError as error:
         return broken(PLAYED, str(error))
     return kept(
         PLAYED,
         "Seconds for each second of training, at half your interval, at yours, and at twice yours:"
-        f" {', '.join(said)}.",
+        f" {', '.join(words)}.",
     )
 
 
@@ -348,8 +348,8 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     cycle = float(expected_cycle(interval, price, mtbf))
     share, still = interval / cycle, float(price.standstill(interval)) / cycle
     words = (
-        f"{share:.2%} of the time becomes training; the best found is {best(own)[0]:.2%}. It stands still to save"
-        f" for {still:.2%}; failures, work done again and restarts take {1 - share - still:.2%}."
+        f"{share:.2%} of the time becomes training; the best found is {best(own)[0]:.2%}. Saving stalls it"
+        f" for {still:.2%}; failures, repeated work and restarts take {1 - share - still:.2%}."
     )
     if share < (1 - MARGIN) * best(own)[0]:
         ask = " Which of the two is larger, and what makes it smaller: another interval, or another way?"
