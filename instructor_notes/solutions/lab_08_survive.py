@@ -140,7 +140,7 @@ FORMULAS = {
 }
 BOTH = 'training.weights, training.velocity = arrays["weights"], arrays["velocity"]'
 # mistake -> (text of save or resume, what stands there instead, the law that must break, its words)
-LIVES = {
+RESTARTS = {
     "no velocity": (BOTH, 'training.weights = arrays["weights"]', "What resume", "then: velocity."),
     "no order": (
         'training.rng.bit_generator.state = json.loads(arrays["order"].tobytes())',
@@ -275,7 +275,7 @@ def not_at_all(folder, training):
 OTHERS = (
     (not_at_all, from_a_file, "Killed at any", "Who writes, and when"),
     (whole_step, train_again, "No more steps", "resume itself takes"),
-    (over_the_old_file, from_a_file, "Killed at any", "in the next life resume stopped with"),
+    (over_the_old_file, from_a_file, "Killed at any", "in the next attempt resume stopped with"),
     (over_the_old_file, or_begin_anew, "No more steps", "begins at step 0"),
     (one_after_the_other, from_several, "Killed at any", "half of each"),
     (whole_or_not_at_all, from_a_whole_file, "", ""),

@@ -54,24 +54,24 @@ def findings(step, name):
 
 
 def _findings(step, own):
-    result, played, reported = [_alone(step, own["Even shares"])], {}, set()
+    result, emulated, reported = [_alone(step, own["Even shares"])], {}, set()
     reported.add(result[0].words)
     for law, task in own.items():
         try:
-            played[law] = run_emulated(step, task)
-            result.append(_equal(law, task, played[law]))
+            emulated[law] = run_emulated(step, task)
+            result.append(_equal(law, task, emulated[law]))
         except Endless:
             raise
         except LabError as error:
             words = "As above." if str(error) in reported else str(error)
             result.append(broken(law, words))
             reported.add(str(error))
-    first = next(iter(played), None)
+    first = next(iter(emulated), None)
     if first is None:
         return [result[0], later(AGREE), *result[1:], later(LOSS), later(TARGET)]
-    wrong = any(f.right is False for f in result if f.law in played)
-    result.insert(1, _agree(played[first], own[first], not wrong))
-    return [*result, _loss(played, own), _target(played[first], own[first], passed(result))]
+    wrong = any(f.right is False for f in result if f.law in emulated)
+    result.insert(1, _agree(emulated[first], own[first], not wrong))
+    return [*result, _loss(emulated, own), _target(emulated[first], own[first], passed(result))]
 
 
 def check(step, name):
@@ -98,21 +98,21 @@ def on_ranks(step, name, ranks=RANKS):
 def _alone(step, task):
     single = replace(task, shares=(sum(task.shares),))
     try:
-        played = run_emulated(step, single)
+        emulated = run_emulated(step, single)
     except Endless:
         raise
     except LabError as error:
         return broken(ALONE, str(error))
     expected, _ = one_rank(single)
-    if off(played.weights[0], expected) > NEAR:
-        why = way_off(single, played.weights)
+    if off(emulated.weights[0], expected) > NEAR:
+        why = way_off(single, emulated.weights)
         return broken(ALONE, f"This is not plain gradient descent on the mean loss. {why}".strip())
     return kept(ALONE, "It is plain gradient descent.")
 
 
-def _agree(played, task, right):
+def _agree(emulated, task, right):
     """Whether replicas end alike; if they do and are wrong, that says something as well."""
-    last = played.weights[:, -1]
+    last = emulated.weights[:, -1]
     parted = next(
         (r for r, own in enumerate(last) if not np.array_equal(own, last[0], equal_nan=True)), None
     )
@@ -129,20 +129,20 @@ def _agree(played, task, right):
     )
 
 
-def _equal(law, task, played):
+def _equal(law, task, emulated):
     expected, _ = one_rank(task)
-    worst = max(off(own, expected) for own in played.weights)
+    worst = max(off(own, expected) for own in emulated.weights)
     shares = ", ".join(map(str, task.shares))
     if worst <= NEAR:
         return kept(
             law, f"Shares of {shares}: the weights of one rank, to {max(worst, 1e-16):.0e}."
         )
     far = f": off by {worst:.1e} of the largest weight" if np.isfinite(worst) else ""
-    return broken(law, f"Shares of {shares}{far}. {way_off(task, played.weights)}".strip())
+    return broken(law, f"Shares of {shares}{far}. {way_off(task, emulated.weights)}".strip())
 
 
-def _loss(played, own):
-    for law, each in played.items():
+def _loss(emulated, own):
+    for law, each in emulated.items():
         _, expected = one_rank(own[law])
         for rank, losses in enumerate(each.losses):
             if not _near(losses[0], expected[0]):  # later ones depend on the weights as well
@@ -151,7 +151,7 @@ def _loss(played, own):
                     f"{law}, rank {rank}: {_number(losses[0])} was returned where the mean over all samples"
                     f" of all ranks is {expected[0]:.6g}.",
                 )
-    if len(played) < len(own):
+    if len(emulated) < len(own):
         return later(LOSS)
     return kept(LOSS, "Every rank returns it.")
 
@@ -169,9 +169,9 @@ def _number(value):
     return f"{float(np.ravel(value)[0]):.6g}" if _is_number(value) else repr(value)
 
 
-def _target(played, task, right):
+def _target(emulated, task, right):
     size = task.network().gradients.nbytes
-    times = max(played.moved) / (2 * task.steps * size)
+    times = max(emulated.moved) / (2 * task.steps * size)
     reported = f"The gradients pass in and out of a rank {times:.2f} times in a step"
     if not right:
         return later(TARGET, f"{reported}; it counts when the step is right.")
@@ -195,15 +195,15 @@ def main():
         result = findings(step, name)
         print(as_text(result))
         sys.exit(not passed(result))
-    own, played = tasks(name, comm.size), {}
+    own, emulated = tasks(name, comm.size), {}
     for law, task in own.items():
         weights, losses = part(step, task, comm)
         every, reported = comm.gather(weights), comm.gather(losses)
         if comm.rank == 0:
-            played[law] = EmulatedRun(np.array(every), reported, ())
+            emulated[law] = EmulatedRun(np.array(every), reported, ())
     if comm.rank == 0:
-        result = [_equal(law, task, played[law]) for law, task in own.items()]
-        print(f"{comm.size} real ranks\n{as_text([*result, _loss(played, own)])}")
+        result = [_equal(law, task, emulated[law]) for law, task in own.items()]
+        print(f"{comm.size} real ranks\n{as_text([*result, _loss(emulated, own)])}")
 
 
 if __name__ == "__main__":

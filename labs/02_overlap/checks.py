@@ -75,11 +75,11 @@ def findings(step, name):
     try:
         watched = watch(step, experiment_of(name))
         others = [watch(cut_in(step, size), experiment_of(name)) for size in SIZES]
-        played = [run_emulated(cut_in(step, size), task) for size, task in tasks(name)]
+        emulated = [run_emulated(cut_in(step, size), task) for size, task in tasks(name)]
     except LabError as error:
         return [broken(ALL, str(error)), *map(later, LAWS[1:])]
     result = [kept(ALL, "No rank is left waiting."), *evidence(watched, *others)]
-    result.append(_equal([task for _, task in tasks(name)], played))
+    result.append(_equal([task for _, task in tasks(name)], emulated))
     result += [_early(watched), _runs(watched)]
     return [*result, _target(watched, name, passed(result))]
 
@@ -145,7 +145,7 @@ def simulated(name, bucket, latency=1.0, bandwidth=1.0):
     """
     from lib_dlhpc.explore.gantt import gantt
 
-    took = plain(name) if bucket is None else play_buckets(name, bucket, latency, bandwidth)
+    took = plain(name) if bucket is None else simulate_buckets(name, bucket, latency, bandwidth)
     cut = "no overlap" if bucket is None else f"buckets of {bucket:,} gradients"
     reported = (
         f"Simulated, {cut}: {show_quantity(seconds_of(took), 's')}, {hidden_share(took):.0%} hidden"
@@ -158,7 +158,7 @@ def plain(name):
     return simulate(experiment_of(name).set({"strategy.overlap": False, "strategy.bucket": 1e12}))
 
 
-def play_buckets(name, bucket, latency=1.0, bandwidth=1.0):
+def simulate_buckets(name, bucket, latency=1.0, bandwidth=1.0):
     """Return the simulated step with buckets of at least so many gradients, 8 B each."""
     own = experiment_of(name)
     link = own.machine.intra_node
@@ -173,7 +173,7 @@ def play_buckets(name, bucket, latency=1.0, bandwidth=1.0):
 @cache
 def best(name):
     """Return the seconds of the best step that the simulation finds, over sizes of buckets."""
-    return min(seconds_of(play_buckets(name, size)) for size in sizes_of(name))
+    return min(seconds_of(simulate_buckets(name, size)) for size in sizes_of(name))
 
 
 def sizes_of(name):
@@ -272,15 +272,15 @@ def _once(watched):
     return kept(ONCE, "What backward fills last leaves as well.")
 
 
-def _equal(own, played):
+def _equal(own, emulated):
     right = [one_rank(task) for task in own]
     worst = max(
         off(rank, weights)
-        for (weights, _), each in zip(right, played, strict=True)
+        for (weights, _), each in zip(right, emulated, strict=True)
         for rank in each.weights
     )
     if worst <= NEAR:
-        for (_, losses), each in zip(right, played, strict=True):
+        for (_, losses), each in zip(right, emulated, strict=True):
             if not all(_near(reported[0], losses[0]) for reported in each.losses):
                 return broken(EQUAL, "They are; the loss that is returned is not that of one rank.")
         return kept(

@@ -157,7 +157,7 @@ def _thrifty(stream):
 
 
 def _step(step, own, name, thrifty):
-    played, result, reported = {}, {}, set()
+    emulated, result, reported = {}, {}, set()
     for law, (task, kind) in tasks(name).items():
         given = own[kind]
         pipeline = (
@@ -166,29 +166,29 @@ def _step(step, own, name, thrifty):
             else PIPELINES[kind](task.ranks, task.microbatches)
         )
         try:
-            played[law] = emulate_stages(step, pipeline.streams, task)
-            result[law] = _equal(law, task, played[law], pipeline, "" if given else kind)
+            emulated[law] = emulate_stages(step, pipeline.streams, task)
+            result[law] = _equal(law, task, emulated[law], pipeline, "" if given else kind)
         except Endless:
             raise
         except LabError as error:
             words = "As above." if str(error) in reported else str(error)
             reported.add(str(error))
             result[law] = broken(law, words)
-    result = [_owned(played), _waited(played), *result.values(), _loss(played, name)]
+    result = [_owned(emulated), _waited(emulated), *result.values(), _loss(emulated, name)]
     return [*result, _target(own["1f1b"], name, thrifty and passed(result))]
 
 
-def _equal(law, task, played, pipeline, lent=""):
+def _equal(law, task, emulated, pipeline, lent=""):
     expected, _ = alone(task)
-    worst = float(np.max(np.abs(joined(played) - expected)) / np.max(np.abs(expected)))
+    worst = float(np.max(np.abs(joined(emulated) - expected)) / np.max(np.abs(expected)))
     parts = np.array_split(np.arange(task.batch), task.microbatches)
     about = f"{task.ranks} ranks, microbatches of {', '.join(str(len(part)) for part in parts)}"
     if lent:
         about += f" (with {lent} of the library, for yours does not hold yet)"
     if not worst <= NEAR:
         far = f": off by {worst:.1e} of the largest weight" if np.isfinite(worst) else ""
-        return broken(law, f"{about}{far}. {stages_off(task, joined(played))}".strip())
-    for rank, (each, stream) in enumerate(zip(played, pipeline.streams, strict=True)):
+        return broken(law, f"{about}{far}. {stages_off(task, joined(emulated))}".strip())
+    for rank, (each, stream) in enumerate(zip(emulated, pipeline.streams, strict=True)):
         work = [do for do in stream if isinstance(do, Forward | Backward)]
         if each.done != [(type(do).__name__.lower(), do.microbatch) for do in work]:
             words = f"The weights are right, but rank {rank} does not do what its stream says."
@@ -197,8 +197,8 @@ def _equal(law, task, played, pipeline, lent=""):
     return holds(law, f"{about}: the weights of one rank after three steps, {near}.")
 
 
-def _owned(played):
-    for law, each in played.items():
+def _owned(emulated):
+    for law, each in emulated.items():
         for rank, stage in enumerate(each):
             if stage.overwritten:
                 return broken(
@@ -207,13 +207,13 @@ def _owned(played):
                     " written over before its backward. The stage keeps the array that it is given, and no"
                     " copy. Into which buffer was the next one received?",
                 )
-    if len(played) < 3:
+    if len(emulated) < 3:
         return later(OWNED)
     return holds(OWNED, "Nothing is received where something is still needed.")
 
 
-def _waited(played):
-    for law, each in played.items():
+def _waited(emulated):
+    for law, each in emulated.items():
         for rank, stage in enumerate(each):
             if stage.unwaited:
                 return broken(
@@ -226,13 +226,13 @@ def _waited(played):
                     WAITED,
                     f"{law}, rank {rank}: {stage.changed} messages were written to before they were waited for.",
                 )
-    if len(played) < 3:
+    if len(emulated) < 3:
         return later(WAITED)
     return holds(WAITED, "Nothing is in flight when a step ends.")
 
 
-def _loss(played, name):
-    for law, each in played.items():
+def _loss(emulated, name):
+    for law, each in emulated.items():
         _, expected = alone(tasks(name)[law][0])
         value = each[-1].losses[0]
         number = np.size(value) == 1 and np.asarray(value).dtype.kind in "iuf"
@@ -242,7 +242,7 @@ def _loss(played, name):
                 LOSS,
                 f"{law}: {shown} was returned where the mean over all samples is {expected[0]:.6g}.",
             )
-    return later(LOSS) if len(played) < 3 else holds(LOSS, "In each case.")
+    return later(LOSS) if len(emulated) < 3 else holds(LOSS, "In each case.")
 
 
 @cache
@@ -282,7 +282,7 @@ def pipeline_for(stream, name, many):
     return pipeline_of(stream, RANKS, many)
 
 
-def played_on(pipeline, name):
+def simulated_on(pipeline, name):
     """Return the timeline of a pipeline on the learner's machine."""
     experiment, many = experiment_of(name), pipeline.microbatches
     batch = int(experiment.strategy.batch)
@@ -295,7 +295,7 @@ def played_on(pipeline, name):
 
 def seconds(pipeline, name):
     """Return how long a pipeline takes on the learner's machine."""
-    return float(played_on(pipeline, name).stop.max())
+    return float(simulated_on(pipeline, name).stop.max())
 
 
 @cache
@@ -347,7 +347,7 @@ def picture(stream, name, microbatches):
     try:
         pipeline = pipeline_for(stream, name, microbatches)
         prove_pipeline(pipeline)
-        took = played_on(pipeline, name)
+        took = simulated_on(pipeline, name)
     except (LabError, ProofError, SpecError) as error:
         return say(str(error))
     reported = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
@@ -401,17 +401,17 @@ def main():
         result = findings(step, gpipe, one, name)
         print(as_text(result))
         sys.exit(not passed(result))
-    own, played, laws = tasks(name, comm.size), {}, []
+    own, emulated, laws = tasks(name, comm.size), {}, []
     own[EVEN] = (staged_task(seed_of(name) % 1000, comm.size, 12, 4), "gpipe")  # on all ranks
     for law, (task, kind) in own.items():
         pipeline = pipeline_of({"gpipe": gpipe, "1f1b": one}[kind], task.ranks, task.microbatches)
         stream = report_stuck(pipeline.streams[comm.rank], comm.rank)
         reported = comm.gather(one_stage(step, stream, task, comm))
         if comm.rank == 0:
-            played[law] = reported
+            emulated[law] = reported
             laws.append(_equal(law, task, reported, pipeline))
     if comm.rank == 0:
-        print(f"{comm.size} real ranks\n{as_text([_owned(played), *laws])}")
+        print(f"{comm.size} real ranks\n{as_text([_owned(emulated), *laws])}")
 
 
 if __name__ == "__main__":

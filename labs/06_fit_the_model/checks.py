@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.fit_the_model.formulas import (
     PLAIN,
@@ -29,7 +30,6 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 

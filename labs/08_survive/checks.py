@@ -1,7 +1,7 @@
 """Checks of lab 8: do the formulas hold, is the way to save near the best, and does a run survive being killed?
 
 In the notebook:   task(NAME), ways(NAME), check_formulas(expected_time, best_interval, NAME),
-                   check_choice(choice, NAME), check_lives(save, resume, NAME), hand_in(NAME, all five)
+                   check_choice(choice, NAME), check_restarts(save, resume, NAME), hand_in(NAME, all five)
 In a terminal:     python checks.py step.py "your name"              all ten
                    python checks.py step.py "your name" FOLDER       saving in FOLDER, on whatever file system
 """
@@ -29,7 +29,12 @@ from lib_dlhpc.labs.survive.checkpoint_interval import (
     task_of,
 )
 from lib_dlhpc.labs.survive.killed_runs import available, run_with_kills
-from lib_dlhpc.labs.survive.save_and_resume import LAWS, lives_findings, lives_of, lives_text
+from lib_dlhpc.labs.survive.save_and_resume import (
+    LAWS,
+    restart_findings,
+    restarts_of,
+    restarts_text,
+)
 from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
@@ -107,9 +112,9 @@ def check_choice(choice, name):
     return show(choice_findings(choice, own_of(name)), "Your way to save")
 
 
-def lives(file, name, folder=None):
+def restarts(file, name, folder=None):
     """Return the findings on the save and resume of a file, and the restarts as text."""
-    own = lives_of(seed_of(name))
+    own = restarts_of(seed_of(name))
     if not available():
         words = "Not run: this system cannot fork a process; Linux, macOS and WSL can."
         return [later(law, words) for law in LAWS], ""
@@ -117,17 +122,17 @@ def lives(file, name, folder=None):
         reported = run_with_kills(Path(file), own, folder)
     except LabError as error:
         return [broken(LAWS[0], str(error)), *map(later, LAWS[1:])], ""
-    return lives_findings(reported, own), lives_text(reported, own)
+    return restart_findings(reported, own), restarts_text(reported, own)
 
 
-def check_lives(save, resume, name):
+def check_restarts(save, resume, name):
     """Save the cells of both to a file, run with them under kills, and return the findings for the page."""
     from lib_dlhpc.explore.lab import save as save_cells
     from lib_dlhpc.explore.lab import say, show
 
     with tempfile.TemporaryDirectory(prefix="dlhpc-lab-") as folder:
         try:
-            found, text = lives(save_cells(save, Path(folder) / "step.py", resume), name)
+            found, text = restarts(save_cells(save, Path(folder) / "step.py", resume), name)
         except LabError as error:
             return say(str(error))
     return show(
@@ -153,7 +158,7 @@ def findings(given, name, file, folder=None):
     """Return what holds for all that is handed in: functions by their names in NAMES, and the file they are in."""
     own = own_of(name)
     paper = formula_findings(given["expected_time"], given["best_interval"], own)
-    return [*paper, *choice_findings(given["choice"], own), *lives(file, name, folder)[0]]
+    return [*paper, *choice_findings(given["choice"], own), *restarts(file, name, folder)[0]]
 
 
 def main():

@@ -213,13 +213,13 @@ class Peers:
         for status, buffer in zip(statuses, ticket.into, strict=False):
             count = status.Get_count(self._mpi.BYTE)
             if count != len(buffer):
-                self._told(ticket, f"{count} B came, not {len(buffer)} B")
+                self._refuse(ticket, f"{count} B came, not {len(buffer)} B")
 
     def _check(self, ticket: Ticket, deadline: float) -> None:
         """Raise the error in the answer, or the timeout."""
         text = self._error(ticket)
         if text is not None:
-            self._told(ticket, text)
+            self._refuse(ticket, text)
         left = ticket.rank in self._left
         if left or time.monotonic() > deadline:
             self.drop(ticket)
@@ -236,7 +236,7 @@ class Peers:
                 request.Cancel()
         return str(text)
 
-    def _told(self, ticket: Ticket, text: str) -> None:
+    def _refuse(self, ticket: Ticket, text: str) -> None:
         self.drop(ticket)
         raise StoreError(f"Rank {ticket.rank} could not answer: {ticket.about()}: {text}.")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 # Of OTF2_ErrorCallback: user data, file, line, function, code, format, va_list; it returns the code.
-_TOLD = ctypes.CFUNCTYPE(
+_ErrorCallback = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.c_void_p,
     ctypes.c_char_p,
@@ -27,7 +27,7 @@ def as_os_errors(otf2: Any, path: Path) -> Iterator[None]:
 
     codes: list[int] = []
 
-    @_TOLD
+    @_ErrorCallback
     def take(data: Any, file: Any, line: Any, function: Any, code: int, *_: Any) -> int:
         codes.append(code)
         return code

@@ -81,20 +81,20 @@ class Recorder:
         with self._lock:
             if words not in self._numbers:
                 self.words.append(words)
-                self._tell(words=words)
+                self._write_note(words=words)
                 self._numbers[words] = len(self.words)
         return self._numbers[words]
 
     def communicator(self, key: str) -> int:
         """Return this rank's number of a new communicator that all its members call `key`."""
         self.comms.append(key)
-        self._tell(comm=key)
+        self._write_note(comm=key)
         return len(self.comms) - 1
 
     def clock(self, offset: int) -> None:
         """Note what now has to be added to this rank's clock to read rank 0's, in ns."""
         self.clocks.append((perf_counter_ns(), offset))
-        self._tell(clock=self.clocks[-1])
+        self._write_note(clock=self.clocks[-1])
 
     def add(
         self,
@@ -125,18 +125,18 @@ class Recorder:
         self._start(None)
 
     def note(self, **what: Any) -> None:
-        """Leave word for who reads the files, where there are files."""
-        self._tell(**what)
+        """Write a note for the reader of the files, if there are files."""
+        self._write_note(**what)
 
     def _start(self, path: Path | None) -> None:
         self._file: BinaryIO | None = None
-        self._told: TextIO | None = None
+        self._notes: TextIO | None = None
         if path is not None:
             self._file = open(path, "w+b")  # noqa: SIM115
-            self._told = open(path.with_suffix(".words"), "w", encoding="utf-8")  # noqa: SIM115
+            self._notes = open(path.with_suffix(".words"), "w", encoding="utf-8")  # noqa: SIM115
         self._pieces: list[mmap.mmap] = []
         for words in self.words:
-            self._tell(words=words)
+            self._write_note(words=words)
         self._next_piece()
         _LIVING.add(self)
 
@@ -160,15 +160,15 @@ class Recorder:
                     self._next_piece()
                 except OSError as error:  # the program goes on, its record does not
                     self.on = False
-                    self._tell(lost=f"its record ends early: {error.strerror}.")
+                    self._write_note(lost=f"its record ends early: {error.strerror}.")
             if self.on:
                 self._write(row)
 
-    def _tell(self, **what: Any) -> None:
-        if self._told is not None:
+    def _write_note(self, **what: Any) -> None:
+        if self._notes is not None:
             with suppress(OSError):
-                self._told.write(json.dumps(what) + "\n")
-                self._told.flush()
+                self._notes.write(json.dumps(what) + "\n")
+                self._notes.flush()
 
 
 _LIVING: WeakSet[Recorder] = WeakSet()

@@ -15,7 +15,7 @@ NAMES = ["your name", "another"]
 
 def tuned(own, step, name):
     """The step with the best of some sizes of buckets, as simulated: what a learner is to find."""
-    best = min(own.sizes_of(name), key=lambda size: seconds_of(own.play_buckets(name, size)))
+    best = min(own.sizes_of(name), key=lambda size: seconds_of(own.simulate_buckets(name, size)))
     return functools.partial(step, bucket=best)
 
 

@@ -16,13 +16,20 @@ from lib_dlhpc.labs.survive.checkpoint_interval import (
     INTERVAL,
     LEGAL,
     LIMITS,
-    PLAYED,
+    SIMULATED,
     TIME,
     WAYS,
-    played_finding,
+    simulated_finding,
 )
 from lib_dlhpc.labs.survive.killed_runs import available, run_with_kills
-from lib_dlhpc.labs.survive.save_and_resume import END, LOST, STATE, WHOLE, lives_findings, lives_of
+from lib_dlhpc.labs.survive.save_and_resume import (
+    END,
+    LOST,
+    STATE,
+    WHOLE,
+    restart_findings,
+    restarts_of,
+)
 from lib_dlhpc.prediction.resilience import best_interval, young
 
 LAB = "08_survive"
@@ -73,9 +80,9 @@ def test_the_formulas_and_the_choice_of_the_solution_hold(own, solved, name):
 @forks
 @pytest.mark.parametrize("name", ["your name", pytest.param("x", marks=pytest.mark.slow)])
 def test_the_solution_survives_and_leaves_no_version_that_is_not_whole(own, solved, name, tmp_path):
-    findings, text = own.lives(file_of(solved, tmp_path), name, tmp_path)
+    findings, text = own.restarts(file_of(solved, tmp_path), name, tmp_path)
     assert passed(findings), as_text(findings)
-    assert "40 of 40 went on" in text and "life 5: began" in text
+    assert "40 of 40 went on" in text and "attempt 5: began" in text
     assert [each.name for each in tmp_path.iterdir()] == ["step.py"]
 
 
@@ -91,7 +98,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, tmp_path):
     assert "any of them" in found(findings, INTERVAL).words
     assert "What writes less" in found(findings, LIMITS).words
     assert "with the weights after step" in found(findings, STATE).words
-    assert "in the next life resume stopped with EOFError" in found(findings, WHOLE).words
+    assert "in the next attempt resume stopped with EOFError" in found(findings, WHOLE).words
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,7 +109,7 @@ def test_each_wrong_formula_is_named(own, solved, name):
         findings = own.formula_findings(*given.values(), own.own_of(name))
         finding = found(findings, law)
         assert finding.right is False and words in finding.words, (mistake, finding)
-        assert found(findings, PLAYED).right is None
+        assert found(findings, SIMULATED).right is None
 
 
 MISTAKES = ["no velocity", "begins anew", "behind", "it raises", "never ends"]
@@ -121,10 +128,10 @@ SLOW = [
     "mistake", [*MISTAKES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 )
 def test_each_wrong_save_or_resume_is_named(own, solved, tmp_path, mistake):
-    old, new, law, words = solved.LIVES[mistake]
-    assert {*MISTAKES, *SLOW} == {*solved.LIVES}
-    task = lives_of(3)._replace(moments=3, longest=1 if mistake == "never ends" else 20)
-    findings = lives_findings(run_with_kills(file_of(solved, tmp_path, old, new), task), task)
+    old, new, law, words = solved.RESTARTS[mistake]
+    assert {*MISTAKES, *SLOW} == {*solved.RESTARTS}
+    task = restarts_of(3)._replace(moments=3, longest=1 if mistake == "never ends" else 20)
+    findings = restart_findings(run_with_kills(file_of(solved, tmp_path, old, new), task), task)
     finding = found(findings, law)
     assert finding.right is False and words in finding.words, as_text(findings)
 
@@ -137,8 +144,8 @@ def test_other_ways_are_judged_by_what_they_leave(own, solved, tmp_path, number)
     text = inspect.getsource(solved)
     text += f"\n\nsave, resume = {save.__name__}, {resume.__name__}\n"
     (tmp_path / "step.py").write_text(text)
-    task = lives_of(4)._replace(moments=12)
-    findings = lives_findings(run_with_kills(tmp_path / "step.py", task), task)
+    task = restarts_of(4)._replace(moments=12)
+    findings = restart_findings(run_with_kills(tmp_path / "step.py", task), task)
     assert found(findings, STATE).right, as_text(findings)
     if not law:
         assert passed(findings), as_text(findings)
@@ -155,9 +162,9 @@ def test_what_is_saved_behind_and_waited_for_is_right(own, solved, tmp_path):
     )
     assert text.count("save_async") == 1 + inspect.getsource(solved).count("save_async")
     (tmp_path / "step.py").write_text(text)
-    task = lives_of(4)._replace(moments=4)
-    told = run_with_kills(tmp_path / "step.py", task)
-    assert passed(lives_findings(told, task)) and len(told.trials[task.saves[1]]) == 4
+    task = restarts_of(4)._replace(moments=4)
+    reported = run_with_kills(tmp_path / "step.py", task)
+    assert passed(restart_findings(reported, task)) and len(reported.trials[task.saves[1]]) == 4
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -186,12 +193,12 @@ def test_no_interval_of_any_way_is_better_than_the_best(own, name):
 def test_learners_have_machines_and_best_ways_of_their_own(own):
     assert len({own.own_of(name)._replace(seed=0) for name in LEARNERS}) > 10
     assert {own.best(own.own_of(f"learner {k}"))[1] for k in range(30)} == {*WAYS} - {"synchronous"}
-    assert len({lives_of(seed_of(name))[1:] for name in LEARNERS}) > 8
+    assert len({restarts_of(seed_of(name))[1:] for name in LEARNERS}) > 8
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_run_is_killed_early_after_a_save_and_late(seed):
-    own = lives_of(seed)
+    own = restarts_of(seed)
     assert list(own.kills) == sorted(set(own.kills)) and own.kills[-1] < own.steps
     assert own.kills[0] < own.interval and own.kills[1] % own.interval == 0
     assert all(at % own.interval == 0 and at < own.steps for at in own.saves)
@@ -199,7 +206,7 @@ def test_a_run_is_killed_early_after_a_save_and_late(seed):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ('[run]\ncheckpoint = "never"', "never"),
         ('[run]\ncheckpoint = "synchronous"', "longer than 0"),
@@ -216,9 +223,9 @@ def test_a_run_is_killed_early_after_a_save_and_late(seed):
         ("run", "TOML"),
     ],
 )
-def test_an_illegal_choice_is_refused_with_a_reason(own, text, said):
+def test_an_illegal_choice_is_refused_with_a_reason(own, text, words):
     finding = found(own.choice_findings(lambda: text, own.own_of("x")), LEGAL)
-    assert finding.right is False and said in finding.words
+    assert finding.right is False and words in finding.words
 
 
 def test_what_is_too_large_or_too_slow_is_reported(own):
@@ -237,8 +244,8 @@ def test_what_is_no_number_is_reported(own, solved, gives):
 
 def test_a_formula_that_is_only_near_is_found_by_simulation(own, solved):
     wrong = changed(solved, "expected_time", ("return work", "return 1.08 * work"))
-    finding = played_finding(wrong, solved.best_interval, own.own_of("x"))
-    assert finding.right is False and "your formula says" in finding.words
+    finding = simulated_finding(wrong, solved.best_interval, own.own_of("x"))
+    assert finding.right is False and "your formula gives" in finding.words
 
 
 def test_other_right_formulas_pass(own, solved):
@@ -264,8 +271,8 @@ def test_what_the_notebook_shows_is_shown(own, solved, monkeypatch, tmp_path):
     assert "All 3 hold" in own.check_formulas(*both, "x").value
     assert "All 3 hold" in own.check_choice(best_text(own, "x"), "x").value
     monkeypatch.setattr(own, "HERE", tmp_path)
-    monkeypatch.setattr(own, "lives", lambda *a: ([own.broken(WHOLE, "said")], "life 1"))
-    assert "life 1" in own.check_lives(solved.save, solved.resume, "x").value
+    monkeypatch.setattr(own, "restarts", lambda *a: ([own.broken(WHOLE, "words")], "attempt 1"))
+    assert "attempt 1" in own.check_restarts(solved.save, solved.resume, "x").value
     handed = own.hand_in("x", *both, best_text(own, "x"), solved.save, solved.resume).value
     assert "6 of 7 hold" in handed and (tmp_path / "step.py").exists()
     wrong = changed(solved, "expected_time", ("/ nodes", "/ 1"))
@@ -274,18 +281,18 @@ def test_what_the_notebook_shows_is_shown(own, solved, monkeypatch, tmp_path):
 
 def test_where_nothing_can_be_killed_it_is_reported(own, solved, tmp_path, monkeypatch):
     monkeypatch.setattr(own, "available", lambda: False)
-    findings, _ = own.lives(tmp_path, "x")
+    findings, _ = own.restarts(tmp_path, "x")
     assert [each.right for each in findings] == [None] * 4 and "WSL" in findings[0].words
 
 
 @forks
 @pytest.mark.parametrize(
-    ("text", "said"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")]
+    ("text", "words"), [("x = 1", "does not define save"), ("1 / 0", "ZeroDivision")]
 )
-def test_a_file_that_does_not_run_is_reported(own, tmp_path, text, said):
+def test_a_file_that_does_not_run_is_reported(own, tmp_path, text, words):
     (tmp_path / "step.py").write_text(text)
-    findings, _ = own.lives(tmp_path / "step.py", "x")
-    assert said in found(findings, STATE).words
+    findings, _ = own.restarts(tmp_path / "step.py", "x")
+    assert words in found(findings, STATE).words
 
 
 @forks
@@ -293,27 +300,32 @@ def test_a_run_is_killed_at_the_reported_points(own, solved, tmp_path):
     text = inspect.getsource(solved)
     text += "\n\nsave, resume = over_the_old_file, from_a_file\n"
     (tmp_path / "step.py").write_text(text)
-    task = lives_of(3)
-    told = run_with_kills(tmp_path / "step.py", task)
-    assert [life.reached for life in told.journey] == [*task.kills, task.steps]
-    assert {first.reached for each in told.trials.values() for first, _ in each} == {*task.saves}
-    assert told.journey[-1].ended == told.reference[-1]
-    assert not passed(lives_findings(told, task)) and found(lives_findings(told, task), END).right
-    assert found(lives_findings(told, task), LOST).right is None
+    task = restarts_of(3)
+    reported = run_with_kills(tmp_path / "step.py", task)
+    assert [attempt.reached for attempt in reported.journey] == [*task.kills, task.steps]
+    assert {first.reached for each in reported.trials.values() for first, _ in each} == {
+        *task.saves
+    }
+    assert reported.journey[-1].ended == reported.reference[-1]
+    assert (
+        not passed(restart_findings(reported, task))
+        and found(restart_findings(reported, task), END).right
+    )
+    assert found(restart_findings(reported, task), LOST).right is None
 
 
 def test_in_a_terminal_it_prints_its_usage(own, tmp_path):
     checks = str(own.HERE / "checks.py")
     nowhere = (checks, "x", "nowhere")
-    for words, said in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
+    for arguments, error in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
         run = subprocess.run(
-            [sys.executable, checks, *words],
+            [sys.executable, checks, *arguments],
             capture_output=True,
             text=True,
             timeout=PATIENCE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        assert run.returncode == 2 and run.stderr.startswith(said) and run.stderr.count("\n") == 1
+        assert run.returncode == 2 and run.stderr.startswith(error) and run.stderr.count("\n") == 1
 
 
 @forks
@@ -342,11 +354,11 @@ def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
     (place / ("0" * 32 + ".json")).write_text("half of a version")
     order = json"""
     file = file_of(solved, tmp_path, "\n    order = json", half)
-    task = lives_of(3)._replace(moments=6)
-    told = run_with_kills(file, task)
-    broken = [first.broken for each in told.trials.values() for first, _ in each]
+    task = restarts_of(3)._replace(moments=6)
+    reported = run_with_kills(file, task)
+    broken = [first.broken for each in reported.trials.values() for first, _ in each]
     assert any("cut short or changed" in each for each in broken)
-    finding = found(lives_findings(told, task), WHOLE)
+    finding = found(restart_findings(reported, task), WHOLE)
     assert finding.right is False and "in the store then" in finding.words
 
 
@@ -381,4 +393,4 @@ def test_the_numbers_of_the_notes(own, solved):
     assert set(free) == {"asynchronous"} and ways.count("asynchronous") == 3
     assert ways.count("incremental") == 17 and (short, bound) == (9, 20)
     assert passing.count(1) == 15 and passing.count(3) == 2
-    assert len(solved.FORMULAS) + len(solved.LIVES) == 24 and len(solved.OTHERS) == 6
+    assert len(solved.FORMULAS) + len(solved.RESTARTS) == 24 and len(solved.OTHERS) == 6

@@ -2,7 +2,7 @@
 
 task_of(seed)                          machine and run of a learner; experiment_of(own, ...): as an experiment
 time_finding, interval_finding         whether a learner's formulas are those of prediction/intervals.py
-played_finding                         the same beside runs that are played with random failures
+simulated_finding                      the same compared with simulated runs with random failures
 best(own)                              the highest goodput that keeps to the limits, over ways and intervals
 choice_findings(choice, own)           whether a learner's [run] is legal, keeps to the limits, and is near that
 """
@@ -40,7 +40,7 @@ RUNS = 1500
 ERRORS = 4  # standard errors of a mean
 TIME = "Your formula: the expected time of a run"
 INTERVAL = "Your formula: the interval that costs least"
-PLAYED = f"{RUNS} played runs take as long as your formula says"
+SIMULATED = f"{RUNS} simulated runs take as long as your formula gives"
 LEGAL = "The choice is legal"
 LIMITS = "It keeps to the limits: what is written, what a node's memory holds"
 GOODPUT = f"Target: within {MARGIN:.0%} of the best goodput"
@@ -258,17 +258,17 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
     return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1 %.")
 
 
-def played_finding(
+def simulated_finding(
     expected_time: Callable[..., Any], interval: Callable[..., Any], own: SurviveTask
 ) -> Finding:
-    """Return whether runs with random failures take what the formula says, at the interval and beside it."""
+    """Return whether runs with random failures take what the formula says, at the interval, half of it and twice it."""
     price, mtbf = _price(own), mtbf_of(own)
     machine = (float(price.blocked), own.restart, own.node_mtbf, own.nodes)
     words = []
     try:
         middle = value_of(interval, *machine)
         if not 1 <= middle <= 10 * mtbf:
-            raise LabError(f"An interval of {middle:.4g} s is none that can be played here.")
+            raise LabError(f"An interval of {middle:.4g} s cannot be simulated here.")
         for factor in (0.5, 1, 2):
             every = factor * middle
             formula = value_of(expected_time, every, 40 * every, *machine)
@@ -277,15 +277,15 @@ def played_finding(
             mean, error = float(wall.mean()), float(wall.std() / np.sqrt(RUNS))
             if not abs(formula - mean) <= ERRORS * error:
                 return broken(
-                    PLAYED,
-                    f"An interval of {every:.0f} s: played, a run takes {mean:,.0f} s (+- {error:,.0f} s) on average,"
-                    f" and your formula says {formula:,.0f} s.",
+                    SIMULATED,
+                    f"An interval of {every:.0f} s: a simulated run takes {mean:,.0f} s (+- {error:,.0f} s),"
+                    f" and your formula gives {formula:,.0f} s.",
                 )
             words.append(f"{mean / every / 40:.3f}")
     except LabError as error:
-        return broken(PLAYED, str(error))
+        return broken(SIMULATED, str(error))
     return kept(
-        PLAYED,
+        SIMULATED,
         "Seconds for each second of training, at half your interval, at yours, and at twice yours:"
         f" {', '.join(words)}.",
     )
@@ -297,8 +297,8 @@ def formula_findings(
     """Return what holds for both formulas."""
     first, second = time_finding(expected_time, own), interval_finding(interval, own)
     if not (first.right and second.right):
-        return [first, second, later(PLAYED)]
-    return [first, second, played_finding(expected_time, interval, own)]
+        return [first, second, later(SIMULATED)]
+    return [first, second, simulated_finding(expected_time, interval, own)]
 
 
 def chosen(choice: Callable[[], str], own: SurviveTask) -> Experiment:

@@ -135,7 +135,7 @@ def run_with_kills(file: Path, own: RestartTask, folder: Path | None = None) -> 
     """
     if not available():
         raise LabError("This system cannot fork a process; Linux, macOS and WSL can.")
-    with owned.temporary_folder("dlhpc-lives-", folder) as place:
+    with owned.temporary_folder("dlhpc-restarts-", folder) as place:
         words = [
             sys.executable,
             "-m",
