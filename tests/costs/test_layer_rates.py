@@ -56,7 +56,7 @@ def test_a_convolution_moves_its_columns_as_well():
     assert parameters[0] == 4 * 3 * 9 + 4
 
 
-def test_what_is_dropped_is_told_from_what_is_not():
+def test_what_is_dropped_is_reported_from_what_is_not():
     kinds = {
         rate: {layer.traits.rate_key(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)
     }

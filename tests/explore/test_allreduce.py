@@ -196,7 +196,7 @@ def test_a_right_algorithm_is_proved_and_priced_beside_a_ring() -> None:
         (lambda ranks, elements: iter([1 / 0]), "ZeroDivisionError"),
     ],
 )
-def test_what_cannot_be_drawn_is_told_in_words(algorithm: Any, message: str) -> None:
+def test_what_cannot_be_drawn_is_reported_in_words(algorithm: Any, message: str) -> None:
     assert message in words(try_out(algorithm))
 
 

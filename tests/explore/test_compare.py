@@ -203,7 +203,7 @@ def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path: Path) -> Non
     assert not job.folder.exists()
 
 
-def test_a_sweep_from_a_page_that_cannot_be_is_told() -> None:
+def test_a_sweep_from_a_page_that_cannot_be_is_reported() -> None:
     panel = swept(digits(), {"strategy.bach": [1]}, thread=Now)
     assert not click(panel, "Run them here").disabled
     assert "Did you mean" in words(panel)

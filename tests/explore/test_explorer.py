@@ -72,7 +72,7 @@ def test_a_choice_that_drops_a_measured_rate_says_so():
     assert "is dropped" not in page.walls.value
 
 
-def test_a_mistake_is_told_and_changes_nothing():
+def test_a_mistake_is_reported_and_changes_nothing():
     page = Explorer()
     before, shown = page.experiment, page.headline.value
     page.file.loaded = [1, "[model]"]

@@ -96,7 +96,7 @@ def test_where_it_is_not_quick_what_is_shown_is_marked_as_of_other_settings(page
     assert not stale(page) and page.play.told.value == ""
 
 
-def test_what_a_page_does_not_play_is_told_with_numbers_and_ways_out(page):
+def test_what_a_page_does_not_play_is_reported_with_numbers_and_ways_out(page):
     page.play.controls["fidelity"].value = "events"
     page.controls["nodes"].value = 32
     page.controls["allreduce"].value = "ring"
@@ -107,7 +107,7 @@ def test_what_a_page_does_not_play_is_told_with_numbers_and_ways_out(page):
     assert page.play.told.value == "" and not stale(page)
 
 
-def test_mistakes_and_impatience_are_told(page, monkeypatch):
+def test_mistakes_and_impatience_are_reported(page, monkeypatch):
     def fails(*_):
         raise SpecError("<b>no such thing</b>")
 

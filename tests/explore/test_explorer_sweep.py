@@ -129,13 +129,13 @@ def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not() -> N
     ("text", "told"),
     [("", "No values"), (" , ", "No values"), (", ".join(map(str, range(13))), "13")],
 )
-def test_values_that_cannot_be_are_told(text: str, told: str) -> None:
+def test_values_that_cannot_be_are_reported(text: str, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         values_from(text)
 
 
 @pytest.mark.parametrize("ranks", ["two", 0, -1])
-def test_ranks_that_are_no_number_are_told(ranks: Any) -> None:
+def test_ranks_that_are_no_number_are_reported(ranks: Any) -> None:
     with pytest.raises(SpecError, match="ranks = "):
         at(GOYAL, {RANKS: ranks})
 
@@ -253,7 +253,7 @@ def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
 
 
 @pytest.mark.parametrize(("text", "told"), [("a lot", "strategy.batch"), (",", "No values")])
-def test_a_mistake_is_told_in_place_of_a_chart(section: Sweep, text: str, told: str) -> None:
+def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, told: str) -> None:
     section.controls["vary"].value = BATCH
     section.controls["values"].value = text
     assert told in section.told.value

@@ -228,7 +228,7 @@ def test_at_its_own_pace_training_is_as_long_as_measured() -> None:
     assert parts["first start"] == 1.1
 
 
-def test_a_run_is_told_with_what_was_foretold_beside_it() -> None:
+def test_a_run_is_reported_with_what_was_foretold_beside_it() -> None:
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = told(page)

@@ -193,7 +193,7 @@ def eventually_gone() -> Any:
     return lambda path: eventually(lambda: not path.exists(), what=f"the end of {path}")
 
 
-def test_a_difference_is_told_in_numbers_that_can_be_read() -> None:
+def test_a_difference_is_reported_in_numbers_that_can_be_read() -> None:
     assert failures_versions._apart(0.0123) == "1.23%"
     assert failures_versions._apart(1.1e12).endswith("times")
     assert "no number" in failures_versions._apart(np.inf)

@@ -102,7 +102,7 @@ def test_bars_of_one_lane_do_not_overlap_and_lanes_lie_inside_the_chart():
     assert all(a[1] <= b[0] + 1e-12 for a, b in pairwise(edges))
 
 
-def test_who_is_waited_for_is_told_and_drawn():
+def test_who_is_waited_for_is_reported_and_drawn():
     state = gantt_state(TWO)
     (missing,) = bars(state, "others still missing")
     assert (missing["rank"], missing["start"], missing["stop"]) == (0, 3.0, 4.0)
@@ -138,7 +138,7 @@ def test_ranks_that_exchange_each_for_itself_wait_for_nobody():
     assert "none waits for the slowest" in gantt_state(timeline)["summary"]
 
 
-def test_equal_ranks_a_hidden_exchange_one_rank_and_nothing_at_all_are_told():
+def test_equal_ranks_a_hidden_exchange_one_rank_and_nothing_at_all_are_reported():
     even = gantt_state(simulate(GOYAL.set({"machine.jitter": 0.0})))
     assert "nobody waits for a slower rank" in even["summary"]
     assert set(even["data"]["ranks"]["note"]) == {""}
@@ -164,7 +164,7 @@ def test_what_is_too_short_to_be_seen_is_drawn_together():
 
 
 @pytest.mark.parametrize("ranks", [[256], [-1], [], range(17)])
-def test_ranks_that_cannot_be_shown_are_told(ranks):
+def test_ranks_that_cannot_be_shown_are_reported(ranks):
     with pytest.raises(SpecError, match="expected 1 to 16 of the ranks 0 to 255"):
         gantt_state(TIMELINE, ranks)
 

@@ -153,7 +153,7 @@ def test_another_process_finds_what_this_one_does() -> None:
     assert tuple(there.parts) == pytest.approx(here.parts)
 
 
-def test_a_process_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="status"):
         list(aside("nonsense")(SMALL))
 
@@ -230,7 +230,7 @@ def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
         assert batch == setting.devices * setting.each
 
 
-def test_a_replica_that_fits_nowhere_is_told() -> None:
+def test_a_replica_that_fits_nowhere_is_reported() -> None:
     assert "None of these" in deep.deep_words([WALL, WALL])
     assert "more devices a replica" in deep.deep_wall([WALL])
     assert deep.deep_wall([FITS]) == ""

@@ -123,5 +123,5 @@ def test_one_step_is_from_update_to_update() -> None:
     assert 0.9 * len(whole) <= sum(map(len, parts)) <= len(whole)
 
 
-def test_an_error_is_told_for_each_term_that_either_has() -> None:
+def test_an_error_is_reported_for_each_term_that_either_has() -> None:
     assert errors({"a": 1.0, "b": 2.0}, {"b": 5.0, "c": 1.0}) == {"a": -1.0, "b": 3.0, "c": 1.0}

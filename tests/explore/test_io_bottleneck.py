@@ -109,7 +109,7 @@ def test_where_nothing_holds_the_gpus_are_the_limit():
     assert data["bars"]["rate"] == data["bars"]["start"]
 
 
-def test_a_reader_that_waits_for_a_share_has_all_shares_told():
+def test_a_reader_that_waits_for_a_share_has_all_shares_reported():
     data, _ = reader_view(Setting())
     parts = dict(zip(data["bars"]["part"], data["bars"]["seconds"], strict=True))
     assert sum(parts.values()) == pytest.approx(sum(found(Setting()).reader.values()))
@@ -124,7 +124,7 @@ def test_words_say_what_is_asked_of_whom_and_what_does_not_fit():
     assert "before the first step" in staged
 
 
-def test_who_is_fed_is_told_so():
+def test_who_is_fed_is_reported_so():
     page = the_hours()
     assert "metadata servers of lustre do no more" in told(page)
     controls(page)["Read from"].value = "cooperative"
@@ -247,7 +247,7 @@ def test_an_epoch_reads_as_much_at_any_batch_and_a_step_sends_as_much():
     assert batch.grows() == "as much read, half sent"
 
 
-def test_a_batch_that_does_not_fit_is_told():
+def test_a_batch_that_does_not_fit_is_reported():
     page = batch.the_batch()
     assert "The batch fits" in told(page)
     controls(page)["Batch"].value = 1024

@@ -82,7 +82,7 @@ def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
     assert not button(page, "Read").disabled and button(page, "Cancel").disabled
 
 
-def test_other_samples_are_told_and_so_is_what_was_dropped():
+def test_other_samples_are_reported_and_so_is_what_was_dropped():
     other = CAME._replace(read=READ | {"same": False})
     assert "NOT the same samples" in came_words(Setting(), other)
     assert "dropped from memory" in came_words(Setting(state=COLD), CAME)
@@ -161,7 +161,7 @@ def test_errors_and_what_is_not_foretold_are_shown():
         assert f"{foretold / real - 1:+.0%}" in html
 
 
-def test_a_busy_machine_is_told(monkeypatch):
+def test_a_busy_machine_is_reported(monkeypatch):
     monkeypatch.setattr(io_bottleneck_told, "cores", lambda: 2)
     assert "wanted" not in result_html(Setting(), CAME)
     busy = CAME._replace(read=READ | {"load": 9.2})
@@ -223,14 +223,14 @@ def test_cancelled_at_any_time_it_leaves_nothing(place, at):
     assert list(place.iterdir()) == [] and left_over(place) == []
 
 
-def test_an_error_of_a_rank_is_told(place, monkeypatch):
+def test_an_error_of_a_rank_is_reported(place, monkeypatch):
     monkeypatch.setattr(live, "MODULE", "lib_dlhpc.explore.no_such_module")
     with pytest.raises(ReadError, match="No module named"):
         run(Setting(), threading.Event(), lambda words: None)
     assert list(place.iterdir()) == []
 
 
-def test_a_rank_that_fails_ends_the_others_and_is_told(place, monkeypatch):
+def test_a_rank_that_fails_ends_the_others_and_is_reported(place, monkeypatch):
     """What one rank does not find, the others must not wait for."""
     through = live._through
 

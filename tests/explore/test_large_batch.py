@@ -126,7 +126,7 @@ def base_batch() -> int:
     return times_base(1)
 
 
-def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_told() -> None:
+def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_reported() -> None:
     assert "t = " in compared(1024, "lars", "tuned")
     assert "more than chance" in compared(1024, "lars", "linear")
     assert "was not run at batch 32" in compared(32, "linear", "lamb")
@@ -279,7 +279,7 @@ def test_a_real_run_can_be_cancelled(now: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "mistake", [SpecError("There is no mpiexec here."), JobError("rank 2: Killed")]
 )
-def test_what_goes_wrong_is_told(mistake: Exception) -> None:
+def test_what_goes_wrong_is_reported(mistake: Exception) -> None:
     def begin(experiment: Any, ranks: int) -> Any:
         raise mistake
 

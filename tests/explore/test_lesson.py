@@ -34,7 +34,7 @@ def test_a_guess_unlocks_what_it_is_about_and_cannot_be_taken_back():
 
 
 @pytest.mark.parametrize("nonsense", ["", "many", "%", "1 2", "nan"])
-def test_what_is_no_number_is_told_and_unlocks_nothing(nonsense):
+def test_what_is_no_number_is_reported_and_unlocks_nothing(nonsense):
     lesson, prize = Lesson(), ipywidgets.Label("the chart")
     card = lesson.predict("How many?", 90.0, "%", then=prize)
     assert "✗" in commit(card, nonsense)

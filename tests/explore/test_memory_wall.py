@@ -161,7 +161,7 @@ def test_in_brackets_is_what_does_not_fit() -> None:
     assert len(bracketed) == len(ways(Step())) - len(fitting(Step()))
 
 
-def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_told() -> None:
+def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_reported() -> None:
     assert ways_wall(Step(memory=80e9)) == ""
     assert "The largest term is activations" in ways_wall(Step())
     assert "search" in ways_wall(Step("gpt-22b", 8, 64, 8e9))
@@ -237,7 +237,9 @@ def button(page: Any) -> Any:
     return found
 
 
-def test_a_run_is_told_with_ledger_prediction_and_simulation_beside_it(monkeypatch: Any) -> None:
+def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
+    monkeypatch: Any,
+) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: True)
     asked = []
     page = train_under_a_cap(lambda setting: asked.append(setting) or CAME, AtOnce)
@@ -256,7 +258,7 @@ def test_a_run_is_told_with_ledger_prediction_and_simulation_beside_it(monkeypat
         assert words in text
 
 
-def test_who_is_refused_out_of_core_as_well_is_told() -> None:
+def test_who_is_refused_out_of_core_as_well_is_reported() -> None:
     both = CAME._replace(outside=CappedRun("no room"))
     assert "what stays in memory is more" in came_words(Live(what="activations"), both)
     assert result_html(Live(what="activations"), both).count("refused") == 2
@@ -282,7 +284,7 @@ def test_a_failure_is_told_and_the_button_is_back(monkeypatch: Any) -> None:
     assert "the machine is busy" in shown(page) and not button(page).disabled
 
 
-def test_another_system_is_told_before(monkeypatch: Any) -> None:
+def test_another_system_is_reported_before(monkeypatch: Any) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: False)
     page = train_under_a_cap(lambda setting: CAME, AtOnce)
     assert "Linux does" in shown(page) and button(page).disabled

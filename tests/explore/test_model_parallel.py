@@ -212,7 +212,7 @@ def test_the_bubble_is_the_formulas_predicted_and_simulated(
         (Pipe(16, 16, "interleaved, 3 chunks", 64), ""),
     ],
 )
-def test_stages_that_are_not_equal_are_told_with_the_reason(setting: Pipe, why: str) -> None:
+def test_stages_that_are_not_equal_are_reported_with_the_reason(setting: Pipe, why: str) -> None:
     assert why in uneven_words(setting) and bool(uneven_words(setting)) == bool(why)
 
 
@@ -231,7 +231,7 @@ def test_each_wall_of_the_pipeline_says_its_reason(changes: dict[str, Any], wall
     assert told.startswith(wall) and bool(told) == bool(wall)
 
 
-def test_a_pipeline_that_cannot_be_is_told_and_the_page_goes_on() -> None:
+def test_a_pipeline_that_cannot_be_is_reported_and_the_page_goes_on() -> None:
     page = a_pipeline()
     verdict, wall = page.children[1].children[:2]
     controls(page)["Microbatches"].value = 64

@@ -48,7 +48,7 @@ def test_a_state_fills_every_dataset_and_field_of_the_drawing(found):
     fills("slow_network", state(12.5e6, 1e-3, found))
 
 
-def test_what_is_measured_is_told(at_once):
+def test_what_is_measured_is_reported(at_once):
     asked = []
 
     def measured(*arguments):
@@ -97,7 +97,7 @@ def test_without_a_laboratory_the_panel_says_why_and_the_lines_stay():
     assert figure.data["lines"]["seconds"] != before and button.disabled
 
 
-def test_ranks_that_do_not_come_through_are_told(at_once):
+def test_ranks_that_do_not_come_through_are_reported(at_once):
     def measured(*_):
         raise NetworkError("The ranks did not finish in 300 s.")
 

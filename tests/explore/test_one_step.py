@@ -315,17 +315,17 @@ def test_each_point_that_is_drawn_was_measured_and_the_fit_lies_in_its_band(mine
         assert all(np.isclose(each, told_times, rtol=1e-9, atol=0).any() for each in drawn)
 
 
-def test_a_size_that_was_not_measured_is_told_by_its_neighbor(mine):
+def test_a_size_that_was_not_measured_is_reported_by_its_neighbor(mine):
     data, _ = measured.messages_view(measured.Setting(message=9), mine)
     assert data["now"]["x"] == [8]
 
 
-def test_others_at_work_are_told():
+def test_others_at_work_are_reported():
     assert measured.busy_html({"others": [0.1, 0.2, 5.0]}) == ""
     assert "kept 1.2 cores busy" in measured.busy_html({"others": [1.2, 1.2, 5.0]})
 
 
-def test_what_goes_wrong_is_told_and_the_example_stays(mine):
+def test_what_goes_wrong_is_reported_and_the_example_stays(mine):
     def fails(*_: Any) -> Any:
         raise JobError("no rank came up")
 
@@ -335,7 +335,7 @@ def test_what_goes_wrong_is_told_and_the_example_stays(mine):
     assert not button(page, "Measure").disabled
 
 
-def test_a_machine_of_one_core_is_told_that_ranks_would_wait_for_it(mine, monkeypatch):
+def test_a_machine_of_one_core_is_reported_that_ranks_would_wait_for_it(mine, monkeypatch):
     measure, asked = planted()
     page = measured.calibrate_here(mine, measure, Now)
     monkeypatch.setattr(measured, "cores", lambda: 1)
@@ -421,7 +421,7 @@ def test_the_calmest_repeats_are_kept_and_read_back_as_they_are(known):
     assert {line[0] for line in points} == set(stored.DRAWN)
 
 
-def test_where_it_was_measured_is_told_by_its_kind_only(known):
+def test_where_it_was_measured_is_reported_by_its_kind_only(known):
     full = replace(known.machine.measured, host="Linux x86_64, 2 cores, Some CPU 9000")
     found = replace(known, machine=replace(known.machine, measured=full))
     assert stored.nameless(found).machine.measured.host == "Linux x86_64, 2 cores"

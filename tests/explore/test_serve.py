@@ -146,7 +146,7 @@ def test_under_a_name_of_its_own_everything_is(room):
     assert ask(room, f"/voila/api/shutdown/{NO_KERNEL}", method="POST")[0] == 204
 
 
-def test_a_refused_name_is_told_with_the_option_that_allows_it(room):
+def test_a_refused_name_is_reported_with_the_option_that_allows_it(room):
     _, _, text = ask(room, "/", "class.example:8866")
     assert "dlhpc explore --allow-host class.example" in text
 

@@ -86,7 +86,7 @@ def test_a_run_that_was_ended_is_handed_in_again_by_a_click(tmp_path: Path) -> N
     assert run.found is run.wait()
 
 
-def test_a_rank_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_rank_that_fails_is_reported(tmp_path: Path) -> None:
     run = submitted(LONG, 2, "local", folder=tmp_path / "run")
     assert run.job is not None
     while not (tmp_path / "run" / "rank-1.json").exists():

@@ -93,7 +93,7 @@ def test_a_trace_begins_where_all_have_met() -> None:
     assert sorted(own.stop) == pytest.approx([0.1, 0.2, 2.0, 2.0])
 
 
-def test_a_run_is_told_with_what_was_planted_and_what_was_foretold_beside_it() -> None:
+def test_a_run_is_reported_with_what_was_planted_and_what_was_foretold_beside_it() -> None:
     page = trace_here(lambda setting, _: came(setting), Now)
     assert not click(page, "Run and trace").disabled and button(page, "Cancel").disabled
     for words in (
@@ -153,7 +153,7 @@ def test_what_goes_wrong_is_told_and_it_can_be_tried_again(problem: Exception) -
 # a command that a page starts -----------------------------------------------------------------------
 
 
-def test_what_a_command_prints_is_returned_and_its_mistake_is_told(tmp_path: Path) -> None:
+def test_what_a_command_prints_is_returned_and_its_mistake_is_reported(tmp_path: Path) -> None:
     assert "dlhpc" in through(("--version",), tmp_path, threading.Event())
     with pytest.raises(RunError, match=r"missing\.toml"):
         through(("couple", "missing.toml"), tmp_path, threading.Event())
@@ -282,7 +282,7 @@ def run_told(first: Any, then: Any = None) -> dict[str, Any]:
     return dict(json.loads(json.dumps(told)))
 
 
-def test_before_and_after_are_told_with_their_waits() -> None:
+def test_before_and_after_are_reported_with_their_waits() -> None:
     apart, shared = (
         predict_coupled(run_here(Coupled(simulating=n)), COSTS, 2) for n in (1, SHARED)
     )

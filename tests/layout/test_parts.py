@@ -140,7 +140,7 @@ def test_halo_is_what_the_windows_read():
         assert halo.attributes["needed"] == ((-1, 76), (74, 151), (149, 225))
 
 
-def test_a_word_table_on_two_stages_is_told():
+def test_a_word_table_on_two_stages_is_reported():
     run = split(GPT, pipeline=3)
     first, middle, last = (layout.parts(run, rank)[0] for rank in range(3))
     assert first.shared == last.shared == {"words": (0, 2)} and middle.shared == {}
@@ -206,7 +206,7 @@ def test_parts_of_a_range_are_even():
         ({"name": "lenet5"}, {"tensor": 2, "spatial": 2}, "not both"),
     ],
 )
-def test_what_cannot_be_split_is_told(model, strategy, said):
+def test_what_cannot_be_split_is_reported(model, strategy, said):
     with pytest.raises(SpecError, match=said):
         layout.parts(split(model, **strategy), 0)
 

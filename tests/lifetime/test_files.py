@@ -53,10 +53,10 @@ def test_a_new_file_reuses_the_space_of_another(tmp_path, monkeypatch):
     spare, path = tmp_path / "rank-0.json", tmp_path / "error-0.json"
     spare.write_text("{}")
     monkeypatch.setattr(Path, "write_text", full)
-    files.write_status(path, "told", spare)
-    assert path.read_bytes() == b"told" and not spare.exists()
+    files.write_status(path, "done", spare)
+    assert path.read_bytes() == b"done" and not spare.exists()
     with pytest.raises(OSError, match="No space left") as caught:
-        files.write_status(tmp_path / "none.json", "told")
+        files.write_status(tmp_path / "none.json", "done")
     assert caught.value.filename == str(tmp_path / "none.json")
 
 

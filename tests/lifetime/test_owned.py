@@ -220,8 +220,8 @@ def test_the_guard_reads_lines_written_before_it_started():
     """Its owner may be killed at once: the lines are in the pipe."""
     mark = "0123456789abcdef"
     child = subprocess.Popen(["sleep", "600"], env={**os.environ, guard.MARK: f"other:{mark}"})
-    told = json.dumps({"mark": mark, "pid": child.pid}) + "\n"
-    subprocess.run(owned.GUARD, input=told.encode(), check=True, timeout=PATIENCE)
+    message = json.dumps({"mark": mark, "pid": child.pid}) + "\n"
+    subprocess.run(owned.GUARD, input=message.encode(), check=True, timeout=PATIENCE)
     assert child.wait(PATIENCE) == -signal.SIGTERM
 
 

@@ -74,7 +74,7 @@ def test_an_experts_gradients_go_to_those_who_have_it_too():
     assert whole > eight > all_ > 0
 
 
-def test_what_cannot_be_shared_out_is_told():
+def test_what_cannot_be_sharded_is_reported():
     with pytest.raises(SpecError, match=r"experts = 3: it must divide the 16 replicas"):
         predict(RUN.set({"strategy.experts": 3}))
     with pytest.raises(SpecError, match=r"experts = 16: it must divide the 4 experts"):

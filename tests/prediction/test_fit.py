@@ -75,14 +75,14 @@ optimizer = "adam"
 
 
 @pytest.mark.parametrize("devices", [1, 4])
-def test_what_is_said_to_train_here_does_and_no_way_is_told_twice(devices):
+def test_what_is_said_to_train_here_does_and_no_way_is_reported_twice(devices):
     from lib_dlhpc.training.check import check
 
     run = WORDS.set({"strategy.devices_per_node": devices, "machine.device.memory": 105e6})
     assert not predict(run).fits
     ways = ways_to_fit(run)
-    told = [(way.prediction.step_time, way.prediction.memory_total) for way in ways]
-    assert len(set(told)) == len(told) > 2
+    figures = [(way.prediction.step_time, way.prediction.memory_total) for way in ways]
+    assert len(set(figures)) == len(figures) > 2
     for way in ways:
         if way.untrained:
             with pytest.raises(SpecError, match=re.escape(way.untrained)):

@@ -266,7 +266,7 @@ def test_a_rate_of_one_device_is_that_of_the_whole_network_on_it():
         assert split.compute_scale == pytest.approx(alone.compute_scale) != 1.0
 
 
-def test_a_rate_that_cannot_be_is_told():
+def test_a_rate_that_cannot_be_is_reported():
     run = GPT.set(SPLITS["three ways"])
     with pytest.raises(SpecError, match="messages alone"):
         predict(run.set({"calibration.rate": 1e9, "calibration.devices": 24}))

@@ -245,7 +245,7 @@ def test_capacity_without_a_tier_is_asked_for():
         ({"machine.inter_node.bandwidth": 1e7, "strategy.allreduce": "ring"}, []),
     ],
 )
-def test_a_starving_run_is_told_so_with_the_limit_and_the_way_out(changes, words):
+def test_a_starving_run_is_reported_so_with_the_limit_and_the_way_out(changes, words):
     run = RUN.set({"storage.workers": 64, **changes})
     (wall,) = [wall for wall in predict(run).walls if wall.startswith("Input")] or [""]
     assert all(word in wall for word in words)
@@ -256,7 +256,7 @@ def test_a_fed_run_hears_nothing():
     assert predict(RUN.set({**NODES, "storage.workers": 8})).walls == []
 
 
-def test_what_does_not_fit_into_the_nodes_is_told_with_what_would():
+def test_what_does_not_fit_into_the_nodes_is_reported_with_what_would():
     tight = {"storage.workers": 8, "machine.storage.fast.capacity": 20e9}
     (wall,) = predict(RUN.set({**NODES, **tight})).walls
     assert "its part of the data set, 25 GB" in wall and "5 nodes" in wall

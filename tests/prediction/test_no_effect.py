@@ -47,12 +47,12 @@ REAL = [
 
 
 def numbers(run):
-    told = as_dict(predict(run))
-    return {name: told[name] for name in ("step_time", "terms", "memory", "messages", "exposed")}
+    result = as_dict(predict(run))
+    return {name: result[name] for name in ("step_time", "terms", "memory", "messages", "exposed")}
 
 
 @pytest.mark.parametrize(("base", "change", "words"), VOID)
-def test_what_has_no_effect_is_told_and_changes_nothing(base, change, words):
+def test_what_has_no_effect_is_reported_and_changes_nothing(base, change, words):
     tier = next(iter(RUN.machine.storage))
     change = {key: tier if value == "nvme" else value for key, value in change.items()}
     run, without = RUN.set({**base, **change}), RUN.set(base)

@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
         check_fits(RUN.set({"machine.device.memory": RESERVED + 1e4}))
 
 
-def test_a_peak_above_the_cap_is_told():
+def test_a_peak_above_the_cap_is_reported():
     assert len(peak_lines(1e6, [1e6, 2e6], 3e6)) == 1
     assert "rank 1 held 1 MB more" in peak_lines(1e6, [1e6, 4e6], 3e6)[-1]
     assert peak_lines(1e6, [], 3e6) == []

@@ -125,8 +125,8 @@ def test_it_broadcasts_over_nodes_and_intervals():
 def test_a_report_tells_it_where_nodes_fail():
     p = predict(RUN)
     assert "with failures" in as_text(p)
-    told = json.loads(json.dumps(as_dict(p)))["resilience"]
-    assert told["expected_time"] == p.resilience.expected_time
+    reported = json.loads(json.dumps(as_dict(p)))["resilience"]
+    assert reported["expected_time"] == p.resilience.expected_time
     never = predict(RUN.set({"machine.node_mtbf": np.inf}))
     assert "with failures" not in as_text(never)
     assert "resilience" not in as_dict(never)
@@ -155,8 +155,8 @@ def test_explanations_show_what_was_used(way):
 def test_the_bandwidth_that_is_explained_is_the_one_that_was_used(tier, writers):
     changes = {"storage.tier": tier, "run.checkpoint_writers": writers}
     run = RUN.set({**changes, "machine.storage.gpfs.write_bandwidth": 100e9})
-    (told,) = [item for item in explain(predict(run)) if item.name == "checkpoint"]
-    values = {name: (value, source) for name, value, source in told.inputs}
+    (reported,) = [item for item in explain(predict(run)) if item.name == "checkpoint"]
+    values = {name: (value, source) for name, value, source in reported.inputs}
     price = saving(run)
     cards = {"first": "NICs", "all": "gpfs"}
     used = values.get("bandwidth", values.get(f"write bandwidth of {tier}"))
@@ -182,20 +182,21 @@ def test_a_step_has_one_checkpoint_at_most(way):
     often = run.set({"run.checkpoint_interval": step / 50})
     assert predict(each).checkpoint == pytest.approx(saving(run).standstill(step))
     assert predict(often).step_time == pytest.approx(predict(each).step_time)
-    (told,) = [item for item in explain(predict(often)) if item.name == "checkpoint"]
+    (reported,) = [item for item in explain(predict(often)) if item.name == "checkpoint"]
     assert any(
-        name == "interval" and "one step, the shortest" in source for name, _, source in told.inputs
+        name == "interval" and "one step, the shortest" in source
+        for name, _, source in reported.inputs
     )
 
 
-def test_nobody_is_told_to_let_all_nodes_write_who_does():
+def test_nobody_is_reported_to_let_all_nodes_write_who_does():
     run = RUN.set({"run.checkpoint": "asynchronous", "machine.host_memory": 1e9})
-    told = {}
+    reported = {}
     for writers, memory in (("first", 1e9), ("all", 1e6)):
         changes = {"run.checkpoint_writers": writers, "machine.host_memory": memory}
-        (told[writers],) = [w for w in predict(run.set(changes)).walls if "is written" in w]
-    assert "let all nodes write" in told["first"]
-    assert "let all nodes write" not in told["all"] and "synchronous" in told["all"]
+        (reported[writers],) = [w for w in predict(run.set(changes)).walls if "is written" in w]
+    assert "let all nodes write" in reported["first"]
+    assert "let all nodes write" not in reported["all"] and "synchronous" in reported["all"]
 
 
 @pytest.mark.parametrize("writers", ["first", "all"])
@@ -204,26 +205,26 @@ def test_a_checkpoint_in_the_nodes_alone_goes_with_a_node(way, writers):
     run = RUN.set({"run.checkpoint": way, "run.checkpoint_writers": writers})
     own = run.set({"storage.tier": "nvme"})
 
-    def told(run):
+    def reported(run):
         return [wall for wall in predict(run).walls if wall.startswith("Checkpoints")]
 
-    assert told(run) == []
-    (wall,) = told(own)
+    assert reported(run) == []
+    (wall,) = reported(own)
     assert "nvme" in wall and "40%" in wall and "shared" in wall
-    assert told(own.set({"machine.local_survival": 1.0})) == []
-    assert told(own.set({"machine.node_mtbf": np.inf})) == []
-    assert told(own.set({"run.checkpoint_interval": 0.0})) == []
+    assert reported(own.set({"machine.local_survival": 1.0})) == []
+    assert reported(own.set({"machine.node_mtbf": np.inf})) == []
+    assert reported(own.set({"run.checkpoint_interval": 0.0})) == []
 
 
-def test_a_run_that_never_ends_is_told_as_such():
+def test_a_run_that_never_ends_is_reported_as_such():
     run = RUN.set({"run.checkpoint_interval": 0.0, "run.epochs": 1e5})
     p = predict(run)
     assert p.resilience.expected_time == np.inf
     assert p.resilience.goodput == 0
     assert sum(p.resilience.shares.values()) == pytest.approx(1)
     assert "never done" in as_text(p, explained=True)
-    told = json.dumps(as_dict(p), allow_nan=False)
-    assert json.loads(told)["resilience"]["expected_time"] is None
+    reported = json.dumps(as_dict(p), allow_nan=False)
+    assert json.loads(reported)["resilience"]["expected_time"] is None
 
 
 def test_a_run_of_more_than_ten_thousand_years_is_never_done_either():

@@ -109,7 +109,7 @@ def test_a_tier_may_be_called_anything():
         ),
     ],
 )
-def test_a_run_that_waits_for_its_readers_is_told_what_helps(changes, best):
+def test_a_run_that_waits_for_its_readers_is_reported_what_helps(changes, best):
     found = sensitivity(predict(RUN.set(changes)))
     assert max(found.values()) == pytest.approx(found[best])
     assert found[best] > 0.4

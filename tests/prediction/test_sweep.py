@@ -129,5 +129,5 @@ def test_a_wrong_axis_is_a_spec_error(axes):
     ],
 )
 def test_a_sweep_says_which_axis_makes_the_measured_rate_void(axes, void):
-    told = sweep(RUN.set(CALIBRATION), axes).warnings
-    assert bool(told) == bool(void) and all(void in words for words in told)
+    warned = sweep(RUN.set(CALIBRATION), axes).warnings
+    assert bool(warned) == bool(void) and all(void in words for words in warned)

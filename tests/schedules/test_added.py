@@ -76,8 +76,8 @@ def test_it_is_proved_and_priced(p):
 def test_it_is_predicted_explained_and_simulated():
     experiment = loads(RUN)
     prediction = predict(experiment)
-    told = {item.name: item for item in explain(prediction)}["communication"]
-    assert STAR.label in told.formula and STAR.formula in told.formula
+    explained = {item.name: item for item in explain(prediction)}["communication"]
+    assert STAR.label in explained.formula and STAR.formula in explained.formula
     for fidelity in ("rounds", "events"):
         played = breakdown(simulate(experiment, fidelity))
         assert played.step_time == pytest.approx(float(prediction.step_time), rel=1e-9)
@@ -87,8 +87,8 @@ def test_it_is_predicted_explained_and_simulated():
 def test_a_network_that_is_split_takes_it_too(split):
     experiment = loads(RUN).set({f"strategy.{name}": value for name, value in split.items()})
     prediction = predict(experiment)
-    told = [{name: value for name, value, _ in item.inputs} for item in explain(prediction)]
-    used = [inputs["algorithm"] for inputs in told if "algorithm" in inputs]
+    explained = [{name: value for name, value, _ in item.inputs} for item in explain(prediction)]
+    used = [inputs["algorithm"] for inputs in explained if "algorithm" in inputs]
     assert used and (STAR.label in used[0]) == (
         "zero" not in split
     )  # of no halves, so it has none for ZeRO

@@ -241,7 +241,7 @@ def mine(*rounds, p=2, n=4, goal="allreduce"):
         ),
     ],
 )
-def test_a_beginner_is_told_what_is_wrong(ours, says, rank, round_):
+def test_a_beginner_is_reported_what_is_wrong(ours, says, rank, round_):
     with pytest.raises(ProofError, match=says) as caught:
         prove(ours)
     assert (caught.value.rank, caught.value.round) == (rank, round_)

@@ -55,14 +55,14 @@ def run_of(model, ways):
 
 @pytest.mark.parametrize(("model", "ways"), CASES, ids=str)
 def test_the_estimate_is_what_is_delivered(model, ways):
-    """All that is told of progress is of one total, never goes back, and ends there."""
-    run, told = run_of(model, ways), []
-    simulate(run, "events", steps=2, progress=lambda *now: told.append(now))
+    """Progress reports have one total, never decrease, and end at the total."""
+    run, reports = run_of(model, ways), []
+    simulate(run, "events", steps=2, progress=lambda *now: reports.append(now))
     sent = messages(run, 2)
     if sent:
-        assert told[-1][1] == sent
-    assert all(total == sent for _, _, total in told)
-    done = [delivered for _, delivered, _ in told]
+        assert reports[-1][1] == sent
+    assert all(total == sent for _, _, total in reports)
+    done = [delivered for _, delivered, _ in reports]
     assert done == sorted(done) and all(each < sent for each in done[:-1])
 
 
@@ -95,9 +95,9 @@ def test_counting_stops_above_the_limit(model, ways):
 def test_rounds_of_a_split_network_tell_how_far_they_are_and_can_be_cancelled():
     from lib_dlhpc.simulation.watchdog import Cancelled
 
-    run, told = run_of(GPT, {"nodes": 4, "pipeline": 4, "microbatches": 8}), []
-    simulate(run, steps=2, progress=lambda *now: told.append(now))
-    seconds, done, total = zip(*told, strict=True)
+    run, reports = run_of(GPT, {"nodes": 4, "pipeline": 4, "microbatches": 8}), []
+    simulate(run, steps=2, progress=lambda *now: reports.append(now))
+    seconds, done, total = zip(*reports, strict=True)
     assert list(done) == sorted(done) and {done[-1]} == set(total)
     assert all(value >= 0 for value in seconds)
     with pytest.raises(Cancelled):

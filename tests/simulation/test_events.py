@@ -285,11 +285,11 @@ def test_a_failure_after_the_end_harms_nobody():
     assert np.isfinite(finish_times(plan, machine(), 4, 1, failures={2: 1e3})).all()
 
 
-def test_progress_is_told_and_may_cancel():
-    told = []
+def test_progress_is_reported_and_may_cancel():
+    reports = []
     plan = schedule("ring", 64, 6400)
-    finish_times(plan, machine(), 64, 1, progress=lambda time, n: told.append((time, n)))
-    assert len(told) > 2 and told == sorted(told)
+    finish_times(plan, machine(), 64, 1, progress=lambda time, n: reports.append((time, n)))
+    assert len(reports) > 2 and reports == sorted(reports)
     with pytest.raises(Cancelled) as caught:
         finish_times(plan, machine(), 64, 1, progress=lambda time, n: n < 1000)
     assert 1000 <= caught.value.messages < 64 * 126

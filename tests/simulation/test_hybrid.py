@@ -97,19 +97,19 @@ def test_without_a_pipeline_who_is_quicker_waits_for_the_slowest(ways, fidelity)
     assert "pipeline" not in words and "slowest of 4" in words
 
 
-def test_what_is_waited_for_in_a_pipeline_is_told():
+def test_what_is_waited_for_in_a_pipeline_is_reported():
     run = split(EQUAL, jitter=0.1, pipeline=4, microbatches=4)
     terms = breakdown(simulate(run, seed=3)).terms
     assert terms["waiting for the slowest"] == 0 < terms["pipeline bubble"]
-    told = why(run, "rounds", terms, {name: 0.9 * terms[name] + 1e-4 for name in terms})
-    assert any("nobody waits for the slowest" in reason for reason in told)
+    reasons = why(run, "rounds", terms, {name: 0.9 * terms[name] + 1e-4 for name in terms})
+    assert any("nobody waits for the slowest" in reason for reason in reasons)
 
 
 def test_one_rank_is_the_slowest_of_nobody():
     run = split(EQUAL, jitter=0.1, microbatches=2)
     terms = breakdown(simulate(run, seed=3)).terms
-    told = " ".join(why(run, "rounds", terms, {name: 0.9 * terms[name] for name in terms}))
-    assert "takes the mean" in told and "slowest" not in told
+    reasons = " ".join(why(run, "rounds", terms, {name: 0.9 * terms[name] for name in terms}))
+    assert "takes the mean" in reasons and "slowest" not in reasons
 
 
 def test_what_messages_add_is_exposed_and_the_bubble_stays():
@@ -246,10 +246,10 @@ def test_a_tied_table_is_swapped_between_its_stages():
 @pytest.mark.parametrize("rate", [2e8, 1e9, 4e9, 2e10, 1e15])
 def test_what_the_update_moves_has_the_rest_of_the_last_backward_pass_as_well(rate):
     run = split(GPT, offload="all", batch=64, optimizer="adam")
-    told = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": rate}})
+    linked = run.set({"machine.host_link": {"latency": 0.0, "bandwidth": rate}})
     for fidelity in ("rounds", "events"):
-        found = breakdown(simulate(told, fidelity))
-        assert found.step_time == pytest.approx(predict(told).step_time, rel=1e-9)
+        found = breakdown(simulate(linked, fidelity))
+        assert found.step_time == pytest.approx(predict(linked).step_time, rel=1e-9)
 
 
 def test_a_slow_way_to_what_is_offloaded_shows():

@@ -257,7 +257,7 @@ def test_progress_may_cancel():
         ({"speed": 0.0}, "speed = 0"),
     ],
 )
-def test_what_does_not_fit_is_told(arguments, words):
+def test_what_does_not_fit_is_reported(arguments, words):
     given = {"nodes": 4, "devices_per_node": 1, "forward": 1.0, "backward": 1.0} | arguments
     with pytest.raises(SpecError, match=words):
         simulate_pipeline(gpipe(4, 2), machine(), **given)

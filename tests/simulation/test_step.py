@@ -315,7 +315,7 @@ def test_all_twice_as_fast_compute_twice_as_fast(fidelity):
 
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])
 @pytest.mark.parametrize("speed", [[1.0] * 11, 0.0, [1.0] * 11 + [-1.0], float("nan")])
-def test_a_speed_that_cannot_be_is_told(fidelity, speed):
+def test_a_speed_that_cannot_be_is_reported(fidelity, speed):
     with pytest.raises(SpecError, match="speed"):
         simulate(SMALL, fidelity, speed=speed)
 
@@ -402,7 +402,7 @@ def test_all_stand_still_for_a_checkpoint(fidelity):
         np.testing.assert_allclose(rows.stop - rows.start, 0.5, rtol=1e-9)
 
 
-def test_what_takes_no_time_leaves_no_row_and_what_cannot_be_is_told():
+def test_what_takes_no_time_leaves_no_row_and_what_cannot_be_is_reported():
     plain = simulate(SMALL, steps=2)
     same = simulate(SMALL, steps=2, input=lambda *_: 0.0, checkpoint=lambda _: 0.0)
     for column in COLUMNS:
@@ -463,10 +463,10 @@ def test_of_too_many_messages_the_first_to_arrive_are_kept():
 
 
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])
-def test_progress_is_told_up_to_the_last_message_and_may_cancel(fidelity):
-    told = []
-    timeline = simulate(CROWDED, fidelity, steps=2, progress=lambda *row: told.append(row))
-    seconds, delivered, total = zip(*told, strict=True)
+def test_progress_is_reported_up_to_the_last_message_and_may_cancel(fidelity):
+    reports = []
+    timeline = simulate(CROWDED, fidelity, steps=2, progress=lambda *row: reports.append(row))
+    seconds, delivered, total = zip(*reports, strict=True)
     assert list(delivered) == sorted(delivered) and list(seconds) == sorted(seconds)
     assert delivered[-1] == total[-1] and len(set(total)) == 1
     assert total[0] == 2 * 12 * allreduce_plans(CROWDED)(25e6).messages
@@ -504,6 +504,6 @@ def test_progress_is_told_up_to_the_last_message_and_may_cancel(fidelity):
         ({"seed": -1}, "seed = -1"),
     ],
 )
-def test_a_mistake_is_told(arguments, words):
+def test_a_mistake_is_reported(arguments, words):
     with pytest.raises(SpecError, match=words):
         simulate(**{"experiment": SMALL, **arguments})

@@ -126,7 +126,7 @@ def test_the_same_seed_gives_the_same_run():
     assert clients(run, 2000, seed=4) != clients(run, 2000, seed=5)
 
 
-def test_who_cannot_read_is_told_why():
+def test_who_cannot_read_is_reported_why():
     with pytest.raises(SpecError, match="at least 1"):
         clients(slides_run().set({"storage.workers": 0}))
     with pytest.raises(SpecError, match="in memory"):

@@ -40,9 +40,13 @@ def strict(text):
 
 
 def test_a_number_that_is_not_finite_is_null():
-    told = {"a": math.inf, "b": [1.5, (-math.inf, math.nan)], "c": {"d": "inf", "e": True, "f": 3}}
+    values = {
+        "a": math.inf,
+        "b": [1.5, (-math.inf, math.nan)],
+        "c": {"d": "inf", "e": True, "f": 3},
+    }
     wanted = {"a": None, "b": [1.5, [None, None]], "c": {"d": "inf", "e": True, "f": 3}}
-    assert strict(as_json(told)) == wanted
+    assert strict(as_json(values)) == wanted
 
 
 def test_quantities_of_an_experiment_are_numbers_in_si_units():

@@ -49,9 +49,10 @@ def craft(target, data=None, **columns):
         columns = {"stored": len(data), "checksum": checksum(data), **columns}
     for name, value in columns.items():
         index.columns[name][0] = value
-    told = manifest.partitions[0]._replace(size=part.stat().st_size, sha256=sha256(part))
+    altered = manifest.partitions[0]._replace(size=part.stat().st_size, sha256=sha256(part))
     save_manifest(
-        dataclasses.replace(manifest, partitions=(told,), index_sha256=save(index, target)), target
+        dataclasses.replace(manifest, partitions=(altered,), index_sha256=save(index, target)),
+        target,
     )
 
 
@@ -145,8 +146,8 @@ def test_an_index_of_large_or_uneven_arrays_is_refused(target, tmp_path):
         store = shutil.copytree(target, tmp_path / str(number))
         with np.load(target / INDEX) as arrays:
             archive(store / INDEX, {name: array(arrays[name]) for name in arrays} | change)
-        told = dataclasses.replace(load_manifest(store), index_sha256=sha256(store / INDEX))
-        save_manifest(told, store)
+        altered = dataclasses.replace(load_manifest(store), index_sha256=sha256(store / INDEX))
+        save_manifest(altered, store)
         statements.append(f"open_store({str(store)!r})")
         places.append(f"StoreError {store / INDEX} is damaged: ")
     said, peak = reading(READ, *statements)

@@ -283,7 +283,7 @@ def test_of_a_real_run_with_gloo_the_late_rank_is_found(repository):
     assert (found.rank, found.seconds) == (1, pytest.approx(16 * 0.020, rel=0.1))
 
 
-def test_older_kernels_are_known_by_their_name_and_that_is_told(tmp_path):
+def test_older_kernels_are_known_by_their_name_and_that_is_reported(tmp_path):
     old = x("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", 5, 10, tid=20)
     path, said = save(tmp_path, "a.json", trace(old, world=1)), []
     (event,) = read(path, tell=said.append)
@@ -307,7 +307,7 @@ def test_without_an_accelerator_the_host_computes(tmp_path):
     assert said == [f"{path}: does not say its rank (distributedInfo): taken as rank 0."]
 
 
-def test_what_is_left_out_is_told(tmp_path):
+def test_what_is_left_out_is_reported(tmp_path):
     events = [
         x("gpu_user_annotation", "step", 0, 10),
         x("brand_new", "?", 0, 10),

@@ -85,7 +85,7 @@ def test_time_never_goes_back_and_regions_nest(tmp_path_factory, rows):
     assert not any(stacks.values())
 
 
-def told(archive):
+def events_of(archive):
     """Return the events as the otf2 module has them, in a few words each."""
     found = []
     with otf2.reader.open(str(archive / "traces.otf2")) as trace:
@@ -123,7 +123,7 @@ def printed(archive):
 
 def test_otf2_print_prints_what_was_written(archive, require):
     require(shutil.which("otf2-print"), "no otf2-print (Debian: otf2-tools)")
-    by_module, by_tool = told(archive), printed(archive)
+    by_module, by_tool = events_of(archive), printed(archive)
     assert len(by_module) == len(by_tool) == 2 * len(ROWS) + 2 + 4
     for mine, theirs in zip(by_module, by_tool, strict=True):
         assert mine[:3] == theirs[:3]
@@ -137,7 +137,9 @@ def test_otf2_print_prints_what_was_written(archive, require):
 
 
 def test_a_send_and_its_receive_have_one_tag(archive):
-    tags = [pairs["Tag"] for what, *_, pairs in told(archive) if what in ("MPI_SEND", "MPI_RECV")]
+    tags = [
+        pairs["Tag"] for what, *_, pairs in events_of(archive) if what in ("MPI_SEND", "MPI_RECV")
+    ]
     assert tags == ["1", "1"]
 
 
@@ -266,7 +268,7 @@ def test_score_p_archive_is_read_for_what_it_says(tmp_path):
 
 
 def test_receives_match_in_the_order_of_their_requests(tmp_path):
-    """Two messages with one tag: the first that was asked for is the first that was sent, whichever is told first."""
+    """Two messages with one tag: the first receive requested matches the first send, in any order of records."""
     trace, ((zero,), (one,)), regions, (_, world, _) = scorep(tmp_path / "a")
     for number in (1, 2):
         send = ("mpi_send", 10 * number, (1, world, 0, number))
@@ -305,7 +307,7 @@ def test_threads_and_accelerators_are_of_their_process(tmp_path):
     assert sorted(rows) == sorted((rank, *row) for rank in (0, 1) for row in of_each)
 
 
-def test_what_is_odd_is_told_and_the_rest_is_read(tmp_path):
+def test_what_is_odd_is_reported_and_the_rest_is_read(tmp_path):
     trace, ((zero,), (one,)), regions, (_, world, _) = scorep(tmp_path / "a")
     zero.enter(0, regions["main"])
     zero.enter(5, regions["solve"])

@@ -21,7 +21,7 @@ def store(tmp_path):
     return tmp_path / "packed"
 
 
-def told(log):
+def reads_of(log):
     table = assemble([Part(0, log.rows(), log.words)], 1)
     assert table.where("", "input").all()
     return [(event.stream, event.name, event.bytes) for event in table]
@@ -37,7 +37,7 @@ def test_each_read_is_one_row_with_its_bytes_on_the_stream_of_who_reads(store):
         thread = threading.Thread(target=traced.read, args=("2.txt",))
         thread.start()
         thread.join()
-        assert told(log) == [
+        assert reads_of(log) == [
             ("compute", "read", 3),
             ("compute", "read", 6),
             ("compute", "read ahead", 1),
@@ -54,11 +54,11 @@ def test_each_read_is_one_row_with_its_bytes_on_the_stream_of_who_reads(store):
         traced.read("3.txt")
 
 
-def test_reads_through_a_file_system_or_a_mount_are_told_as_well(store, tmp_path):
+def test_reads_through_a_file_system_or_a_mount_are_reported_as_well(store, tmp_path):
     log = Recorder()
     with trace_reads(open_store(store), log) as traced:
         assert PackedFileSystem(traced).cat_file("4.txt") == b"xxxx"
         prefix = tmp_path / "mounted"
         with mounted(traced, prefix):
             assert (prefix / "5.txt").read_bytes() == b"xxxxx"
-    assert [size for _, _, size in told(log)] == [4, 5]
+    assert [size for _, _, size in reads_of(log)] == [4, 5]

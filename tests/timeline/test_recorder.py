@@ -77,8 +77,8 @@ def test_a_program_says_what_it_stands_still_for(clock):
     thread = threading.Thread(target=save, args=(8,))
     thread.start()
     thread.join()
-    told = [(event.stream, event.kind, event.name) for event in collect(Alone(), log)]
-    assert told == [
+    entries = [(event.stream, event.kind, event.name) for event in collect(Alone(), log)]
+    assert entries == [
         ("compute", "input", "read"),
         ("compute", "region", "step"),
         ("compute", "checkpoint", "save"),
@@ -211,9 +211,9 @@ def test_a_full_disk_ends_the_record_and_not_the_program(tmp_path):
     assert part.lost == ["its record ends early: File too large."]
 
 
-def part(rank, *told, words=(("communication", "send", "MPI_Send"),), **more):
-    table = np.zeros(len(told), ROW)
-    for row, values in zip(table, told, strict=True):
+def part(rank, *entries, words=(("communication", "send", "MPI_Send"),), **more):
+    table = np.zeros(len(entries), ROW)
+    for row, values in zip(table, entries, strict=True):
         row["event"] = 1
         for name, value in values.items():
             row[name] = value

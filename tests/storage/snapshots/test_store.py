@@ -160,7 +160,7 @@ def test_one_save_is_in_flight_and_its_error_is_raised_once_at_the_next_call(tmp
     first = store.save_async({"x": np.zeros(3)}, step=1)
     first.wait()
     real = store.objects.add
-    store.objects.add = lambda *told, **how: (gate.wait(PATIENCE), real(*told, **how))[1]
+    store.objects.add = lambda *arguments, **how: (gate.wait(PATIENCE), real(*arguments, **how))[1]
     second = store.save_async({"x": np.ones(3)}, step=2)
     assert not second.done
     settle = second.settle  # which the third calls: only then the gate begins to open

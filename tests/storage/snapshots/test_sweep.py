@@ -41,9 +41,9 @@ def test_what_is_reached_stays_and_the_rest_goes(tmp_path_factory, seed, keep):
     store = grown(tmp_path_factory.mktemp("snapshots"), seed)
     everything, wanted = {v.id for v in store.log()}, reached(store, keep)
     before = contents(store, wanted)
-    told = store.gc(keep, dry_run=True)
+    planned = store.gc(keep, dry_run=True)
     assert {v.id for v in store.log()} == everything
-    assert store.gc(keep) == told and {v.id for v in told.versions} == everything - wanted
+    assert store.gc(keep) == planned and {v.id for v in planned.versions} == everything - wanted
     again = open_snapshots(store.folder)
     assert {v.id for v in again.log()} == wanted and contents(again, wanted) == before
     assert again.verify() == []
@@ -79,7 +79,7 @@ def test_cut_short_anywhere_nothing_is_lost(tmp_path, monkeypatch, keep):
 
         with monkeypatch.context() as patch:
             for place, name in ((files.os, "replace"), (files.Path, "unlink"), (files.os, "fsync")):
-                patch.setattr(place, name, told(count, getattr(place, name)))
+                patch.setattr(place, name, counting(count, getattr(place, name)))
             try:
                 open_snapshots(folder).gc(keep)
             except Killed:
@@ -94,7 +94,7 @@ def test_cut_short_anywhere_nothing_is_lost(tmp_path, monkeypatch, keep):
     assert cuts > 5
 
 
-def told(count, real):
+def counting(count, real):
     def call(*arguments, **options):
         count()
         return real(*arguments, **options)

@@ -88,8 +88,10 @@ def test_clocks_that_disagree_make_no_trace_hang(seed):
     trace = exchange()
     off = np.random.default_rng(seed).uniform(-0.01, 0.01, 4)[trace.rank]
     said = analyse(replace(trace, start=trace.start + off, stop=trace.stop + off))
-    told = said.efficiency
-    assert all(0 < part <= 1 for part in (told.load_balance, told.serialisation, told.transfer))
+    shares = said.efficiency
+    assert all(
+        0 < part <= 1 for part in (shares.load_balance, shares.serialisation, shares.transfer)
+    )
     assert 0 < len(said.path) <= 2 * len(trace) + 1
     within = trace.where("", "receive")
     length = (trace.stop - trace.start)[within]
@@ -107,7 +109,7 @@ def test_calls_that_wait_for_each_other_come_to_an_end():
     assert analyse(from_rows(rows, 2, "measured")).efficiency.ideal_seconds <= 1.1
 
 
-def test_collectives_of_parts_of_the_ranks_are_told_apart():
+def test_collectives_of_parts_of_the_ranks_are_reported_apart():
     """Two halves meet by themselves: who is late in one is not waited for in the other."""
     rows, at = [], "communication"
     for step in range(20):

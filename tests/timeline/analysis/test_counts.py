@@ -21,29 +21,29 @@ def test_every_message_is_counted_once(messages):
     world = Ranks(5)
     for source, far, size in messages:
         world.message(source, (source + far) % 5, size)
-    told = matrix(in_order(world.trace()))
+    result = matrix(in_order(world.trace()))
     bytes_of, count = np.zeros((2, 5, 5), np.int64)
     sizes = {}
     for source, far, size in messages:
         bytes_of[source, (source + far) % 5] += size
         count[source, (source + far) % 5] += 1
         sizes[size.bit_length()] = sizes.get(size.bit_length(), 0) + 1
-    np.testing.assert_array_equal(told.bytes, bytes_of)
-    np.testing.assert_array_equal(told.messages, count)
-    assert {k: n for k, n in enumerate(told.histogram.tolist()) if n} == sizes
+    np.testing.assert_array_equal(result.bytes, bytes_of)
+    np.testing.assert_array_equal(result.messages, count)
+    assert {k: n for k, n in enumerate(result.histogram.tolist()) if n} == sizes
 
 
-def test_collectives_and_messages_under_way_are_told_apart():
+def test_collectives_and_messages_under_way_are_reported_apart():
     rows = [
         (0, "communication", "communication", "bucket 1", 0.0, 1.0, 100),
         (1, "communication", "communication", "bucket 1", 0.0, 1.0, 100),
         (0, "communication", "communication", "round 0", 0.0, 0.5, 50, 1),
         (1, "communication", "collective", "MPI_Barrier", 1.0, 2.0, 0, -1, 0, 7),
     ]
-    told = matrix(from_rows(rows, 2, "simulated"))
-    assert told.bytes.tolist() == [[0, 50], [0, 0]]
-    assert told.collective_bytes.tolist() == [100, 100]
-    assert told.collective_calls.tolist() == [1, 2]
+    result = matrix(from_rows(rows, 2, "simulated"))
+    assert result.bytes.tolist() == [[0, 50], [0, 0]]
+    assert result.collective_bytes.tolist() == [100, 100]
+    assert result.collective_calls.tolist() == [1, 2]
 
 
 def test_too_many_ranks_for_a_matrix_are_refused():
@@ -77,7 +77,7 @@ def test_time_by_region_is_that_of_a_clock(programs):
         for name, start, stop in program
     ]
     ranks = len(programs)
-    told = regions(in_order(from_rows(rows, ranks, "measured")))
+    result = regions(in_order(from_rows(rows, ranks, "measured")))
     owns, on = np.zeros((2, 3, ranks))
     for rank, program in enumerate(programs):
         for second in range(64):
@@ -87,10 +87,10 @@ def test_time_by_region_is_that_of_a_clock(programs):
             for name in set(stack):
                 on["abc".index(name), rank] += 1
     for k, name in enumerate("abc"):
-        if name in told.names:
-            at = told.names.index(name)
-            np.testing.assert_allclose(told.exclusive[at], owns[k])
-            np.testing.assert_allclose(told.inclusive[at], on[k])
+        if name in result.names:
+            at = result.names.index(name)
+            np.testing.assert_allclose(result.exclusive[at], owns[k])
+            np.testing.assert_allclose(result.inclusive[at], on[k])
         else:
             assert not on[k].any()
 
@@ -102,10 +102,10 @@ def test_calls_lie_within_the_regions_they_are_made_in():
     world.together()
     for rank in range(2):
         world.region(rank, "solve", 0.0)
-    told = analyse(world.trace()).regions
-    at = told.names.index("solve")
-    np.testing.assert_allclose(told.exclusive[at], [2.0, 1.0])
-    np.testing.assert_allclose(told.inclusive[at], np.full(2, world.clock[0]))
+    result = analyse(world.trace()).regions
+    at = result.names.index("solve")
+    np.testing.assert_allclose(result.exclusive[at], [2.0, 1.0])
+    np.testing.assert_allclose(result.inclusive[at], np.full(2, world.clock[0]))
 
 
 def test_what_an_accelerator_does_lies_in_nothing_of_its_host():
@@ -119,10 +119,10 @@ def test_what_an_accelerator_does_lies_in_nothing_of_its_host():
         (1, "compute", "region", "step", 0.0, 10.0),
         (1, "communication", "collective", "allreduce", 5.5, 7.0),
     ]
-    told = analyse(from_rows(rows, 2, "measured")).regions
+    result = analyse(from_rows(rows, 2, "measured")).regions
     own = {
-        (name, rank): told.exclusive[k, rank]
-        for k, name in enumerate(told.names)
+        (name, rank): result.exclusive[k, rank]
+        for k, name in enumerate(result.names)
         for rank in range(2)
     }
     assert own["step", 0] == pytest.approx(9.0) and own["launch", 0] == pytest.approx(1.0)
@@ -158,8 +158,8 @@ def test_the_critical_path_of_calls_fills_the_run_and_follows_who_is_late():
     for rank in range(2):
         world.region(rank, "all of it", 0.0)
     path = critical_path(world.trace())
-    told = [(event.rank, event.name) for event in path]
-    assert told == [
+    result = [(event.rank, event.name) for event in path]
+    assert result == [
         (1, "computation"),
         (0, "MPI_Recv"),
         (0, "computation"),

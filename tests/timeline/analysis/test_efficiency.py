@@ -39,13 +39,13 @@ def run(program, pace=1.0):
 @given(st.lists(OPS, max_size=25))
 def test_the_efficiencies_multiply_and_none_is_above_one(program):
     said = analyse(run(program).trace())
-    told = said.efficiency
-    parts = (told.load_balance, told.serialisation, told.transfer)
+    factors = said.efficiency
+    parts = (factors.load_balance, factors.serialisation, factors.transfer)
     assert all(0 < part <= 1 for part in parts)
-    assert told.parallel == pytest.approx(np.prod(parts))
-    assert told.parallel == pytest.approx(said.compute.mean() / said.span)
-    assert told.communication == pytest.approx(said.compute.max() / said.span)
-    assert told.load_balance == pytest.approx(said.compute.mean() / said.compute.max())
+    assert factors.parallel == pytest.approx(np.prod(parts))
+    assert factors.parallel == pytest.approx(said.compute.mean() / said.span)
+    assert factors.communication == pytest.approx(said.compute.max() / said.span)
+    assert factors.load_balance == pytest.approx(said.compute.mean() / said.compute.max())
 
 
 BEHIND = [
@@ -62,23 +62,23 @@ BEHIND = [
 def test_the_ideal_run_is_the_program_played_on_an_ideal_network(program):
     """Played again where calls take no time, by the world that made the trace."""
     program = _sent_off(program)
-    told = analyse(run(program).trace()).efficiency
-    assert told.ideal_seconds == pytest.approx(_without_network(program), rel=1e-6)
+    factors = analyse(run(program).trace()).efficiency
+    assert factors.ideal_seconds == pytest.approx(_without_network(program), rel=1e-6)
 
 
 @settings(max_examples=60)
 @given(st.lists(OPS, max_size=25))
 def test_a_send_waits_on_an_ideal_network_at_most_where_it_may(program):
     """A trace shows of a send that stood still that it waits, and of no other that it does not."""
-    told = analyse(run(program).trace()).efficiency
-    assert told.ideal_seconds >= _without_network(_sent_off(program)) * (1 - 1e-6)
-    assert told.ideal_seconds <= _without_network(program) * (1 + 1e-6)
+    factors = analyse(run(program).trace()).efficiency
+    assert factors.ideal_seconds >= _without_network(_sent_off(program)) * (1 - 1e-6)
+    assert factors.ideal_seconds <= _without_network(program) * (1 + 1e-6)
 
 
 def test_a_send_that_stood_still_waits_on_an_ideal_network():
     program = [("compute", 2, 5e-3), ("message", 0, 2, False), ("compute", 0, 4e-3)]
-    told = analyse(run(program).trace()).efficiency
-    assert told.ideal_seconds == pytest.approx(1e-3 + 9e-3)
+    factors = analyse(run(program).trace()).efficiency
+    assert factors.ideal_seconds == pytest.approx(1e-3 + 9e-3)
 
 
 def _sent_off(program):
@@ -111,10 +111,10 @@ def test_ranks_that_take_turns_lose_by_serialisation_alone():
         for rank in (0, 1):
             world.compute(1.0, rank)
             world.message(rank, 1 - rank, 8)
-    told = analyse(world.trace()).efficiency
-    assert told.load_balance == pytest.approx(1.0, abs=0.1)  # nobody saw the first second
-    assert told.serialisation == pytest.approx(0.5, rel=0.1)
-    assert told.transfer == pytest.approx(1.0, abs=1e-3)
+    factors = analyse(world.trace()).efficiency
+    assert factors.load_balance == pytest.approx(1.0, abs=0.1)  # nobody saw the first second
+    assert factors.serialisation == pytest.approx(0.5, rel=0.1)
+    assert factors.transfer == pytest.approx(1.0, abs=1e-3)
 
 
 def test_a_slow_network_costs_transfer_alone():
@@ -123,9 +123,11 @@ def test_a_slow_network_costs_transfer_alone():
     for _ in range(10):
         world.compute(1.0)
         world.shift(10**9 // 1000)
-    told = analyse(world.trace()).efficiency
-    assert told.load_balance == pytest.approx(1.0) and told.serialisation == pytest.approx(1.0)
-    assert told.transfer == pytest.approx(10 / (20 + 1000 * 10 * LATENCY), rel=1e-3)
+    factors = analyse(world.trace()).efficiency
+    assert factors.load_balance == pytest.approx(1.0) and factors.serialisation == pytest.approx(
+        1.0
+    )
+    assert factors.transfer == pytest.approx(10 / (20 + 1000 * 10 * LATENCY), rel=1e-3)
 
 
 def test_stretches_of_equal_time_never_make_the_network_look_worse(monkeypatch):
@@ -174,10 +176,12 @@ def test_exchanges_of_an_engine_are_replayed_as_well():
                 (rank, "communication", "communication", "bucket", at + work, at + 8.0, 100),
                 (rank, "compute", "wait", "wait", at + work, at + 8.0),
             ]
-    told = analyse(from_rows(rows, 2, "simulated")).efficiency
-    assert told.ideal_seconds == pytest.approx(36.0)
-    assert told.transfer == pytest.approx(36 / 48) and told.serialisation == pytest.approx(33 / 36)
-    assert told.load_balance == pytest.approx(1.0)
+    factors = analyse(from_rows(rows, 2, "simulated")).efficiency
+    assert factors.ideal_seconds == pytest.approx(36.0)
+    assert factors.transfer == pytest.approx(36 / 48) and factors.serialisation == pytest.approx(
+        33 / 36
+    )
+    assert factors.load_balance == pytest.approx(1.0)
 
 
 def test_a_send_that_waits_for_its_receiver_does_so_on_an_ideal_network():
@@ -211,6 +215,6 @@ def test_the_bubble_of_a_pipeline_is_what_an_ideal_network_leaves():
         (1, "compute", "wait", "w", 4.0, 6.0),
         (1, "compute", "forward", "f", 6.0, 10.0),
     ]
-    told = analyse(from_rows(rows, 2, "simulated")).efficiency
-    assert told.ideal_seconds == pytest.approx(8.0)
-    assert (told.serialisation, told.transfer) == (pytest.approx(0.5), pytest.approx(0.8))
+    factors = analyse(from_rows(rows, 2, "simulated")).efficiency
+    assert factors.ideal_seconds == pytest.approx(8.0)
+    assert (factors.serialisation, factors.transfer) == (pytest.approx(0.5), pytest.approx(0.8))
