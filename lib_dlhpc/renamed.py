@@ -20,6 +20,7 @@ RENAMED = {
     "calibrate": "calibration",
     "train": "training",
 }
+MOVED = {"spec.errors": "errors"}
 
 
 class Finder:
@@ -30,6 +31,8 @@ class Finder:
         """Return the spec of a renamed module, else None."""
         package, _, rest = name.partition(".")
         old, _, inner = rest.partition(".")
+        if package == "lib_dlhpc" and rest in MOVED:
+            return ModuleSpec(name, _Loader(f"{package}.{MOVED[rest]}", ""), is_package=True)
         if package != "lib_dlhpc" or old not in RENAMED:
             return None
         now = ".".join(filter(None, (package, RENAMED[old], inner)))

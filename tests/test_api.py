@@ -9,7 +9,7 @@ import pytest
 
 import lib_dlhpc
 from lib_dlhpc import Experiment, SpecError, loads, predict
-from lib_dlhpc.renamed import RENAMED
+from lib_dlhpc.renamed import MOVED, RENAMED
 from lib_dlhpc.results import Result
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps
@@ -60,7 +60,9 @@ def test_all_public_names_are_there():
         _ = lib_dlhpc.predikt
 
 
-@pytest.mark.parametrize(("old", "now"), [*RENAMED.items(), ("predict.fit", "prediction.fit")])
+@pytest.mark.parametrize(
+    ("old", "now"), [*RENAMED.items(), ("predict.fit", "prediction.fit"), *MOVED.items()]
+)
 def test_an_old_path_warns_and_gives_the_same_objects(old, now):
     for name in [name for name in sys.modules if f"{name}.".startswith(f"lib_dlhpc.{old}.")]:
         del sys.modules[name]

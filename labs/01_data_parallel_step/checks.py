@@ -83,8 +83,8 @@ def check(step, name):
 
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once the checks above hold."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.lab import run_ranks, save, say
-    from lib_dlhpc.spec.errors import SpecError
 
     if not passed(findings(step, name)):
         return say("Not yet: first let all checks on emulated ranks hold.")

@@ -185,8 +185,8 @@ def sizes_of(name):
 
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once all but the target holds."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.lab import run_ranks, save, say
-    from lib_dlhpc.spec.errors import SpecError
 
     if not passed(findings(step, name)[:-1]):
         return say("Not yet: first let the checks on emulated ranks hold, the target aside.")

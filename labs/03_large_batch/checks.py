@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.program import Unusable, arguments, end_together
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.training.data import load as load_data
 from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps

@@ -340,9 +340,9 @@ def speed_up(microbatches, ranks=RANKS):
 
 def picture(stream, name, microbatches):
     """Return the stream on the learner's machine as a chart, simulated."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.gantt import gantt
     from lib_dlhpc.explore.lab import say
-    from lib_dlhpc.spec.errors import SpecError
 
     try:
         pipeline = pipeline_for(stream, name, microbatches)
@@ -376,8 +376,8 @@ def _target(stream, name, right):
 
 def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once all above but the target holds."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.lab import run_ranks, save, say
-    from lib_dlhpc.spec.errors import SpecError
 
     if not passed(findings(step, gpipe, one_f_one_b, name)[:-1]):
         return say("Not yet: first let the checks on emulated ranks hold, the target aside.")

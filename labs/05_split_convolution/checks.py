@@ -327,8 +327,8 @@ def ratio(name, which="early"):
 
 def on_ranks(name, *functions, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once the results are right."""
+    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.lab import run_ranks, save, say
-    from lib_dlhpc.spec.errors import SpecError
 
     result = findings(dict(zip(NAMES, functions, strict=True)), name)
     if not all(each.right for each in result if each.law not in (FILTERS_B, ROWS_B, CHEAPER)):

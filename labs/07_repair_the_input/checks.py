@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, broken, kept, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
@@ -24,7 +25,6 @@ from lib_dlhpc.labs.repair_the_input.profile import (
 )
 from lib_dlhpc.labs.repair_the_input.profile import script as functions_of
 from lib_dlhpc.labs.repair_the_input.task import original, rate_findings, task_of
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from lib_dlhpc.costs.checkpoints import saving
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, broken, later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
@@ -35,7 +36,6 @@ from lib_dlhpc.labs.survive.save_and_resume import (
     restarts_of,
     restarts_text,
 )
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent

@@ -9,6 +9,7 @@ In a terminal:     python checks.py step.py "your name"        all seven laws, n
 import sys
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import calibration as points_of
@@ -22,7 +23,6 @@ from lib_dlhpc.labs.predict_your_cluster.laws import (
     terms_finding,
 )
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
-from lib_dlhpc.spec.errors import SpecError
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"  # of a real machine

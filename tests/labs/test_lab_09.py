@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster import real_cluster
@@ -42,7 +43,6 @@ from lib_dlhpc.labs.predict_your_cluster.laws import (
 )
 from lib_dlhpc.labs.predict_your_cluster.tables import check_layout
 from lib_dlhpc.launch.mpi import mpiexec
-from lib_dlhpc.spec.errors import SpecError
 
 LAB = "09_predict_your_cluster"
 SURPRISES = (CARD, JITTER, CORES)

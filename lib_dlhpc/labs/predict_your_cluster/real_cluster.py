@@ -12,6 +12,7 @@ import time
 from math import log2
 from pathlib import Path
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import Fit, Job, Points
 from lib_dlhpc.labs.predict_your_cluster.laws import DEVICE, LINK, numbers
@@ -19,7 +20,6 @@ from lib_dlhpc.labs.predict_your_cluster.tables import Given
 from lib_dlhpc.launch import BatchJob, attach, load_site, submit_task
 from lib_dlhpc.launch.jobs import ENDS, TICKET
 from lib_dlhpc.launch.task import program as program_of
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show

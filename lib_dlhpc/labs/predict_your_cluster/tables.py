@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     DAYS,
     TERMS,
@@ -20,7 +21,6 @@ from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     simulated,
 )
 from lib_dlhpc.labs.predict_your_cluster.laws import fit_of, numbers, result
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.units import format_quantity as show
 
 RANKS = (2, 4, 8)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.costs.checkpoints import Saving, saving
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
@@ -27,7 +28,6 @@ from lib_dlhpc.prediction.resilience import (
     young,
 )
 from lib_dlhpc.simulation.failures import simulate_runs
-from lib_dlhpc.spec.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
