@@ -232,7 +232,9 @@ def main(folder: Path, read: bool) -> None:
     try:
         read_all(folder)
     except Exception as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        # A file, since mpiexec may end before it has passed on what an aborting rank prints.
+        text = f"{type(error).__name__}: {error}"
+        (folder / f"error-{MPI.COMM_WORLD.rank}.txt").write_text(text, encoding="utf-8")
         MPI.COMM_WORLD.Abort(1)
 
 

@@ -87,8 +87,12 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
                 raise Cancelled
             raise ReadError(f"It took more than {PATIENCE:g} s: this machine is busy.")
     if process.returncode:
-        lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
-        errors = [line for line in lines if ERROR.match(line)] or lines or ["no output"]
+        files = [*sorted(folder.glob("error-*.txt")), folder / "log.txt"]
+        lines = [line for file in files for line in file.read_text("utf-8", "replace").splitlines()]
+        errors = [line for line in lines if ERROR.match(line)] or [
+            *filter(str.strip, lines),
+            "no output",
+        ]
         raise ReadError(f"It ended with an error: {errors[0]}")
 
 
