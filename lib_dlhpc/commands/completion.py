@@ -2,8 +2,25 @@
 
 import argparse
 
-SHELLS = ("bash", "zsh", "tcsh")
-FILES = ("experiment", "file", "files", "folder", "out", "target")  # arguments that are paths
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+# Arguments that are paths.
+FILES = {
+    "experiment",
+    "workflow",
+    "file",
+    "files",
+    "folder",
+    "folders",
+    "machine",
+    "out",
+    "program",
+    "resume",
+    "run",
+    "save",
+    "site",
+    "store",
+    "trace",
+}
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -19,8 +19,8 @@ from lib_dlhpc.explore.charts import State, chart
 from lib_dlhpc.explore.large_batch_charts import RUNS, Curve, runs_state, schedule_state
 from lib_dlhpc.explore.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
-from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread

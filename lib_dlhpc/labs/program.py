@@ -14,6 +14,9 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.mistakes import LabError
 
 UNUSABLE = 2  # exit status where nothing could be checked
+FORWARDED = (
+    0.5  # s in which mpiexec passes on what was printed; an abort loses what it has not yet read
+)
 
 
 class Unusable(LabError):
@@ -36,6 +39,7 @@ def end_together(main: Callable[[], None]) -> None:
             print(_message(error, comm.rank, comm.size), file=sys.stderr, flush=True)
         if alike or comm.size == 1:
             sys.exit(UNUSABLE)
+        sleep(FORWARDED)
         MPI.COMM_WORLD.Abort(1)
 
 

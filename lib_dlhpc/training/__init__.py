@@ -1,6 +1,8 @@
 """Training for real: numpy layers, optimizers and MPI, with the same model descriptions that predictions use.
 
-trainer.py      train(experiment, comm): the training loop; any number of ranks equals one rank
+trainer.py      train(experiment, comm): picks the way of training; any number of ranks equals one rank
+data_parallel.py
+                Ranks: the loop of a rank that has the whole network
 hybrid.py       the same for model-parallel runs;  microbatches.py: microbatches in flight through the stages
 stage.py        one pipeline stage of this rank;  groups.py: communicators;  pipe.py: messages between stages;
                 tied.py: weights tied across stages;  zero.py: ZeRO;  sharding.py: shards of a flat array;
@@ -12,7 +14,7 @@ network.py      a trainable model or one stage of it;  trainable.py: which model
 weights.py      storage of weights and gradients: in memory, one flat array each
 offload.py      out-of-core training:  activation_offload.py: activations on disk;  on_disk.py: weights, gradients
                 and optimizer state on disk;  disk.py: the file
-layers/         layers with forward and backward passes
+messages/       passes of the layers in which ranks communicate; all others are in lib_dlhpc/layers
 loss.py         cross-entropy, mean squared error
 optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay
 data.py         samples that need no download, and their order;  datasets/: real images
@@ -27,5 +29,4 @@ probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py
                 probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others
 large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py
-lab/            the base of the labs: emulated ranks, recorded steps, findings
 """

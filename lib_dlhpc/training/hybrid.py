@@ -25,10 +25,10 @@ from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.bubble import with_bubble
 from lib_dlhpc.training.collectives import mean
 from lib_dlhpc.training.data import Data, own_rows, precision_of, samples_of, share
+from lib_dlhpc.training.data_parallel import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite, through
 from lib_dlhpc.training.pipe import Pipe
-from lib_dlhpc.training.ranks import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.snapshot_parts import restore_stages, save_stages, whole_arrays

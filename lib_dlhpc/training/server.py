@@ -27,8 +27,8 @@ from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.data import global_batches, samples_of, share
+from lib_dlhpc.training.data_parallel import REPORT_INTERVAL, Diverged, Ranks, Report, Run
 from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.ranks import REPORT_INTERVAL, Diverged, Ranks, Report, Run
 from lib_dlhpc.training.record import MOST_STEPS, gather
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows

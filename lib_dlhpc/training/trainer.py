@@ -18,11 +18,11 @@ from lib_dlhpc.training.check import check
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.data import Data, load, precision_of
+from lib_dlhpc.training.data_parallel import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.exchange import exchange_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.peak import Peak
-from lib_dlhpc.training.ranks import Diverged, Ranks, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.snapshot import Place, restore
 from lib_dlhpc.training.versions import versions_of

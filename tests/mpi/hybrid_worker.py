@@ -16,9 +16,9 @@ from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training.check import check
+from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.pipe import Pipe
-from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied
 from lib_dlhpc.training.trainer import train

@@ -6,9 +6,9 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown, span
-from lib_dlhpc.training import ranks, trainer
+from lib_dlhpc.training import data_parallel, trainer
 from lib_dlhpc.training.data import Data, load
-from lib_dlhpc.training.ranks import Diverged
+from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
@@ -125,7 +125,7 @@ def test_non_finite_weights_after_the_last_step_are_noticed_by_the_evaluation():
 
 def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
     """Otherwise a slow evaluation would look like a slow exchange."""
-    test = ranks.Ranks._test
+    test = data_parallel.Ranks._test
 
     def slow(self, step):
         import time
@@ -135,7 +135,7 @@ def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
         self.recorder.leave_out(self.recorder.now() - begin)
         return test(self, step)
 
-    monkeypatch.setattr(ranks.Ranks, "_test", slow)
+    monkeypatch.setattr(data_parallel.Ranks, "_test", slow)
     done, *_ = run({"run.epochs": 3})
     measured = breakdown(done.timeline)
     assert measured.steps == 21
@@ -166,13 +166,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 
 
 def test_snapshots_are_written_at_the_requested_interval(tmp_path, monkeypatch):
-    places, save = [], ranks.save
+    places, save = [], data_parallel.save
 
     def noted(*arguments):
         places.append(arguments[-1].step)
         save(*arguments)
 
-    monkeypatch.setattr(ranks, "save", noted)
+    monkeypatch.setattr(data_parallel, "save", noted)
     run({"run.epochs": 2}, tmp_path)
     assert places == [7, 14]
     places.clear()

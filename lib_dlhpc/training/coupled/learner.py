@@ -13,10 +13,10 @@ from lib_dlhpc.spec.workflow import Workflow, share
 from lib_dlhpc.training.coupled.heat import decay, modes
 from lib_dlhpc.training.coupled.samples import unseen
 from lib_dlhpc.training.data import Data, precision_of
+from lib_dlhpc.training.data_parallel import Ranks
 from lib_dlhpc.training.exchange import Exchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
-from lib_dlhpc.training.ranks import Ranks
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.trainable import check_layers
 

@@ -17,9 +17,9 @@ from lib_dlhpc.training.coupled.learner import Learner, check, learner
 from lib_dlhpc.training.coupled.measure import barrier, measure
 from lib_dlhpc.training.coupled.samples import Samples
 from lib_dlhpc.training.data import precision_of
+from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.exchange import exchange_of
 from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.ranks import Diverged
 from lib_dlhpc.training.record import offset
 from lib_dlhpc.training.trainer import FAR
 
