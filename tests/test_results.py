@@ -190,8 +190,19 @@ def test_numbers_and_their_ranges_have_units():
     assert percent(0.5) == "50.0%" and percent([0.1, 0.2]) == "10.0% to 20.0%"
 
 
+def test_a_result_without_columns_or_chart_is_refused():
+    class Incomplete(Result):
+        def summary(self):
+            return made("predict").summary()
+
+    with pytest.raises(TypeError, match="abstract methods? '?plot'?, '?to_columns"):
+        Incomplete()
+
+
 def test_text_of_others_stays_text():
     class Strange(Result):
+        to_columns = plot = None
+
         def summary(self):
             return made("predict").summary()._replace(title="<script>&", rows=[("<b>", "&")])
 

@@ -172,16 +172,16 @@ def _number(value):
 def _target(emulated, task, right):
     size = task.network().gradients.nbytes
     times = max(emulated.moved) / (2 * task.steps * size)
-    reported = f"The gradients pass in and out of a rank {times:.2f} times in a step"
+    sentence = f"The gradients pass in and out of a rank {times:.2f} times in a step"
     if not right:
-        return later(TARGET, f"{reported}; it counts when the step is right.")
+        return later(TARGET, f"{sentence}; it counts when the step is right.")
     if times > 1.1:
-        return broken(TARGET, f"{reported}; once is enough, whatever the number of ranks.")
+        return broken(TARGET, f"{sentence}; once is enough, whatever the number of ranks.")
     if times < 0.9:
         return broken(
-            TARGET, f"{reported}. How did the rest travel? On real ranks only comm is shared."
+            TARGET, f"{sentence}. How did the rest travel? On real ranks only comm is shared."
         )
-    return kept(TARGET, f"{reported}.")
+    return kept(TARGET, f"{sentence}.")
 
 
 def main():
@@ -198,9 +198,9 @@ def main():
     own, emulated = tasks(name, comm.size), {}
     for law, task in own.items():
         weights, losses = part(step, task, comm)
-        every, reported = comm.gather(weights), comm.gather(losses)
+        every, means = comm.gather(weights), comm.gather(losses)
         if comm.rank == 0:
-            emulated[law] = EmulatedRun(np.array(every), reported, ())
+            emulated[law] = EmulatedRun(np.array(every), means, ())
     if comm.rank == 0:
         result = [_equal(law, task, emulated[law]) for law, task in own.items()]
         print(f"{comm.size} real ranks\n{as_text([*result, _loss(emulated, own)])}")

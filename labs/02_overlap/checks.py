@@ -147,10 +147,10 @@ def simulated(name, bucket, latency=1.0, bandwidth=1.0):
 
     took = plain(name) if bucket is None else simulate_buckets(name, bucket, latency, bandwidth)
     cut = "no overlap" if bucket is None else f"buckets of {bucket:,} gradients"
-    reported = (
+    sentence = (
         f"Simulated, {cut}: {show_quantity(seconds_of(took), 's')}, {hidden_share(took):.0%} hidden"
     )
-    return gantt(took, reported)
+    return gantt(took, sentence)
 
 
 def plain(name):
@@ -281,7 +281,7 @@ def _equal(own, emulated):
     )
     if worst <= NEAR:
         for (_, losses), each in zip(right, emulated, strict=True):
-            if not all(_near(reported[0], losses[0]) for reported in each.losses):
+            if not all(_near(found[0], losses[0]) for found in each.losses):
                 return broken(EQUAL, "They are; the loss that is returned is not that of one rank.")
         return kept(
             EQUAL,
@@ -335,15 +335,15 @@ def _runs(watched):
 
 def _target(watched, name, right):
     took, goal, without = seconds_of(watched.timeline), best(name), seconds_of(plain(name))
-    reported = (
+    sentence = (
         f"Your step takes {show_quantity(took, 's')}; with the exchange after backward it would be"
         f" {show_quantity(without, 's')}, the best that the simulation finds is {show_quantity(goal, 's')}."
     )
     if not right:
-        return later(TARGET, f"{reported} It counts when all else holds.")
+        return later(TARGET, f"{sentence} It counts when all else holds.")
     if took > (1 + MARGIN) * goal:
-        return broken(TARGET, f"{reported} What do more buckets cost, and what do fewer?")
-    return kept(TARGET, reported)
+        return broken(TARGET, f"{sentence} What do more buckets cost, and what do fewer?")
+    return kept(TARGET, sentence)
 
 
 def main():
@@ -358,12 +358,12 @@ def main():
         print(as_text(result))
         sys.exit(not passed(result))
     own = tasks(name, comm.size)
-    reported = [comm.gather(part(cut_in(step, size), task, comm)) for size, task in own]
+    gathered = [comm.gather(part(cut_in(step, size), task, comm)) for size, task in own]
     watched = watch_here(step, experiment_of(name), comm)
     if comm.rank == 0:
         each = [
             EmulatedRun(np.array(w), losses, ())
-            for w, losses in (zip(*t, strict=True) for t in reported)
+            for w, losses in (zip(*t, strict=True) for t in gathered)
         ]
         equal = _equal([task for _, task in own], each)
         result = [*evidence(watched), equal, _early(watched, "here")]

@@ -111,12 +111,12 @@ class Tuning:
         if self.best is None:
             return [kept(WITHIN, f"{spent}."), later(REACHED, "Nothing tried yet."), later(ONCE)]
         mean = self.tried[self.best].mean
-        reported = f"{mean:.1%} with {self.best}; the target is {self.target:.1%}."
+        sentence = f"{mean:.1%} with {self.best}; the target is {self.target:.1%}."
         why = words_of(self.best, self.tried[self.best], self.target)
         reached = mean >= self.target
         result = [
             kept(WITHIN, f"{spent}."),
-            (kept if reached else broken)(REACHED, f"{reported} {why}"),
+            (kept if reached else broken)(REACHED, f"{sentence} {why}"),
         ]
         if self.revealed is None:
             return [*result, later(ONCE, "reveal(sure=True) asks it, and closes the tuning.")]

@@ -350,8 +350,8 @@ def picture(stream, name, microbatches):
         took = simulated_on(pipeline, name)
     except (LabError, ProofError, SpecError) as error:
         return say(str(error))
-    reported = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
-    return gantt(took, f"{reported}; rank 0 keeps {stored_chunks(pipeline)[0]} of them at once")
+    sentence = f"{microbatches} microbatches: {show_quantity(float(took.stop.max()), 's')}"
+    return gantt(took, f"{sentence}; rank 0 keeps {stored_chunks(pipeline)[0]} of them at once")
 
 
 def _target(stream, name, right):
@@ -363,15 +363,15 @@ def _target(stream, name, right):
         took = seconds(pipeline_for(stream, name, many), name)
     except LabError as error:
         return broken(TARGET, str(error))
-    reported = (
+    sentence = (
         f"With microbatches={many} your 1F1B takes {show_quantity(took, 's')}, {alone_ / took:.2g} times as"
         f" fast as one device; the best that the simulation finds is {show_quantity(goal, 's')}."
     )
     if not right:
-        return later(TARGET, f"{reported} It counts when all else holds.")
+        return later(TARGET, f"{sentence} It counts when all else holds.")
     if took > (1 + MARGIN) * goal:
-        return broken(TARGET, f"{reported} What do more microbatches cost, and what do fewer?")
-    return holds(TARGET, reported)
+        return broken(TARGET, f"{sentence} What do more microbatches cost, and what do fewer?")
+    return holds(TARGET, sentence)
 
 
 def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
@@ -406,10 +406,10 @@ def main():
     for law, (task, kind) in own.items():
         pipeline = pipeline_of({"gpipe": gpipe, "1f1b": one}[kind], task.ranks, task.microbatches)
         stream = report_stuck(pipeline.streams[comm.rank], comm.rank)
-        reported = comm.gather(one_stage(step, stream, task, comm))
+        gathered = comm.gather(one_stage(step, stream, task, comm))
         if comm.rank == 0:
-            emulated[law] = reported
-            laws.append(_equal(law, task, reported, pipeline))
+            emulated[law] = gathered
+            laws.append(_equal(law, task, gathered, pipeline))
     if comm.rank == 0:
         print(f"{comm.size} real ranks\n{as_text([_owned(emulated), *laws])}")
 

@@ -130,8 +130,8 @@ def _findings(forward, backward, name, by_rows, laws, target):
         rest = (law for law in (*others[1:], target))
         return [*result, broken(others[0], str(error)), *(later(law, AS_ABOVE) for law in rest)]
     for law in others:
-        reported = [(task, laws[law](task, made)) for task, made in zip(own, back, strict=True)]
-        wrong = [f"{task.words()}. {words}" for task, words in reported if words]
+        judged = [(task, laws[law](task, made)) for task, made in zip(own, back, strict=True)]
+        wrong = [f"{task.words()}. {words}" for task, words in judged if words]
         result.append(broken(law, wrong[0]) if wrong else kept(law, _all(own)))
     return [*result, _bytes(target, own, outputs, back, by_rows, passed(result))]
 
@@ -163,18 +163,16 @@ def _rows_dw(task, made):
 
 def _bytes(law, own, outputs, back, by_rows, right):
     """Whether the passes move no more than they must."""
-    reported = []
+    ratios = []
     for number, made in enumerate((outputs, back)):
         least = sum(least_moved(task, by_rows)[number] for task in own)
-        reported.append(sum(each.moved for each in made) / least)
-    words = (
-        f"Forward moves {reported[0]:.2f} times what has to move, backward {reported[1]:.2f} times"
-    )
+        ratios.append(sum(each.moved for each in made) / least)
+    words = f"Forward moves {ratios[0]:.2f} times what has to move, backward {ratios[1]:.2f} times"
     if not right:
         return later(law, f"{words}; it counts when the results are right.")
-    if max(reported) > MARGIN:
+    if max(ratios) > MARGIN:
         return broken(law, f"{words}. Who has use for all that is sent?")
-    if min(reported) < 0.5:
+    if min(ratios) < 0.5:
         return broken(law, f"{words}. How did the rest travel? On real ranks only comm is shared.")
     return kept(law, f"{words}.")
 
@@ -291,14 +289,14 @@ def answers_findings(answers, name):
     """Return whether the answers are those of the library: layer -> (the cheaper cut, its seconds)."""
     try:
         given = answers()
-        reported = {key: (given[key][0], float(given[key][1])) for key in layers_of(name)}
+        chosen = {key: (given[key][0], float(given[key][1])) for key in layers_of(name)}
     except Exception as error:
         words = (
             f"{type(error).__name__}: {error}. answers() returns a cut and its seconds for each of"
         )
         return [broken(CHEAPER, f"{words} {', '.join(layers_of(name))}.")]
     for key, layer in layers_of(name).items():
-        (cut, took), price_of = reported[key], seconds(layer)
+        (cut, took), price_of = chosen[key], seconds(layer)
         if cut not in price_of:
             words = f"{key}: {cut!r} is no cut; there are {' and '.join(map(repr, price_of))}."
             return [broken(CHEAPER, words)]
@@ -315,7 +313,7 @@ def answers_findings(answers, name):
             size = "large" if took > price_of[cut] else "small"
             shown = f"{key}: by {cut} is right; {took:.4g} s is too {size}. {next(slips, '')}"
             return [broken(CHEAPER, shown.strip())]
-    return [kept(CHEAPER, "; ".join(f"{key} by {cut}" for key, (cut, _) in reported.items()) + ".")]
+    return [kept(CHEAPER, "; ".join(f"{key} by {cut}" for key, (cut, _) in chosen.items()) + ".")]
 
 
 def ratio(name, which="early"):
@@ -351,7 +349,7 @@ def main():
         result = findings(given, name)
         print(as_text(result))
         sys.exit(not passed(result))
-    reported = {}
+    found = {}
     for own in tasks(name, comm.size):
         task = SplitTask(own.layer, comm.size, own.seed)
         for by_rows, (forward, backward) in enumerate((NAMES[:2], NAMES[2:4])):
@@ -360,14 +358,14 @@ def main():
             every = comm.gather((y, dx, dw))
             if comm.rank == 0:
                 ys, dxs, dws = map(list, zip(*every, strict=True))
-                _tell(reported, task, by_rows, Ended(ys, [], 0), Ended(dxs, dws, 0))
+                _tell(found, task, by_rows, Ended(ys, [], 0), Ended(dxs, dws, 0))
     if comm.rank == 0:
         print(
-            f"{comm.size} real ranks\n{as_text([reported[law] for law in (*FILTERS[:2], *ROWS[:3])])}"
+            f"{comm.size} real ranks\n{as_text([found[law] for law in (*FILTERS[:2], *ROWS[:3])])}"
         )
 
 
-def _tell(reported, task, by_rows, ahead, back):
+def _tell(found, task, by_rows, ahead, back):
     """Note what holds for one task on real ranks; what is broken stays so."""
     laws = {
         ROWS_Y: _rows_y(task, ahead),
@@ -377,9 +375,9 @@ def _tell(reported, task, by_rows, ahead, back):
     if not by_rows:
         laws = {FILTERS_Y: _filters_y(task, ahead), FILTERS_D: _filters_d(task, back)}
     for law, words in laws.items():
-        if words and (law not in reported or reported[law].right):
-            reported[law] = broken(law, f"{task.words()}. {words}")
-        reported.setdefault(law, kept(law, "On all shapes."))
+        if words and (law not in found or found[law].right):
+            found[law] = broken(law, f"{task.words()}. {words}")
+        found.setdefault(law, kept(law, "On all shapes."))
 
 
 if __name__ == "__main__":

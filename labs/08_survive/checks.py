@@ -119,10 +119,10 @@ def restarts(file, name, folder=None):
         words = "Not run: this system cannot fork a process; Linux, macOS and WSL can."
         return [later(law, words) for law in LAWS], ""
     try:
-        reported = run_with_kills(Path(file), own, folder)
+        result = run_with_kills(Path(file), own, folder)
     except LabError as error:
         return [broken(LAWS[0], str(error)), *map(later, LAWS[1:])], ""
-    return restart_findings(reported, own), restarts_text(reported, own)
+    return restart_findings(result, own), restarts_text(result, own)
 
 
 def check_restarts(save, resume, name):

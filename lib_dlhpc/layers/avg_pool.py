@@ -2,26 +2,14 @@
 
 from typing import Any
 
-from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors, parts
-from lib_dlhpc.layers.base.windows import Size, pooled, taps, whole
+from lib_dlhpc.layers.base.windows import Pool
 
 
-class AvgPool(Kind):
+class AvgPool(Pool):
     """The mean of each window, zeros of the padding included."""
 
     backward_reads = frozenset({"input"})
-    tensor, spatial = "features", "windows"
-    dimensions = (3,)
-
-    @staticmethod
-    def describe(site: Site, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Counts:
-        """Return the counts; the default stride is the kernel size."""
-        return pooled(site, kernel, stride, padding)
-
-    def __init__(self, layer: Layer) -> None:
-        self.output = layer.output_shape[1:]
-        self.taps = taps(layer.input_shape[1:], whole(self.output), layer.attributes)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (channels, *space, batch)."""

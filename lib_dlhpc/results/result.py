@@ -1,6 +1,7 @@
 """Result: what every verb returns knows how to show itself, and to become a data frame or a chart."""
 
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -26,23 +27,23 @@ class Summary(NamedTuple):
     more: int = 0  # rows left out
 
 
-class Result:
+class Result(ABC):
     """Base of the results; a subclass defines `summary`, `to_columns` and `plot`.
 
     A subclass that is a dataclass has `repr=False`, which leaves the short repr in place.
     """
 
+    @abstractmethod
     def summary(self) -> Summary:
         """Return the result in words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_columns(self) -> Columns:
         """Return the result as tidy columns of equal length, in SI units."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plot(self) -> "alt.TopLevelMixin":
         """Return the result as an Altair chart."""
-        raise NotImplementedError
 
     def to_frame(self) -> Any:
         """Return `to_columns` as a pandas data frame, or a polars one where pandas is missing.

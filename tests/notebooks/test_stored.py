@@ -15,7 +15,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 COMPARED = {"text/plain"}  # nbval skips pictures
 # Paths, addresses and times of a day are of one machine.
 OF_ONE_MACHINE = re.compile(
-    r"/home/|/tmp/|/work/|/root|localhost|127\.0\.0\.1|0x[0-9a-f]{6,}|\d\d:\d\d:\d\d"
+    rf"/home/|/root|/tmp/|{re.escape(str(Path(__file__).parents[2]))}|localhost"
+    r"|127\.0\.0\.1|0x[0-9a-f]{6,}|\d\d:\d\d:\d\d"
 )
 
 

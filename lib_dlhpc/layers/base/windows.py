@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layers.base.kind import Counts, Site
+from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 
 Block = tuple[slice, ...]
 Size = int | tuple[int, ...]
@@ -81,14 +81,25 @@ def _around(inner: Block, block: Block) -> tuple[Block, ...]:
     return tuple(slabs)
 
 
-def pooled(site: Site, kernel: Size, stride: Size | None, padding: Size) -> Counts:
-    """Return the counts of a pool; the default stride is the kernel size."""
-    channels, *space = site.at_least(2)
-    kernel, stride, padding = per_dimension(
-        site.name, space, kernel, kernel if stride is None else stride, padding
-    )
-    output = (channels, *slide(site.name, space, kernel, stride, padding))
-    return Counts(output, attributes={"kernel": kernel, "stride": stride, "padding": padding})
+class Pool(Kind):
+    """A pool of windows that slide over images or volumes."""
+
+    tensor, spatial = "features", "windows"
+    dimensions = (3,)
+
+    @staticmethod
+    def describe(site: Site, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Counts:
+        """Return the counts; the default stride is the kernel size."""
+        channels, *space = site.at_least(2)
+        kernel, stride, padding = per_dimension(
+            site.name, space, kernel, kernel if stride is None else stride, padding
+        )
+        output = (channels, *slide(site.name, space, kernel, stride, padding))
+        return Counts(output, attributes={"kernel": kernel, "stride": stride, "padding": padding})
+
+    def __init__(self, layer: Layer) -> None:
+        self.output = layer.output_shape[1:]
+        self.taps = taps(layer.input_shape[1:], whole(self.output), layer.attributes)
 
 
 def per_dimension(
