@@ -195,7 +195,7 @@ def test_a_result_without_columns_or_chart_is_refused():
         def summary(self):
             return made("predict").summary()
 
-    with pytest.raises(TypeError, match="abstract methods? '?plot'?, '?to_columns"):
+    with pytest.raises(TypeError, match=r"abstract methods? '?plot'?, '?to_columns"):
         Incomplete()
 
 
